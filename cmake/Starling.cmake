@@ -1,0 +1,53 @@
+# Compiler settings, and the three ways in which this project makes targets.
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g")
+
+set(STARLING_SANITIZE "" CACHE STRING "Value of -fsanitize=, or empty")
+
+# What every target is compiled with. -ffp-contract=off: a multiply-add is rounded twice on every
+# processor, so that a model trained here and there is the same bit for bit.
+add_library(starling_build INTERFACE)
+target_compile_options(starling_build INTERFACE
+    -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror
+    -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer)
+target_compile_definitions(starling_build INTERFACE
+    _GNU_SOURCE STARLING_VERSION="${PROJECT_VERSION}")
+target_include_directories(starling_build INTERFACE
+    ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+if(STARLING_SANITIZE)
+    target_compile_options(starling_build INTERFACE
+        -fsanitize=${STARLING_SANITIZE} -fno-sanitize-recover=all)
+    target_link_options(starling_build INTERFACE -fsanitize=${STARLING_SANITIZE})
+    target_compile_definitions(starling_build INTERFACE SL_ASSERT_SLOW)
+endif()
+
+# sl_library(NAME SOURCES file... LINKS target...): a folder's static library.
+function(sl_library name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+    add_library(${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(${name} PUBLIC starling_build ${ARG_LINKS})
+endfunction()
+
+# sl_program(NAME SOURCES file... LINKS target...): an installed executable.
+function(sl_program name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE starling_build ${ARG_LINKS})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+    install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()
+
+# sl_test(NAME SOURCES file... LINKS target...): a CMocka program, run by CTest under its name.
+function(sl_test name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE starling_build PkgConfig::CMOCKA ${ARG_LINKS})
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
+endfunction()

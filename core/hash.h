@@ -1,0 +1,33 @@
+/* Hashes of keys, checksums, and a small seeded generator. Pure functions; any thread. */
+#ifndef SL_CORE_HASH_H
+#define SL_CORE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A bijective mix of a key (the finalizer of MurmurHash3 with Stafford's "Mix13" constants): every
+ * u64 is a key, and no two keys share a hash. Partition uses the high 16 bits, the table's index
+ * the bits below: keep both apart, or the tables of a shard fill unevenly. */
+static inline uint64_t sl_hash_key(uint64_t key)
+{
+    key ^= key >> 30;
+    key *= 0xbf58476d1ce4e5b9ULL;
+    key ^= key >> 27;
+    key *= 0x94d049bb133111ebULL;
+    return key ^ (key >> 31);
+}
+
+/* xxHash's XXH3 of a byte string: feature names to keys. */
+uint64_t sl_hash_bytes(const void *base, size_t bytes, uint64_t seed);
+
+/* CRC-32C (Castagnoli, RFC 3720 appendix B.4), continued from `crc` (0 at the start). */
+uint32_t sl_hash_crc32c(uint32_t crc, const void *base, size_t bytes);
+
+/* SplitMix64 (Steele, Lea, Flood 2014): the state after `*state`, returned mixed. */
+static inline uint64_t sl_hash_random(uint64_t *state)
+{
+    *state += 0x9e3779b97f4a7c15ULL;
+    return sl_hash_key(*state);
+}
+
+#endif

@@ -1,0 +1,271 @@
+/* Starling's public header: the client API of libstarling, and the vocabulary (errors, table
+ * specifications) that every folder of the source tree shares.
+ *
+ * A client connects one worker process to every shard of a parameter server cluster. All work is
+ * done in steps: a step gathers operations on any number of tables, is submitted once, and
+ * completes once, within its deadline. Any thread may begin a step; from then until sl_step_end the
+ * step belongs to that thread. Memory named in an operation belongs to the caller throughout, but
+ * must stay valid and unmodified from sl_step_submit until sl_step_wait has returned.
+ *
+ * Functions return 0 or a negative enum sl_err. Outputs are written only on success. */
+#ifndef STARLING_H
+#define STARLING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SL_API __attribute__((visibility("default")))
+#else
+#define SL_API
+#endif
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+/* The values travel on the wire (as their absolute value): never renumber, only append. */
+enum sl_err {
+    SL_OK = 0,
+    SL_ERR_INVALID = -1,      /* an argument, option or message field is outside what is accepted */
+    SL_ERR_NO_MEMORY = -2,    /* a configured memory limit or the system's is reached */
+    SL_ERR_DEADLINE = -3,     /* the deadline passed before the answer came */
+    SL_ERR_CLOSED = -4,       /* the connection or the object is closed */
+    SL_ERR_REFUSED = -5,      /* nobody listens there, or the peer refused the hello */
+    SL_ERR_PROTOCOL = -6,     /* the peer broke the protocol */
+    SL_ERR_VERSION = -7,      /* the peer speaks another protocol version */
+    SL_ERR_NOT_FOUND = -8,    /* no such table, host, file or variable */
+    SL_ERR_EXISTS = -9,       /* it exists already, with other properties */
+    SL_ERR_WRONG_SHARD = -10, /* the key belongs to another shard */
+    SL_ERR_AGAIN = -11,       /* a queue or a credit is full: try again later */
+    SL_ERR_IO = -12,          /* the operating system reported an error */
+    SL_ERR_IN_USE = -13,      /* the address is in use */
+    SL_ERR_UNSUPPORTED = -14, /* not built in, or not possible on this machine */
+    SL_ERR_TOO_LARGE = -15,   /* larger than the limit */
+    SL_ERR_CORRUPT = -16,     /* a checksum does not match */
+    SL_ERR_CANCELLED = -17,   /* given up because the process is shutting down */
+};
+
+/* The error's short name in lower case, "deadline" for SL_ERR_DEADLINE; "unknown error" for a value
+ * that is none. Static storage. Any thread. */
+SL_API const char *sl_err_name(int err);
+
+/* ---- Tables ---------------------------------------------------------------------------------- */
+
+enum sl_optimizer_kind {
+    SL_OPTIMIZER_SUM = 0, /* w += g: what ps-lite's servers do */
+    SL_OPTIMIZER_SGD = 1,
+    SL_OPTIMIZER_MOMENTUM = 2,
+    SL_OPTIMIZER_ADAGRAD = 3,
+    SL_OPTIMIZER_ADAGRAD_DECAY = 4,
+    SL_OPTIMIZER_RMSPROP = 5,
+    SL_OPTIMIZER_ADAM = 6,
+    SL_OPTIMIZER_ADAMW = 7,
+    SL_OPTIMIZER_ADAM_ASYNC = 8,
+    SL_OPTIMIZER_FTRL = 9,        /* per coordinate */
+    SL_OPTIMIZER_FTRL_GROUP = 10, /* by row group */
+};
+#define SL_OPTIMIZER_KIND_COUNT 11
+
+/* Hyper-parameters; each optimizer reads those it names in ps/optimizer/opt_*.c and ignores the
+ * rest. All must be finite. */
+struct sl_optimizer_spec {
+    enum sl_optimizer_kind kind;
+    float lr;                  /* learning rate, > 0 */
+    float momentum;            /* [0, 1): momentum, RMSProp */
+    float rho;                 /* [0, 1]: RMSProp's decay; AdagradDecay's rho */
+    float beta1, beta2;        /* [0, 1): the Adam family */
+    float epsilon;             /* >= 0 */
+    float weight_decay;        /* >= 0: AdamW, decoupled */
+    float initial_accumulator; /* >= 0: Adagrad, AdagradDecay, FTRL's n */
+    float l1, l2;              /* >= 0: FTRL */
+    float lr_power;            /* <= 0: FTRL's -q; -0.5 is the square root */
+    uint32_t decay_steps;      /* > 0: AdagradDecay's T */
+    float decay_baseline;      /* > 0: AdagradDecay's floor under the accumulator */
+};
+
+/* The optimizer's documented defaults. Any thread. */
+SL_API struct sl_optimizer_spec sl_optimizer_defaults(enum sl_optimizer_kind kind);
+
+enum sl_initializer_kind {
+    SL_INITIALIZER_ZEROS = 0,
+    SL_INITIALIZER_CONSTANT = 1,         /* a */
+    SL_INITIALIZER_UNIFORM = 2,          /* [a, b) */
+    SL_INITIALIZER_NORMAL = 3,           /* mean a, standard deviation b */
+    SL_INITIALIZER_TRUNCATED_NORMAL = 4, /* the same, redrawn beyond two standard deviations */
+};
+#define SL_INITIALIZER_KIND_COUNT 5
+
+/* A row's first value is a pure function of (seed, key, column): the same whatever the number of
+ * shards and the order of arrival. */
+struct sl_initializer_spec {
+    enum sl_initializer_kind kind;
+    float a, b;
+    uint64_t seed;
+};
+
+enum sl_consistency_mode {
+    SL_CONSISTENCY_ASP = 0, /* pulls never wait */
+    SL_CONSISTENCY_BSP = 1, /* pulls of step c see exactly the pushes of the steps before c */
+    SL_CONSISTENCY_SSP = 2, /* pulls of step c wait until every worker has finished c - staleness */
+};
+#define SL_CONSISTENCY_MODE_COUNT 3
+
+struct sl_consistency_spec {
+    enum sl_consistency_mode mode;
+    uint32_t staleness;    /* steps; SSP only, else 0 */
+    uint32_t worker_count; /* workers whose clocks count: tasks 0 to worker_count - 1; 0 in ASP */
+};
+
+enum sl_table_kind {
+    SL_TABLE_SPARSE = 0, /* u64 key -> row of dim f32 */
+    SL_TABLE_DENSE = 1,  /* one named array of length f32, sharded by contiguous blocks */
+};
+
+#define SL_TABLE_NAME_BYTES 64 /* with the terminating NUL */
+
+struct sl_table_spec {
+    char name[SL_TABLE_NAME_BYTES]; /* 1 to 63 bytes of printable ASCII without spaces */
+    enum sl_table_kind kind;
+    uint32_t dim;    /* sparse: columns of a row, 1 to 4096; dense: 0 */
+    uint64_t length; /* dense: elements, 1 to 2^36; sparse: 0 */
+    struct sl_optimizer_spec optimizer;
+    struct sl_initializer_spec initializer; /* dense: the key is the element's index */
+    struct sl_consistency_spec consistency;
+};
+
+/* ---- Client ---------------------------------------------------------------------------------- */
+
+struct sl_client;
+struct sl_table; /* a table opened by a client; valid until the client is destroyed */
+struct sl_step;
+
+/* How a step travels, by StarServer's names. */
+enum sl_protocol {
+    SL_PROTOCOL_STAR_SERVER = 0,      /* one message per operation and shard */
+    SL_PROTOCOL_STAR_SERVER_LITE = 1, /* all that one step sends to a shard in one message */
+};
+
+struct sl_client_options {
+    const char *coordinator; /* control endpoint of ps task 0: "host:port", "tcp://host:port" */
+    int32_t task_index;      /* this worker's index, or -1: a client that has no clock */
+    uint32_t ps_count;       /* ps processes to wait for; 0: as many as the coordinator expects */
+    uint32_t reactor_count;  /* threads for the connections; 0: 1 */
+    bool polling;            /* reactors spin instead of sleeping when idle */
+    bool pin_cores;          /* reactors are pinned, from the last core downwards */
+    bool checksum;           /* CRC32C on every frame */
+    enum sl_protocol protocol;
+    uint32_t start_timeout_ms; /* how long create may wait for the cluster; 0: 60000 */
+};
+
+/* Starts the reactors, registers with the coordinator, waits for every ps, connects to every shard.
+ * While it waits it logs whom it waits for. On failure the reason is logged. *out is owned by the
+ * caller. Errors: INVALID, DEADLINE (names the missing peers), REFUSED, VERSION, NO_MEMORY.
+ * Any thread; a client belongs to the process, not to the thread. */
+SL_API int sl_client_create(const struct sl_client_options *options, struct sl_client **out);
+
+/* Tells the shards that this worker's clock no longer counts, says goodbye, stops the reactors and
+ * frees everything. No step may be outstanding. Nulls *client. */
+SL_API void sl_client_destroy(struct sl_client **client);
+
+/* Creates the table on every shard, or checks that it exists with the same specification; an error
+ * EXISTS is logged with the first property that differs. *out is owned by the client.
+ * Errors: INVALID, EXISTS, DEADLINE, CLOSED. Any thread. */
+SL_API int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *spec,
+                                uint32_t timeout_ms, struct sl_table **out);
+
+/* Waits until `count` clients have come to the barrier of this name. Errors: DEADLINE (names how
+ * many are missing), CLOSED. Any thread. */
+SL_API int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count,
+                             uint32_t timeout_ms);
+
+/* Shards in the cluster, for diagnosis. Any thread. */
+SL_API uint32_t sl_client_shard_count(const struct sl_client *client);
+
+/* Counters since creation, summed over reactors; exact only while no step is outstanding. */
+struct sl_client_stats {
+    uint64_t bytes_sent, bytes_received; /* on the wire, headers included */
+    uint64_t requests, replies, failures;
+    uint64_t reconnects;
+};
+SL_API void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out);
+
+/* ---- Steps ----------------------------------------------------------------------------------- */
+
+/* Begins an empty step of iteration `clock` (0 for a client without a clock: no pull waits).
+ * Errors: NO_MEMORY, CLOSED. */
+SL_API int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out);
+
+/* rows[key_count][dim], row-major f32, in the order of keys; a key that no one has pushed or pulled
+ * before is created by the table's initializer. Keys may repeat. key_count 0 is allowed. */
+SL_API int sl_step_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                        uint32_t key_count, float *rows);
+
+enum sl_pooling { SL_POOLING_NONE = 0, SL_POOLING_SUM = 1, SL_POOLING_MEAN = 2 };
+
+/* Bag i is keys[bag_ends[i-1] .. bag_ends[i]) (bag 0 starts at 0; bag_ends ascends and its last
+ * element is key_count). pooled[bag_count][dim]: the sum or mean of the bag's rows, zero for an
+ * empty bag. Reduced on the ps: one row per bag and shard travels. */
+SL_API int sl_step_pull_pooled(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                               uint32_t key_count, const uint32_t *bag_ends, uint32_t bag_count,
+                               enum sl_pooling pooling, float *pooled);
+
+/* gradients[key_count][dim]. Duplicate keys are summed first: each row is visited once. */
+SL_API int sl_step_push(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                        uint32_t key_count, const float *gradients);
+
+/* As push, then the rows as they are after it: one trip. */
+SL_API int sl_step_push_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                             uint32_t key_count, const float *gradients, float *rows);
+
+/* Elements [start, start + count) of a dense table. */
+SL_API int sl_step_dense_pull(struct sl_step *step, struct sl_table *table, uint64_t start,
+                              uint64_t count, float *values);
+SL_API int sl_step_dense_push(struct sl_step *step, struct sl_table *table, uint64_t start,
+                              uint64_t count, const float *gradients);
+SL_API int sl_step_dense_push_pull(struct sl_step *step, struct sl_table *table, uint64_t start,
+                                   uint64_t count, const float *gradients, float *values);
+
+/* This worker has finished iteration `clock` of the step: its later pulls are of clock + 1. In BSP
+ * the pushes of the iteration take effect once every worker has ticked it. */
+SL_API int sl_step_tick(struct sl_step *step);
+
+/* Sends the step; returns without waiting. timeout_ms, 1 to 4294967, is its deadline, enforced on
+ * both sides. Errors: INVALID (empty step or bad operation), CLOSED, AGAIN (too many steps
+ * outstanding). */
+SL_API int sl_step_submit(struct sl_step *step, uint32_t timeout_ms);
+
+/* True once the step is complete. Never blocks. */
+SL_API bool sl_step_done(struct sl_step *step);
+
+/* Waits until the step is complete and returns its result. A step submitted always completes, by
+ * its deadline at the latest. After an error the contents of output buffers are undefined; nothing
+ * writes to them any more. Errors: DEADLINE, CLOSED, REFUSED, NOT_FOUND, WRONG_SHARD, NO_MEMORY. */
+SL_API int sl_step_wait(struct sl_step *step);
+
+/* After a failed wait: which ps and shard failed and why; else "". Valid until sl_step_end. */
+SL_API const char *sl_step_error(const struct sl_step *step);
+
+/* The greatest staleness, in steps, of what this step pulled: its clock minus the clock that every
+ * worker had finished when the shard answered. 0 where nothing was pulled. After wait. */
+SL_API uint32_t sl_step_staleness(const struct sl_step *step);
+
+/* Frees a step that is not outstanding (never submitted, or waited for). Nulls *step. */
+SL_API void sl_step_end(struct sl_step **step);
+
+/* Blocking conveniences, each one step of one operation. */
+SL_API int sl_client_pull(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
+                          uint32_t key_count, float *rows, uint32_t timeout_ms);
+SL_API int sl_client_push(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
+                          uint32_t key_count, const float *gradients, uint32_t timeout_ms);
+SL_API int sl_client_push_pull(struct sl_client *client, struct sl_table *table,
+                               const uint64_t *keys, uint32_t key_count, const float *gradients,
+                               float *rows, uint32_t timeout_ms);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,144 @@
+/* Control messages as structs of ours: encode and decode around protobuf-c, and the checks of every
+ * field that comes from a peer. Only net/control sees protobuf-c. Any thread; allocates. */
+#ifndef SL_NET_CONTROL_MESSAGE_H
+#define SL_NET_CONTROL_MESSAGE_H
+
+#include "core/err.h"
+#include "core/limits.h"
+
+#define SL_MESSAGE_TEXT_BYTES    512
+#define SL_MESSAGE_MISSING_COUNT 16 /* names in a Waiting; the last says how many more */
+#define SL_MESSAGE_NAME_BYTES    64
+
+enum sl_message_kind {
+    SL_MESSAGE_HELLO = 2, /* the field numbers of control.proto */
+    SL_MESSAGE_WELCOME,
+    SL_MESSAGE_ERROR,
+    SL_MESSAGE_REGISTER,
+    SL_MESSAGE_CLUSTER,
+    SL_MESSAGE_WAITING,
+    SL_MESSAGE_TABLE_OPEN,
+    SL_MESSAGE_TABLE_OPENED,
+    SL_MESSAGE_BARRIER,
+    SL_MESSAGE_BARRIER_DONE,
+    SL_MESSAGE_STATS_GET,
+    SL_MESSAGE_STATS,
+    SL_MESSAGE_GOODBYE,
+};
+
+enum sl_message_purpose { SL_MESSAGE_PURPOSE_CONTROL = 1, SL_MESSAGE_PURPOSE_DATA = 2 };
+enum sl_message_role {
+    SL_MESSAGE_ROLE_PS = 1,
+    SL_MESSAGE_ROLE_WORKER = 2,
+    SL_MESSAGE_ROLE_CLIENT = 3,
+};
+
+struct sl_message_hello {
+    uint32_t protocol_version;
+    enum sl_message_purpose purpose;
+    enum sl_message_role role;
+    uint32_t task_index;
+    uint64_t client_id;
+    uint32_t shard;
+    bool checksum;
+    char software[SL_MESSAGE_NAME_BYTES];
+};
+
+struct sl_message_welcome {
+    uint32_t protocol_version;
+    uint64_t credit_bytes;
+    uint32_t credit_requests;
+    uint32_t shard, shard_count;
+    uint32_t payload_bytes_max;
+    char software[SL_MESSAGE_NAME_BYTES];
+};
+
+struct sl_message_error {
+    int err; /* an sl_err, negative; an unknown code becomes SL_ERR_PROTOCOL */
+    char text[SL_MESSAGE_TEXT_BYTES];
+};
+
+struct sl_message_register {
+    char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
+    uint32_t shard_count;
+    uint32_t ps_count, worker_count;
+};
+
+struct sl_message_ps {
+    uint32_t task_index;
+    uint32_t shard_count;
+    char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
+};
+
+struct sl_message_cluster {
+    struct sl_message_ps *ps; /* owned by the message: sl_message_fini frees it */
+    uint32_t ps_count;
+    uint32_t worker_count;
+};
+
+struct sl_message_waiting {
+    char missing[SL_MESSAGE_MISSING_COUNT][SL_MESSAGE_NAME_BYTES];
+    uint32_t missing_count;
+};
+
+struct sl_message_table_open {
+    struct sl_table_spec spec; /* checked by sl_message_check_spec */
+    uint32_t table_id;
+};
+
+struct sl_message_barrier {
+    char name[SL_MESSAGE_NAME_BYTES];
+    uint32_t count;
+};
+
+struct sl_message_table_stats {
+    char name[SL_TABLE_NAME_BYTES];
+    uint64_t rows, bytes, pulled_rows, pushed_rows;
+};
+
+struct sl_message_stats {
+    struct sl_message_table_stats *tables; /* owned by the message */
+    uint32_t table_count;
+    uint64_t requests, bytes_in, bytes_out, stalls;
+};
+
+struct sl_message {
+    enum sl_message_kind kind;
+    uint64_t id;
+    union {
+        struct sl_message_hello hello;
+        struct sl_message_welcome welcome;
+        struct sl_message_error error;
+        struct sl_message_register reg;
+        struct sl_message_cluster cluster;
+        struct sl_message_waiting waiting;
+        struct sl_message_table_open table_open;
+        uint32_t table_id; /* TABLE_OPENED */
+        struct sl_message_barrier barrier;
+        struct sl_message_stats stats;
+    };
+};
+
+/* Bytes that encode will write. */
+size_t sl_message_encoded_bytes(const struct sl_message *message);
+
+/* Writes the message's protobuf into to[sl_message_encoded_bytes]. */
+void sl_message_encode(const struct sl_message *message, uint8_t *to);
+
+/* Errors: PROTOCOL (not a Control message, an enum or a length outside its range; the reason is
+ * logged at debug level), NO_MEMORY. *out needs sl_message_fini. Never reads what it has not
+ * checked. */
+int sl_message_decode(const uint8_t *from, size_t bytes, struct sl_message *out);
+
+void sl_message_fini(struct sl_message *message);
+
+/* Checks every field of a table's specification; on error writes which field, what it is and what
+ * is accepted into reason. Errors: INVALID. */
+int sl_message_check_spec(const struct sl_table_spec *spec, char *reason, size_t reason_bytes);
+
+/* 0 when both are equal; else EXISTS, with the first field that differs and both values in reason.
+ */
+int sl_message_compare_specs(const struct sl_table_spec *existing,
+                             const struct sl_table_spec *asked, char *reason, size_t reason_bytes);
+
+#endif

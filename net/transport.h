@@ -1,0 +1,181 @@
+/* The transport contract: one API with the same meaning over TCP, shared memory, RDMA and DPDK,
+ * proven by tests/conformance. Read this first.
+ *
+ * A transport object belongs to one reactor; so do its connections. It carries frames: a fixed
+ * header (net/wire/frame.h) followed by payload_bytes of payload, whole and in order within a
+ * connection. What the frames mean is not its business, beyond their length.
+ *
+ * Rules:
+ * - Every function is called by the owner reactor only. None blocks, none makes an upcall.
+ * - Upcalls (struct sl_transport_events) are made only from inside the reactor's turn: from `poll`,
+ *   which for a transport on the reactor's ring includes the ring's completions. In an upcall every
+ *   function may be called, `disconnect` of the same connection included.
+ * - Every connection, accepted or connecting, ends with exactly one `closed`; until then its
+ *   sl_conn is valid, after it the transport may reuse it. Nothing that the transport took with
+ *   send_burst, and no memory named by `sink`, is touched after `closed` has been called.
+ * - Callers use the sl_transport_* functions of this file, which assert the contract; the ops table
+ *   is for those who implement it. */
+#ifndef SL_NET_TRANSPORT_H
+#define SL_NET_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/endpoint.h"
+#include "core/err.h"
+#include "net/conn.h"
+#include "net/wire/frame.h"
+#include "reactor/reactor.h"
+
+struct sl_transport;
+
+enum sl_transport_capability {
+    SL_TRANSPORT_ONE_SIDED = 1 << 0, /* remote read and write (none yet) */
+    SL_TRANSPORT_REGISTERS = 1 << 1, /* memory must be registered before it is sent from */
+    SL_TRANSPORT_CHECKSUMS = 1 << 2, /* the medium checks integrity itself */
+    SL_TRANSPORT_HANDS_OVER = 1 << 3 /* hand_over works */
+};
+
+struct sl_transport_options {
+    const char *congestion_control; /* TCP_CONGESTION by name; NULL: the system's default */
+    uint32_t connections_max;       /* 0: SL_LIMIT_CONNECTIONS */
+    uint32_t buffer_bytes;          /* one receive buffer; 0: 32 KiB */
+    uint32_t buffer_count;          /* receive buffers; a power of two; 0: 256 */
+};
+
+/* One frame to send. `head` and `payload` are the transport's to read, unmodified by their owner,
+ * from the moment that send_burst took the frame until `sent` (or `closed`) for it. */
+struct sl_transport_frame {
+    const void *head;       /* frame header, with as much of the payload as the owner put there */
+    const void *payload;    /* the rest of the payload, or NULL */
+    uint32_t head_bytes;    /* >= SL_FRAME_HEADER_BYTES */
+    uint32_t payload_bytes; /* of `payload` */
+    void *cookie;           /* comes back in `sent` */
+};
+
+/* One frame received. The memory is the receiver's to read until it calls release, which it must
+ * before or after returning from the upcall, exactly once, unless it named the memory by `sink`. */
+struct sl_transport_message {
+    struct sl_frame header;
+    const uint8_t *payload; /* header.payload_bytes bytes, aligned to 8 */
+    void *token;            /* the transport's; NULL: the payload lies where `sink` said */
+};
+
+struct sl_transport_events {
+    /* A peer connected to what `listen` opened. Set conn->user here. */
+    void (*accepted)(void *ctx, struct sl_conn *conn);
+    /* A connect has succeeded; frames may be sent from now on. */
+    void (*connected)(void *ctx, struct sl_conn *conn);
+    /* The header of a frame whose payload is longer than SL_LIMIT_INLINE_PAYLOAD_BYTES: where shall
+     * the payload go? Memory of header->payload_bytes, aligned to 8, the transport's to write until
+     * `received` or `closed`. NULL: nowhere now; the connection is read no further, and the
+     * question is asked again in later polls. */
+    void *(*sink)(void *ctx, struct sl_conn *conn, const struct sl_frame *header);
+    void (*received)(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message);
+    /* The frame's memory is its owner's again; in the order of sending. */
+    void (*sent)(void *ctx, struct sl_conn *conn, void *cookie);
+    /* send_burst took fewer than offered before; now it has room. */
+    void (*writable)(void *ctx, struct sl_conn *conn);
+    /* The end, after `disconnect`, the peer's close (CLOSED), a failed connect (REFUSED, DEADLINE,
+     * NOT_FOUND) or an error. Frames taken but not `sent` are given back with this: their cookies
+     * are not reported again. */
+    void (*closed)(void *ctx, struct sl_conn *conn, int err);
+};
+
+struct sl_transport_stats {
+    uint64_t bytes_sent, bytes_received, frames_sent, frames_received;
+    uint64_t send_calls, receive_calls; /* operations submitted to the medium */
+    uint64_t copied_bytes;              /* moved once more than the medium requires */
+    uint32_t connections;
+};
+
+/* Fourteen slots, and no more. */
+struct sl_transport_ops {
+    const char *scheme;    /* "tcp" */
+    uint32_t capabilities; /* sl_transport_capability */
+
+    int (*open)(struct sl_reactor *reactor, const struct sl_transport_options *options,
+                struct sl_transport **out);
+    void (*close)(struct sl_transport **transport);
+    int (*memory_register)(struct sl_transport *transport, void *base, size_t bytes);
+    void (*memory_unregister)(struct sl_transport *transport, void *base);
+    int (*listen)(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                  const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
+    int (*connect)(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                   const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
+    void (*disconnect)(struct sl_conn *conn);
+    int (*hand_over)(struct sl_conn *conn, struct sl_transport *to,
+                     const struct sl_transport_events *events, void *ctx, void *user);
+    uint32_t (*send_burst)(struct sl_conn *conn, const struct sl_transport_frame *frames,
+                           uint32_t count);
+    void (*release)(struct sl_conn *conn, const struct sl_transport_message *message);
+    void (*flush)(struct sl_transport *transport); /* once a turn: what was taken goes out */
+    uint32_t (*poll)(struct sl_transport *transport, uint32_t budget); /* receive; upcalls */
+    bool (*arm)(struct sl_transport *transport); /* false: there is work, do not sleep */
+    void (*stats)(const struct sl_transport *transport, struct sl_transport_stats *out);
+};
+
+/* What every implementation's object begins with; filled by sl_transport_open. */
+struct sl_transport {
+    const struct sl_transport_ops *ops;
+    struct sl_reactor *reactor;
+    struct sl_reactor_source source; /* calls poll, flush, arm; added by sl_transport_open */
+    bool polling;                    /* an upcall is in progress: for the facade's assertions */
+};
+
+/* ---- The facade: what callers use ------------------------------------------------------------ */
+
+/* The implementation of a scheme that is built in, or NULL. Any thread. */
+const struct sl_transport_ops *sl_transport_find(enum sl_endpoint_scheme scheme);
+
+/* Opens a transport on the calling reactor and adds it to the reactor's sources. Asserts that the
+ * ops table is complete. Errors: NO_MEMORY, UNSUPPORTED. */
+int sl_transport_open(const struct sl_transport_ops *ops, struct sl_reactor *reactor,
+                      const struct sl_transport_options *options, struct sl_transport **out);
+
+/* Closes listeners and connections at once (`closed` with CANCELLED for each, from inside this
+ * call: the one exception to the rule on upcalls), removes the source. Nulls *transport. */
+void sl_transport_close(struct sl_transport **transport);
+
+/* Makes memory known to the medium; must outlive what is sent from it. Errors: NO_MEMORY. */
+int sl_transport_memory_register(struct sl_transport *transport, void *base, size_t bytes);
+void sl_transport_memory_unregister(struct sl_transport *transport, void *base);
+
+/* Accepts connections on the endpoint; *bound has the port that was chosen when it was 0. May be
+ * called several times. Errors: IN_USE, NOT_FOUND, IO: with a log line that names the endpoint. */
+int sl_transport_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                        const struct sl_transport_events *events, void *ctx,
+                        struct sl_endpoint *bound);
+
+/* Begins to connect; `connected` or `closed` follows. The endpoint's host must be numeric or
+ * resolvable without long waiting (resolve names before). Errors: NO_MEMORY, NOT_FOUND, TOO_LARGE.
+ */
+int sl_transport_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                         const struct sl_transport_events *events, void *ctx, void *user,
+                         struct sl_conn **out);
+
+/* Begins to close: what was taken by send_burst is sent first, where the peer still reads, within
+ * a second; `closed` (with OK) follows. Frames received meanwhile are dropped. Idempotent. */
+void sl_transport_disconnect(struct sl_conn *conn);
+
+/* Moves an accepted connection to another reactor's transport of the same kind, once. Called from
+ * inside `received`; nothing may be outstanding on the connection but the message being delivered,
+ * which must be released before. On this reactor the sl_conn is gone when the call returns (no
+ * `closed`); on the other `accepted` comes, with conn->user already set to `user`, then the frames
+ * that arrived in between. The frame being handled is not delivered again. Errors: UNSUPPORTED,
+ * TOO_LARGE (connections_max there): then `closed` follows here. */
+int sl_transport_hand_over(struct sl_conn *conn, struct sl_transport *to,
+                           const struct sl_transport_events *events, void *ctx, void *user);
+
+/* Offers `count` frames; returns how many it took, in order: fewer when its queue is full or the
+ * connection is closing. What was taken goes out in this turn's burst. */
+uint32_t sl_transport_send_burst(struct sl_conn *conn, const struct sl_transport_frame *frames,
+                                 uint32_t count);
+
+/* Gives a received message's memory back. */
+void sl_transport_release(struct sl_conn *conn, const struct sl_transport_message *message);
+
+void sl_transport_get_stats(const struct sl_transport *transport, struct sl_transport_stats *out);
+
+#endif

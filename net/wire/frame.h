@@ -1,0 +1,65 @@
+/* The frame header: the first 32 bytes of everything that travels. docs/protocol.md specifies it.
+ * Pure functions; any thread. */
+#ifndef SL_NET_WIRE_FRAME_H
+#define SL_NET_WIRE_FRAME_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/err.h"
+#include "core/limits.h"
+
+#define SL_FRAME_HEADER_BYTES     32
+#define SL_FRAME_PROTOCOL_VERSION 1
+#define SL_FRAME_MAGIC            0x534c /* "LS" in memory order: not HTTP, not TLS, not ps-lite */
+
+enum sl_frame_type {
+    SL_FRAME_CONTROL = 1, /* payload: a protobuf Control (net/control/control.proto) */
+    SL_FRAME_REQUEST = 2, /* payload: net/wire/request.h */
+    SL_FRAME_REPLY = 3,   /* status 0: rows, net/wire/request.h; else a UTF-8 message */
+    SL_FRAME_CREDIT = 4,  /* no payload: credits only */
+};
+
+enum sl_frame_flag {
+    SL_FRAME_CHECKSUM = 1 << 0, /* crc32c is set: over the header with that field 0, then payload */
+};
+
+struct sl_frame {
+    uint32_t payload_bytes; /* that follow; at most SL_LIMIT_FRAME_PAYLOAD_BYTES */
+    uint16_t magic;         /* SL_FRAME_MAGIC */
+    uint8_t version;        /* SL_FRAME_PROTOCOL_VERSION; at this place in every version */
+    uint8_t type;           /* sl_frame_type */
+    uint64_t request_id;    /* request, reply: ascends by one per request on a connection, from 1 */
+    uint32_t budget_us;     /* request: time left until its deadline, from arrival; > 0 */
+                            /* reply: the clock that every worker has finished, when it was made */
+    uint32_t crc32c;        /* 0 without SL_FRAME_CHECKSUM */
+    uint32_t credit_bytes;  /* granted to the receiver of this frame, on top of what it has */
+    uint16_t credit_requests; /* likewise */
+    uint8_t flags;            /* sl_frame_flag */
+    uint8_t status;           /* reply: 0, or the absolute value of an sl_err */
+};
+
+static_assert(sizeof(struct sl_frame) == SL_FRAME_HEADER_BYTES, "frame header size");
+static_assert(offsetof(struct sl_frame, version) == 6, "version stays at offset 6 for ever");
+static_assert(offsetof(struct sl_frame, request_id) == 8, "frame layout");
+static_assert(offsetof(struct sl_frame, budget_us) == 16, "frame layout");
+static_assert(offsetof(struct sl_frame, credit_bytes) == 24, "frame layout");
+static_assert(offsetof(struct sl_frame, status) == 31, "frame layout");
+
+/* Reads and checks a header that came from a peer. Errors: PROTOCOL (magic, type, flags, status,
+ * credits on overflow), VERSION (then *out is filled all the same), TOO_LARGE (payload_bytes over
+ * the limit for its type). header: SL_FRAME_HEADER_BYTES bytes, any alignment. */
+int sl_frame_decode(const uint8_t *header, struct sl_frame *out);
+
+/* Writes the header, filling in magic and version. to: SL_FRAME_HEADER_BYTES bytes. */
+void sl_frame_encode(const struct sl_frame *frame, uint8_t *to);
+
+/* Sets crc32c and the flag in an encoded frame whose payload is in one or two pieces. */
+void sl_frame_seal(uint8_t *header, const void *payload, size_t payload_bytes, const void *rest,
+                   size_t rest_bytes);
+
+/* Checks the sum of a frame that has the flag. Errors: CORRUPT. */
+int sl_frame_verify(const struct sl_frame *frame, const uint8_t *payload);
+
+#endif

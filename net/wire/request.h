@@ -1,0 +1,90 @@
+/* The payload of a request and of its reply. docs/protocol.md specifies it. Pure functions.
+ *
+ * A request is a prefix and a sequence of sections, each one operation on one table; the shard
+ * carries them out in order. A reply with status 0 holds what the sections that read return, in the
+ * order of the sections, each padded with zeros to a multiple of 8 bytes, and nothing else: its
+ * shape follows from the request.
+ *
+ *   op               body of the section, each array padded to 8 bytes      returns
+ *   PULL             keys u64[key_count]                                    f32[key_count][dim]
+ *   PULL_POOLED      keys, then bag_ends u32[bag_count] (sums, never means) f32[bag_count][dim]
+ *   PUSH             keys, then gradients f32[key_count][dim]               -
+ *   PUSH_PULL        as PUSH                                                f32[key_count][dim]
+ *   DENSE_PULL       -                                                      f32[count]
+ *   DENSE_PUSH       gradients f32[count]                                   -
+ *   DENSE_PUSH_PULL  as DENSE_PUSH                                          f32[count]
+ *   TICK             -  (the sender has finished the request's clock)       -
+ *
+ * All keys, and all of a dense range, belong to the shard that the connection is for. */
+#ifndef SL_NET_WIRE_REQUEST_H
+#define SL_NET_WIRE_REQUEST_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/bytes.h"
+#include "core/err.h"
+
+enum sl_request_op {
+    SL_REQUEST_PULL = 1,
+    SL_REQUEST_PULL_POOLED = 2,
+    SL_REQUEST_PUSH = 3,
+    SL_REQUEST_PUSH_PULL = 4,
+    SL_REQUEST_DENSE_PULL = 5,
+    SL_REQUEST_DENSE_PUSH = 6,
+    SL_REQUEST_DENSE_PUSH_PULL = 7,
+    SL_REQUEST_TICK = 8,
+};
+
+struct sl_request_prefix {
+    uint32_t section_count; /* 1 to SL_LIMIT_REQUEST_SECTIONS */
+    uint32_t clock;         /* the step that the pulls and pushes are of */
+};
+static_assert(sizeof(struct sl_request_prefix) == 8, "request prefix size");
+
+/* A clock that says: this worker will push no more. */
+#define SL_REQUEST_CLOCK_FINISHED UINT32_MAX
+
+struct sl_request_section {
+    uint8_t op;        /* sl_request_op */
+    uint8_t zero;      /* 0 */
+    uint16_t table_id; /* TICK: 0 */
+    uint32_t key_count;
+    uint32_t bag_count; /* PULL_POOLED only, else 0 */
+    uint32_t zero_too;  /* 0 */
+    uint64_t start;     /* dense only: first element; else 0 */
+    uint64_t count;     /* dense only: elements; else 0 */
+};
+static_assert(sizeof(struct sl_request_section) == 32, "request section size");
+static_assert(offsetof(struct sl_request_section, start) == 16, "request section layout");
+
+/* A section taken apart; the pointers lie in the request's memory, aligned to 8. */
+struct sl_request_view {
+    struct sl_request_section section;
+    const uint64_t *keys;
+    const uint32_t *bag_ends;
+    const float *gradients;
+};
+
+/* Bytes of a section's body and of what it returns, given the table's dim (dense tables: 0).
+ * Counts up to 2^32 and dims up to SL_LIMIT_DIM cannot overflow. */
+uint64_t sl_request_body_bytes(const struct sl_request_section *section, uint32_t dim);
+uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32_t dim);
+
+/* What a request costs in byte credits: the greater of its own payload and of its reply's, and a
+ * frame header. Both sides compute it. */
+uint64_t sl_request_credit_bytes(uint64_t request_bytes, uint64_t reply_bytes);
+
+/* Reads the prefix; errors: PROTOCOL. */
+int sl_request_read_prefix(struct sl_bytes *cursor, struct sl_request_prefix *out);
+
+/* Reads a section's header, checks the fields that need no table; errors: PROTOCOL. */
+int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *out);
+
+/* Reads the body of a section of a table with this dim: counts, bag_ends ascending and ending at
+ * key_count, padding. Errors: PROTOCOL. The cursor must stand on a multiple of 8. */
+int sl_request_read_body(struct sl_bytes *cursor, const struct sl_request_section *section,
+                         uint32_t dim, struct sl_request_view *out);
+
+#endif

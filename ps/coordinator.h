@@ -1,0 +1,43 @@
+/* The coordinator: membership, table registry, barriers. A pure state machine: a message from a
+ * member, or the passing of time, gives messages to members; the server on its reactor carries
+ * them. Owner reactor (reactor 0 of ps task 0). */
+#ifndef SL_PS_COORDINATOR_H
+#define SL_PS_COORDINATOR_H
+
+#include "net/control/message.h"
+
+struct sl_coordinator;
+
+/* A control connection, by a handle of the server's. */
+typedef uint64_t sl_coordinator_peer;
+
+struct sl_coordinator_options {
+    uint32_t ps_count;            /* that must register before anyone is told the cluster */
+    uint32_t worker_count;        /* that the job has; 0: unknown */
+    uint64_t waiting_interval_ns; /* between two Waiting messages to who waits; 0: 3 s */
+    /* Sends one message; the coordinator keeps nothing of it. */
+    void (*send)(void *ctx, sl_coordinator_peer peer, const struct sl_message *message);
+    void *ctx;
+};
+
+int sl_coordinator_create(const struct sl_coordinator_options *options,
+                          struct sl_coordinator **out);
+void sl_coordinator_destroy(struct sl_coordinator **coordinator);
+
+/* A member said hello. Errors, which refuse it: EXISTS (another live member has that role and
+ * task), INVALID (task index outside the cluster); reason says it. */
+int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                         const struct sl_message_hello *hello, char *reason, size_t reason_bytes);
+
+/* A message of a member that said hello: REGISTER, TABLE_OPEN, BARRIER, STATS_GET, GOODBYE; others
+ * are answered with an Error. */
+void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                            const struct sl_message *message, uint64_t now_ns);
+
+/* The connection has closed. */
+void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer);
+
+/* To be called about every second. */
+void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,32 @@
+/* A shard's part of one dense table: a contiguous range of whole blocks (core/partition.h) of a
+ * named f32 array. A block is one record: values, then slots, so that a snapshot cannot tear.
+ * Owner reactor. */
+#ifndef SL_PS_DENSE_H
+#define SL_PS_DENSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/err.h"
+#include "ps/optimizer/optimizer.h"
+
+struct sl_dense_store;
+
+/* Holds elements [start, start + count) of the array; count may be 0. Errors: NO_MEMORY. */
+int sl_dense_store_create(const struct sl_table_spec *spec, uint64_t start, uint64_t count,
+                          size_t bytes_max, struct sl_dense_store **out);
+void sl_dense_store_destroy(struct sl_dense_store **store);
+
+/* Both take elements of the whole array, wholly inside this store's range (asserted). */
+void sl_dense_store_read(const struct sl_dense_store *store, uint64_t start, uint64_t count,
+                         float *values);
+void sl_dense_store_apply(struct sl_dense_store *store, uint64_t start, uint64_t count,
+                          const float *gradients, const struct sl_optimizer_state *state,
+                          uint64_t step);
+
+const struct sl_table_spec *sl_dense_store_spec(const struct sl_dense_store *store);
+uint64_t sl_dense_store_start(const struct sl_dense_store *store);
+uint64_t sl_dense_store_count(const struct sl_dense_store *store);
+size_t sl_dense_store_memory_bytes(const struct sl_dense_store *store);
+
+#endif

@@ -1,0 +1,13 @@
+/* First values of rows: a pure function of (seed, key, column). Any thread. */
+#ifndef SL_PS_INITIALIZER_H
+#define SL_PS_INITIALIZER_H
+
+#include <stdint.h>
+
+#include "core/err.h"
+
+/* Writes columns [first_column, first_column + count) of the row of `key` to out[count]. */
+void sl_initializer_fill(const struct sl_initializer_spec *spec, uint64_t key,
+                         uint32_t first_column, uint32_t count, float *out);
+
+#endif

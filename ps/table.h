@@ -1,0 +1,74 @@
+/* A shard's part of one sparse table: u64 key -> one record, which holds the row, the optimizer's
+ * slots, the last step that touched it and how often it was visited. Row and slots are one record
+ * so that nothing that reads records can see one without the other.
+ *
+ * Index: extendible hashing over segments of 64-byte buckets. A bucket holds 12 (tag, record
+ * number) pairs and is one cache line; keys stand in the records. A full segment is split alone, so
+ * growth never moves more than a segment's entries at once and no pull waits for it. Records lie in
+ * an arena, on huge pages where there are any; they never move.
+ *
+ * Every u64 is a key. Owner reactor. Memory stays inside the arena's limit: creation of a row
+ * beyond it is NO_MEMORY. */
+#ifndef SL_PS_TABLE_H
+#define SL_PS_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/err.h"
+#include "ps/optimizer/optimizer.h"
+
+struct sl_table_store;
+
+/* What a record begins with; dim f32 of the row follow, then the slots. */
+struct sl_table_record {
+    uint64_t key;
+    uint32_t last_step; /* of the last push that visited it, modulo 2^32 */
+    uint32_t count;     /* visits by pushes, saturating */
+    float values[];
+};
+
+#define SL_TABLE_NO_RECORD UINT32_MAX
+
+/* bytes_max: of records and index together, 0: no limit. Errors: NO_MEMORY. */
+int sl_table_store_create(const struct sl_table_spec *spec, size_t bytes_max,
+                          struct sl_table_store **out);
+void sl_table_store_destroy(struct sl_table_store **store);
+
+/* Looks `count` keys up, batched with prefetch, and creates those that are missing by the
+ * initializer; records[count] are their numbers, stable for ever. Errors: NO_MEMORY (those before
+ * the failing key exist now; nothing else changed). */
+int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *keys,
+                                  uint32_t count, uint32_t *records);
+
+/* As above without creation: SL_TABLE_NO_RECORD for a missing key. */
+void sl_table_store_find(struct sl_table_store *store, const uint64_t *keys, uint32_t count,
+                         uint32_t *records);
+
+struct sl_table_record *sl_table_store_record(struct sl_table_store *store, uint32_t number);
+
+/* rows[count][dim] := the rows of the records, prefetched; stride dim floats. */
+void sl_table_store_gather(struct sl_table_store *store, const uint32_t *records, uint32_t count,
+                           float *rows);
+
+/* Visits each record with gradients[i * dim ...]; the records are distinct. `step` is the table's
+ * global step. */
+void sl_table_store_apply(struct sl_table_store *store, const uint32_t *records, uint32_t count,
+                          const float *gradients, const struct sl_optimizer_state *state,
+                          uint64_t step);
+
+/* Adds the rows of records [first, end) of each bag into pooled[bag][dim]. */
+void sl_table_store_pool(struct sl_table_store *store, const uint32_t *records,
+                         const uint32_t *bag_ends, uint32_t bag_count, float *pooled);
+
+const struct sl_table_spec *sl_table_store_spec(const struct sl_table_store *store);
+uint64_t sl_table_store_row_count(const struct sl_table_store *store);
+size_t sl_table_store_record_bytes(const struct sl_table_store *store);
+size_t sl_table_store_memory_bytes(const struct sl_table_store *store); /* records and index */
+
+/* Calls `visit` for each record in the order of creation; for tests and checkpoints. */
+void sl_table_store_each(struct sl_table_store *store,
+                         void (*visit)(void *ctx, const struct sl_table_record *record), void *ctx);
+
+#endif

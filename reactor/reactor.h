@@ -1,0 +1,118 @@
+/* A reactor: one thread, one loop. Each turn delivers the mail, runs the timers that are due, polls
+ * the sources, runs the sources' flush, and, when a turn found nothing to do, sleeps in the ring
+ * after a short spin (or never, in polling mode).
+ *
+ * A reactor is driven by its own thread (start/stop/join) or, in a simulation, stepped by
+ * sl_reactor_turn from the caller's thread with the caller's clock; then it has no ring. Everything
+ * that a reactor owns is touched by its thread only, and entry points assert it. */
+#ifndef SL_REACTOR_REACTOR_H
+#define SL_REACTOR_REACTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "reactor/mailbox.h"
+#include "reactor/timer.h"
+
+struct sl_reactor;
+struct sl_ring;
+
+struct sl_reactor_options {
+    char name[16];                /* "ps0.3": in logs, and the thread's name */
+    uint32_t index;               /* among the reactors of its group */
+    int core;                     /* logical core to pin to (topology.h), or -1: not pinned */
+    bool polling;                 /* never sleep */
+    bool stepped;                 /* no thread and no ring: driven by sl_reactor_turn */
+    uint32_t spin_us;             /* event mode: how long an idle loop spins before it sleeps */
+    uint32_t ring_entries;        /* 0: 1024 */
+    const struct sl_clock *clock; /* NULL: the system's; must outlive the reactor */
+    uint64_t seed;                /* of sl_reactor_random; 0: from the system */
+};
+
+/* What a turn polls: a transport, a server's queue of sliced work. Lives in its owner's object. */
+struct sl_reactor_source {
+    const char *name; /* in the stall detector's lines; static storage */
+    /* Does up to `budget` events' worth of work; returns how much it did. */
+    uint32_t (*poll)(struct sl_reactor_source *source, uint32_t budget);
+    /* Once a turn, after all sources were polled: sends what the turn produced. May be NULL. */
+    void (*flush)(struct sl_reactor_source *source);
+    /* Before sleeping: arranges a wake-up through the ring, a timer or the mailbox. False: there is
+     * work, do not sleep. NULL: the source never keeps the reactor awake. */
+    bool (*arm)(struct sl_reactor_source *source);
+    struct sl_reactor_source *next;
+};
+
+/* Created on any thread; *out is owned by the caller. Errors: INVALID, NO_MEMORY, UNSUPPORTED. */
+int sl_reactor_create(const struct sl_reactor_options *options, struct sl_reactor **out);
+
+/* Stopped, or never started. Nulls *reactor. */
+void sl_reactor_destroy(struct sl_reactor **reactor);
+
+/* Opens a lane for every ordered pair, so that sl_reactor_post works among them. Before start. */
+int sl_reactor_connect(struct sl_reactor *const *reactors, uint32_t count);
+
+/* Starts the thread, pins it, makes the ring, runs `on_start(ctx)` on it, and returns its result;
+ * if that is an error the thread has ended. on_start may be NULL. Any thread. */
+int sl_reactor_start(struct sl_reactor *reactor, int (*on_start)(void *ctx), void *ctx);
+
+/* The loop ends after the turn in progress. Any thread, also a signal-handling one. */
+void sl_reactor_stop(struct sl_reactor *reactor);
+
+/* Waits for the thread to end; `on_stop(ctx)` set by sl_reactor_on_stop has run on it. */
+void sl_reactor_join(struct sl_reactor *reactor);
+
+/* Runs on the reactor's thread after the last turn, while the ring still exists. Owner, or before
+ * start. */
+void sl_reactor_on_stop(struct sl_reactor *reactor, void (*on_stop)(void *ctx), void *ctx);
+
+/* One turn at the given time; returns the work done, 0 when idle. Owner; from outside only for a
+ * stepped reactor (the first caller becomes the owner). */
+uint32_t sl_reactor_turn(struct sl_reactor *reactor, uint64_t now_ns);
+
+/* The earliest time at which a stepped reactor that is idle has something to do. */
+uint64_t sl_reactor_next_ns(const struct sl_reactor *reactor);
+
+/* Adds a source, polled in the order of adding, until removed. Owner, or before start. */
+void sl_reactor_add_source(struct sl_reactor *reactor, struct sl_reactor_source *source);
+void sl_reactor_remove_source(struct sl_reactor *reactor, struct sl_reactor_source *source);
+
+/* The turn's time, read once per turn: cheap. Owner. */
+uint64_t sl_reactor_now_ns(const struct sl_reactor *reactor);
+
+/* A fresh reading, for what needs it. Any thread. */
+const struct sl_clock *sl_reactor_clock(const struct sl_reactor *reactor);
+
+/* The next number of the reactor's seeded generator. Owner. */
+uint64_t sl_reactor_random(struct sl_reactor *reactor);
+
+/* Owner. */
+struct sl_timer_wheel *sl_reactor_timers(struct sl_reactor *reactor);
+
+/* NULL in a stepped reactor, and before start. Owner. */
+struct sl_ring *sl_reactor_ring(struct sl_reactor *reactor);
+
+/* To open a lane into it from a thread that is no reactor. Any thread. */
+struct sl_mailbox *sl_reactor_mailbox(struct sl_reactor *reactor);
+
+/* Posts to another reactor of the connected group. A full lane is spilled to a list of the sender's
+ * and posted in a later turn, in order: never lost, never blocking. Owner of `from`. */
+void sl_reactor_post(struct sl_reactor *from, uint32_t to_index, struct sl_mail mail);
+
+uint32_t sl_reactor_index(const struct sl_reactor *reactor);
+const char *sl_reactor_name(const struct sl_reactor *reactor);
+
+bool sl_reactor_is_owner(const struct sl_reactor *reactor);
+#define sl_reactor_assert_owner(reactor) sl_assert(sl_reactor_is_owner(reactor))
+
+/* Counters, written by the owner; exact after join. */
+struct sl_reactor_stats {
+    uint64_t turns, idle_turns, sleeps, mails, timers, events;
+    uint64_t stalls; /* turns over SL_LIMIT_TURN_STALL_NS */
+    uint64_t turn_ns_max;
+};
+void sl_reactor_get_stats(const struct sl_reactor *reactor, struct sl_reactor_stats *out);
+
+#endif

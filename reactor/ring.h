@@ -1,0 +1,50 @@
+/* The core's io_uring: one per reactor thread, single issuer, deferred task running; each feature
+ * is probed at init and has a fall-back. This file, ring.c and net/tcp are the only ones that see
+ * <liburing.h>. Owner reactor, except init and fini. */
+#ifndef SL_REACTOR_RING_H
+#define SL_REACTOR_RING_H
+
+#include <liburing.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/err.h"
+
+/* An operation in flight: the submission's user_data points to it. It lives in its owner's object
+ * until its last completion (the one without IORING_CQE_F_MORE) has been delivered. */
+struct sl_ring_op {
+    void (*complete)(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
+};
+
+struct sl_ring {
+    struct io_uring uring;
+    bool deferred_taskrun;      /* probed: completions are run only when we ask for them */
+    bool registered_fd;         /* probed */
+    bool multishot_recv;        /* probed: kernel 6.0 */
+    bool provided_buffer_rings; /* probed: kernel 5.19 */
+    bool send_zero_copy;        /* probed: kernel 6.0 */
+    uint64_t submit_calls;      /* system calls made */
+    uint64_t completions;
+};
+
+/* entries: submission queue size; the completion queue is four times as large. Must be called on
+ * the thread that will use it (single issuer). Errors: UNSUPPORTED (no io_uring, with a log line
+ * that says which kernel is needed), NO_MEMORY. */
+int sl_ring_init(struct sl_ring *ring, uint32_t entries);
+void sl_ring_fini(struct sl_ring *ring);
+
+/* A free submission entry with `op` set (NULL: its completion is ignored); submits what is queued
+ * to make room when full, so it never fails. */
+struct io_uring_sqe *sl_ring_sqe(struct sl_ring *ring, struct sl_ring_op *op);
+
+/* Submits what is queued, without waiting, and lets deferred work run. */
+void sl_ring_submit(struct sl_ring *ring);
+
+/* Delivers up to `budget` completions that are there; returns how many. Makes no system call unless
+ * the kernel says that deferred work or an overflow is pending. */
+uint32_t sl_ring_reap(struct sl_ring *ring, uint32_t budget);
+
+/* Submits and sleeps until a completion is there or `timeout_ns` has passed. */
+void sl_ring_wait(struct sl_ring *ring, uint64_t timeout_ns);
+
+#endif
