@@ -189,7 +189,6 @@ SL_API uint32_t sl_client_shard_count(const struct sl_client *client);
 struct sl_client_stats {
     uint64_t bytes_sent, bytes_received; /* on the wire, headers included */
     uint64_t requests, replies, failures;
-    uint64_t reconnects;
 };
 SL_API void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out);
 

@@ -15,6 +15,7 @@
 
 struct sl_outbox_block;
 struct sl_outbox_large;
+struct sl_outbox_waiting;
 
 /* Frames of one connection that wait for room in the transport; embedded in the upper layer's
  * per-connection object. Zeroed at first. */

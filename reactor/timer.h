@@ -4,6 +4,7 @@
 #define SL_REACTOR_TIMER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define SL_TIMER_SLOTS 1024

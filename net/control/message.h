@@ -3,6 +3,10 @@
 #ifndef SL_NET_CONTROL_MESSAGE_H
 #define SL_NET_CONTROL_MESSAGE_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "core/err.h"
 #include "core/limits.h"
 

@@ -1,0 +1,29 @@
+/* StarServer's endpoint map: lines "control_host:port=data_uri". Blank lines and lines that begin
+ * with # are skipped. Before start. */
+#ifndef SL_CONFIG_ENDPOINT_MAP_H
+#define SL_CONFIG_ENDPOINT_MAP_H
+
+#include "core/endpoint.h"
+#include "core/err.h"
+
+struct sl_endpoint_map_entry {
+    struct sl_endpoint control;
+    struct sl_endpoint data;
+};
+
+struct sl_endpoint_map {
+    struct sl_endpoint_map_entry *entries;
+    uint32_t count;
+};
+
+/* Reads the file whole. On error writes "FILE:LINE: what, accepted" into reason. Errors: NOT_FOUND,
+ * INVALID, TOO_LARGE (more than SL_LIMIT_PS lines), IO. */
+int sl_endpoint_map_read(const char *path, struct sl_endpoint_map *out, char *reason,
+                         size_t reason_bytes);
+void sl_endpoint_map_fini(struct sl_endpoint_map *map);
+
+/* The data endpoint of a control endpoint, or NULL when the map does not name it. */
+const struct sl_endpoint *sl_endpoint_map_find(const struct sl_endpoint_map *map,
+                                               const struct sl_endpoint *control);
+
+#endif
