@@ -232,6 +232,11 @@ SL_API int sl_step_dense_push_pull(struct sl_step *step, struct sl_table *table,
  * the pushes of the iteration take effect once every worker has ticked it. */
 SL_API int sl_step_tick(struct sl_step *step);
 
+/* This worker will push no more: its clock no longer holds anybody up, whatever comes. Later steps
+ * of it may still pull. Instead of a tick, once in a client's life; sl_client_destroy does it when
+ * it was not done. */
+SL_API int sl_step_finish(struct sl_step *step);
+
 /* Sends the step; returns without waiting. timeout_ms, 1 to 4294967, is its deadline, enforced on
  * both sides. Errors: INVALID (empty step or bad operation), CLOSED, AGAIN (too many steps
  * outstanding). */
