@@ -1,0 +1,191 @@
+"""Starts real starling processes on loopback for the integration tests, and ends every process that
+it started. Programs are looked for in $STARLING_BIN. Standard library only."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+BIN = os.environ.get("STARLING_BIN", os.path.join(os.path.dirname(__file__), "../../build/release/bin"))
+DATA = os.environ.get("STARLING_DATA",
+                      os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/data"))
+# Sanitized programs are several times slower.
+DEADLINE_S = 120 * (3 if os.environ.get("STARLING_SANITIZED") else 1)
+
+# The variables that the programs read: a test sets those that it means, and no others leak in.
+OWN_VARIABLES = ("NETWORK_", "PS_", "WORKER_", "STARLING_LOG", "STARLING_TCP", "TF_CONFIG", "SLURM_")
+
+
+def program(name):
+    return os.path.join(BIN, name)
+
+
+def adult(kind):
+    """Path of the Adult data set's part ("train", "test"); skips the test where it is not there."""
+    path = os.path.join(DATA, "adult", f"adult.{kind}.libsvm")
+    if not os.path.exists(path):
+        raise unittest.SkipTest(f"{path} is not there (set STARLING_DATA)")
+    return path
+
+
+def free_ports(count, host="127.0.0.1"):
+    """Ports that nobody listens on, below the range from which the kernel picks for connections."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        first_ephemeral = int(file.read().split()[0])
+    ports = []
+    port = 10000 + (os.getpid() * 37 + int(time.time() * 10)) % max(1, first_ephemeral - 12000)
+    while len(ports) < count:
+        port += 1
+        with contextlib.closing(socket.socket(family)) as probe:
+            try:
+                probe.bind((host, port))
+                ports.append(port)
+            except OSError:
+                pass
+    return ports
+
+
+def environment(extra=None):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(OWN_VARIABLES)}
+    env.update(extra or {})
+    return env
+
+
+class Process:
+    """A started program; its output is collected line by line."""
+
+    def __init__(self, name, args, env=None, cwd=None):
+        self.name = " ".join([name] + [a for a in args if a in ("ps", "worker")])
+        self.lines = []
+        self._changed = threading.Condition()
+        self._child = subprocess.Popen([program(name)] + [str(a) for a in args], cwd=cwd,
+                                       env=environment(env), stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self._child.stdout:
+            with self._changed:
+                self.lines.append(line.decode("utf-8", "replace").rstrip("\n"))
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def output(self):
+        return "\n".join(self.lines)
+
+    def wait_line(self, text, seconds=DEADLINE_S):
+        """Waits until a line contains `text`; returns the line."""
+        end = time.monotonic() + seconds
+        seen = 0
+        with self._changed:
+            while True:
+                while seen < len(self.lines):
+                    if text in self.lines[seen]:
+                        return self.lines[seen]
+                    seen += 1
+                ended = not self._reader.is_alive() or self._child.poll() is not None
+                if ended and seen == len(self.lines) and not self._reader.is_alive():
+                    raise AssertionError(f"{self.name} ended without '{text}':\n{self.output}")
+                if time.monotonic() > end:
+                    raise AssertionError(f"{self.name} did not say '{text}':\n{self.output}")
+                self._changed.wait(0.1)
+
+    def wait(self, seconds=DEADLINE_S):
+        """Waits for the end; returns the exit status (negative: a signal)."""
+        try:
+            status = self._child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end:\n{self.output}") from None
+        self._reader.join(5)
+        return status
+
+    def signal(self, number):
+        self._child.send_signal(number)
+
+    def running(self):
+        return self._child.poll() is None
+
+    def end(self):
+        if self.running():
+            self._child.kill()
+        self._child.wait()
+        self._reader.join(5)
+        self._child.stdout.close()
+
+
+class StarlingTest(unittest.TestCase):
+    """A test with a folder of its own, whose processes end with it."""
+
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="starling-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def start(self, name, *args, env=None, cwd=None):
+        process = Process(name, list(args), env=env, cwd=cwd or self.folder)
+        self.addCleanup(process.end)
+        return process
+
+    def run_to_end(self, name, *args, env=None, cwd=None, status=0):
+        """Runs a program to its end, checks its exit status, returns its output."""
+        process = self.start(name, *args, env=env, cwd=cwd)
+        got = process.wait()
+        self.assertEqual(got, status, f"{name} {args}\n{process.output}")
+        return process.output
+
+    def file(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as out:
+            out.write(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def start_ps(self, ps_count=1, worker_count=1, env=None, host="127.0.0.1", extra=()):
+        """Starts ps processes; returns (processes, cluster flags for workers)."""
+        name = f"[{host}]" if ":" in host else host
+        hosts = ",".join(f"{name}:{p}" for p in free_ports(ps_count, host))
+        workers = ",".join(f"{name}:{i + 1}" for i in range(worker_count))
+        flags = ["--ps-hosts", hosts, "--worker-hosts", workers]
+        processes = [self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", i, *extra,
+                                env=env) for i in range(ps_count)]
+        return processes, flags
+
+    def start_workers(self, flags, count, args, env=None):
+        return [self.start("starling-worker", *flags, "--job-name", "worker", "--task-index", i, *args,
+                           env=env) for i in range(count)]
+
+    def train(self, args, ps_count=1, worker_count=4, ps_env=None, worker_env=None,
+              host="127.0.0.1"):
+        """A whole job; returns worker 0's report, after checking that everybody ended well."""
+        report = os.path.join(self.folder, "report.json")
+        servers, flags = self.start_ps(ps_count, worker_count, env=ps_env, host=host)
+        workers = self.start_workers(flags, worker_count, list(args) + ["--report", report],
+                                     env=worker_env)
+        for worker in workers:
+            self.assertEqual(worker.wait(), 0, worker.output)
+        self.drain(servers)
+        with open(report, encoding="utf-8") as file:
+            return json.load(file)
+
+    def drain(self, servers):
+        for server in servers:
+            self.assertTrue(server.running(), server.output)
+            server.signal(signal.SIGTERM)
+        for server in servers:
+            self.assertEqual(server.wait(), 0, server.output)
+
+
+def main():
+    unittest.main(argv=[sys.argv[0], "-v"] + sys.argv[1:])
