@@ -47,19 +47,24 @@ static_assert(offsetof(struct sl_frame, budget_us) == 16, "frame layout");
 static_assert(offsetof(struct sl_frame, credit_bytes) == 24, "frame layout");
 static_assert(offsetof(struct sl_frame, status) == 31, "frame layout");
 
-/* Reads and checks a header that came from a peer. Errors: PROTOCOL (magic, type, flags, status,
- * credits on overflow), VERSION (then *out is filled all the same), TOO_LARGE (payload_bytes over
- * the limit for its type). header: SL_FRAME_HEADER_BYTES bytes, any alignment. */
+/* Reads and checks a header that came from a peer. Errors: PROTOCOL (magic, type, unknown flags, a
+ * status in what is no reply, a checksum without its flag), VERSION (then *out is filled all the
+ * same, and only magic and version in it mean anything), TOO_LARGE (payload_bytes over the limit
+ * for its type). What request_id, budget_us and the credits may be is for the layers above.
+ * header: SL_FRAME_HEADER_BYTES bytes, any alignment. */
 int sl_frame_decode(const uint8_t *header, struct sl_frame *out);
 
-/* Writes the header, filling in magic and version. to: SL_FRAME_HEADER_BYTES bytes. */
+/* Writes the header, filling in magic and version. Leave crc32c and its flag 0 and call
+ * sl_frame_seal once the payload is there. to: SL_FRAME_HEADER_BYTES bytes, any alignment. */
 void sl_frame_encode(const struct sl_frame *frame, uint8_t *to);
 
-/* Sets crc32c and the flag in an encoded frame whose payload is in one or two pieces. */
+/* Sets crc32c and the flag in an encoded frame whose payload is in one or two pieces, either of
+ * which may be NULL with 0 bytes. */
 void sl_frame_seal(uint8_t *header, const void *payload, size_t payload_bytes, const void *rest,
                    size_t rest_bytes);
 
-/* Checks the sum of a frame that has the flag. Errors: CORRUPT. */
+/* Checks the sum of a frame that has the flag; one without it passes. payload: payload_bytes bytes.
+ * Errors: CORRUPT. */
 int sl_frame_verify(const struct sl_frame *frame, const uint8_t *payload);
 
 #endif

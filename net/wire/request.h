@@ -79,11 +79,16 @@ uint64_t sl_request_credit_bytes(uint64_t request_bytes, uint64_t reply_bytes);
 /* Reads the prefix; errors: PROTOCOL. */
 int sl_request_read_prefix(struct sl_bytes *cursor, struct sl_request_prefix *out);
 
-/* Reads a section's header, checks the fields that need no table; errors: PROTOCOL. */
+/* Reads a section's header, checks the fields that need no table: the operation, that the fields it
+ * does not use are 0, that a dense range is not empty and ends below SL_LIMIT_DENSE_ELEMENTS, that
+ * the table's id is below SL_LIMIT_TABLES. Errors: PROTOCOL. */
 int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *out);
 
-/* Reads the body of a section of a table with this dim: counts, bag_ends ascending and ending at
- * key_count, padding. Errors: PROTOCOL. The cursor must stand on a multiple of 8. */
+/* Reads the body of a section of a table with this dim (a sparse operation with dim 0, or a dense
+ * one with another, is an error): counts, bag_ends ascending and ending at key_count, padding of
+ * zeros. Whether bytes are left over after the last section is for the caller to check. Errors:
+ * PROTOCOL. The cursor must stand on an address that is a multiple of 8 (asserted); it does after
+ * every section when the payload began on one. */
 int sl_request_read_body(struct sl_bytes *cursor, const struct sl_request_section *section,
                          uint32_t dim, struct sl_request_view *out);
 
