@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Bad input to the programs: each gives an error that names what was wrong and what is accepted, and
+a non-zero exit."""
+
+import contextlib
+import json
+import os
+import socket
+
+import harness
+
+
+class FlagErrors(harness.StarlingTest):
+    def refuses(self, name, args, *words, env=None, status=2):
+        output = self.run_to_end(name, *args, env=env, status=status)
+        for word in words:
+            self.assertIn(word, output)
+
+    def test_unknown_flag_names_the_nearest(self):
+        self.refuses("starling-ps", ["--ps-host", "127.0.0.1:1"], "--ps-host", "--ps-hosts")
+
+    def test_no_cluster(self):
+        self.refuses("starling-ps", [], "--ps-hosts", "TF_CONFIG")
+
+    def test_bad_endpoint(self):
+        self.refuses("starling-ps", ["--ps-hosts", "127.0.0.1:99999", "--worker-hosts", "a",
+                                     "--job-name", "ps", "--task-index", "0"], "99999", "65535")
+
+    def test_task_index_outside(self):
+        self.refuses("starling-ps", ["--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a", "--job-name",
+                                     "ps", "--task-index", "3"], "task-index", "3")
+
+    def test_wrong_role(self):
+        self.refuses("starling-worker", ["--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a",
+                                         "--job-name", "ps", "--task-index", "0"], "job-name")
+
+    def test_bad_model(self):
+        self.refuses("starling-worker", ["--model", "svm"], "svm", "lr", "deepfm")
+
+    def test_help_and_version(self):
+        for name in ("starling-ps", "starling-worker", "starling-launch", "starling-bench"):
+            self.assertIn("usage", self.run_to_end(name, "--help").lower())
+            self.assertRegex(self.run_to_end(name, "--version"), r"\d+\.\d+\.\d+")
+
+
+class EnvironmentErrors(harness.StarlingTest):
+    CLUSTER = ["--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a", "--job-name", "ps", "--task-index",
+               "0"]
+
+    def refuses(self, variable, value, *words):
+        output = self.run_to_end("starling-ps", *self.CLUSTER, env={variable: value}, status=2)
+        for word in (variable, value, *words):
+            self.assertIn(word, output)
+
+    def test_reactors(self):
+        for value in ("0", "-1", "many", "1000000"):
+            self.refuses("NETWORK_PS_CORE_NUMBER", value, "1", "256")
+
+    def test_booleans(self):
+        self.refuses("PS_ENABLE_POLLING", "yes", "true", "false")
+        self.refuses("PS_DISABLE_PIN_CORES", "2", "true", "false")
+
+    def test_log_level(self):
+        self.refuses("STARLING_LOG", "loud", "debug")
+
+
+class EndpointMapErrors(harness.StarlingTest):
+    def refuses(self, text, *words):
+        path = self.file("map", text)
+        output = self.run_to_end("starling-ps", "--endpoint-map", path, "--worker-hosts", "a",
+                                 "--job-name", "ps", "--task-index", "0", status=2)
+        for word in (path, *words):
+            self.assertIn(word, output)
+
+    def test_line_without_equals(self):
+        self.refuses("# comment\n\n127.0.0.1:3333\n", ":3:")
+
+    def test_bad_port(self):
+        self.refuses("127.0.0.1:3333=127.0.0.1:0x1\n", ":1:")
+
+    def test_unknown_scheme(self):
+        self.refuses("127.0.0.1:3333=http://127.0.0.1:1\n", ":1:", "http")
+
+    def test_duplicate(self):
+        self.refuses("127.0.0.1:3333=127.0.0.1:1\n127.0.0.1:3333=127.0.0.1:2\n", ":2:")
+
+    def test_missing_file(self):
+        output = self.run_to_end("starling-ps", "--endpoint-map", "/nonexistent/map", status=2)
+        self.assertIn("/nonexistent/map", output)
+
+
+class TfConfigErrors(harness.StarlingTest):
+    def refuses(self, text, *words):
+        output = self.run_to_end("starling-ps", env={"TF_CONFIG": text}, status=2)
+        for word in ("TF_CONFIG", *words):
+            self.assertIn(word, output)
+
+    def test_not_json(self):
+        self.refuses("{", "line 1")
+
+    def test_no_cluster(self):
+        self.refuses(json.dumps({"task": {"type": "ps", "index": 0}}), "cluster")
+
+    def test_wrong_type(self):
+        self.refuses(json.dumps({"cluster": {"ps": "a:1"}, "task": {"type": "ps", "index": 0}}), "ps")
+
+
+class DataErrors(harness.StarlingTest):
+    def worker_says(self, name, text, kind, *words):
+        path = self.file(name, text)
+        servers, flags = self.start_ps()
+        worker = self.start_workers(flags, 1, ["--data", path, "--test", path, "--format", kind,
+                                               "--model", "lr"])[0]
+        self.assertEqual(worker.wait(), 1, worker.output)
+        for word in (path, *words):
+            self.assertIn(word, worker.output)
+        self.drain(servers)
+
+    def test_libsvm_bad_index(self):
+        self.worker_says("d", "1 3:1\n0 x:1\n", "libsvm", ":2")
+
+    def test_libsvm_bad_label(self):
+        self.worker_says("d", "1 3:1\n0 4:1\n7 4:1\n", "libsvm", ":3", "7")
+
+    def test_criteo_too_few_fields(self):
+        self.worker_says("d", "1\t2\t3\n", "criteo", ":1", "40")
+
+    def test_binary_rubbish(self):
+        self.worker_says("d", bytes(range(256)) * 64, "libsvm", ":1")
+
+    def test_missing_file(self):
+        servers, flags = self.start_ps()
+        worker = self.start_workers(flags, 1, ["--data", "/nonexistent", "--test", "/nonexistent"])[0]
+        self.assertNotEqual(worker.wait(), 0)
+        self.assertIn("/nonexistent", worker.output)
+        self.drain(servers)
+
+
+class StartErrors(harness.StarlingTest):
+    def test_port_in_use(self):
+        with contextlib.closing(socket.socket()) as holder:
+            holder.bind(("127.0.0.1", 0))
+            holder.listen()
+            port = holder.getsockname()[1]
+            output = self.run_to_end("starling-ps", "--ps-hosts", f"127.0.0.1:{port}",
+                                     "--worker-hosts", "a", "--job-name", "ps", "--task-index", "0",
+                                     status=1)
+            self.assertIn(f"127.0.0.1:{port}", output)
+            self.assertIn("in use", output)
+
+    def test_missing_ps_is_named(self):
+        first, second = harness.free_ports(2)
+        hosts = f"127.0.0.1:{first},127.0.0.1:{second}"
+        flags = ["--ps-hosts", hosts, "--worker-hosts", "a", "--start-timeout", "4"]
+        server = self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", "0")
+        self.assertEqual(server.wait(), 1, server.output)
+        self.assertIn("ps/1", server.output)
+
+    def test_missing_coordinator_is_named(self):
+        port = harness.free_ports(1)[0]
+        data = self.file("d", "1 1:1\n")
+        output = self.run_to_end("starling-worker", "--ps-hosts", f"127.0.0.1:{port}",
+                                 "--worker-hosts", "a", "--job-name", "worker", "--task-index", "0",
+                                 "--start-timeout", "2", "--data", data, "--test", data, status=1)
+        self.assertIn(f"127.0.0.1:{port}", output)
+        self.assertIn("coordinator", output)
+
+    def test_table_opened_with_another_dim(self):
+        data = self.file("d", "1 1:1 2:1\n0 3:1 4:1\n" * 500)
+        servers, flags = self.start_ps(worker_count=2)
+        args = ["--data", data, "--test", data, "--model", "fm", "--timeout", "10"]
+        first = self.start("starling-worker", *flags, "--job-name", "worker", "--task-index", 0, *args,
+                           "--factors", "8")
+        servers[0].wait_line("ready")
+        second = self.start("starling-worker", *flags, "--job-name", "worker", "--task-index", 1, *args,
+                            "--factors", "4")
+        statuses = {first.wait(), second.wait()}
+        self.assertIn(1, statuses)
+        self.assertIn("dim", first.output + second.output)
+        self.drain(servers)
+
+    def test_full_disk_is_an_error(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        data = self.file("d", "1 1:1 2:1\n0 3:1 4:1\n" * 50)
+        servers, flags = self.start_ps()
+        worker = self.start_workers(flags, 1, ["--data", data, "--test", data, "--model", "lr",
+                                               "--report", "/dev/full"])[0]
+        self.assertEqual(worker.wait(), 1, worker.output)
+        self.assertIn("/dev/full", worker.output)
+        self.drain(servers)
+
+
+if __name__ == "__main__":
+    harness.main()
