@@ -17,6 +17,7 @@ struct sl_arena {
     bool huge;
 };
 
+/* chunk_bytes is rounded up to a whole number of pages, huge ones where `huge`. */
 void sl_arena_init(struct sl_arena *arena, size_t chunk_bytes, size_t bytes_max, bool huge);
 void sl_arena_fini(struct sl_arena *arena);
 

@@ -14,7 +14,7 @@ _Noreturn void sl_assert_fail(const char *condition, const char *file, int line)
 #ifdef SL_ASSERT_SLOW
 #define sl_assert_slow(condition) sl_assert(condition)
 #else
-#define sl_assert_slow(condition) ((void)sizeof(condition))
+#define sl_assert_slow(condition) ((void)(0 && (condition)))
 #endif
 
 #endif

@@ -35,7 +35,8 @@ int sl_endpoint_resolve(const struct sl_endpoint *endpoint, bool passive,
                         struct sockaddr_storage *out, socklen_t *out_bytes, char *reason,
                         size_t reason_bytes);
 
-/* Writes the numeric form of a socket address into *out, scheme tcp. */
+/* Writes the numeric form of a socket address into *out, scheme tcp. Errors: INVALID when it is
+ * neither IPv4 nor IPv6. */
 int sl_endpoint_from_sockaddr(const struct sockaddr_storage *address, struct sl_endpoint *out);
 
 #endif

@@ -1,0 +1,16 @@
+#include "core/hash.h"
+
+#include <xxhash.h>
+
+#include "core/crc32c.h"
+
+uint64_t sl_hash_bytes(const void *base, size_t bytes, uint64_t seed)
+{
+    return XXH3_64bits_withSeed(base, bytes, seed);
+}
+
+uint32_t sl_hash_crc32c(uint32_t crc, const void *base, size_t bytes)
+{
+    return sl_crc32c_hardware_present() ? sl_crc32c_hardware(crc, base, bytes)
+                                        : sl_crc32c_table(crc, base, bytes);
+}

@@ -1,0 +1,94 @@
+#include "core/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A longer line is cut. Far below PIPE_BUF, so that lines of several processes that share a pipe do
+ * not mix. */
+#define LINE_BYTES 1024
+
+static enum sl_log_level least_level = SL_LOG_INFO;
+static char process[32] = "starling";
+
+void sl_log_setup(enum sl_log_level least, const char *process_name)
+{
+    least_level = least;
+    snprintf(process, sizeof process, "%s", process_name);
+}
+
+bool sl_log_parse_level(const char *text, enum sl_log_level *out)
+{
+    static const char *const names[] = {
+        [SL_LOG_DEBUG] = "debug", [SL_LOG_INFO] = "info", [SL_LOG_WARN] = "warn",
+        [SL_LOG_ERROR] = "error", [SL_LOG_OFF] = "off",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcasecmp(text, names[i]) == 0) {
+            *out = (enum sl_log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sl_log_enabled(enum sl_log_level level)
+{
+    return level >= least_level && level < SL_LOG_OFF;
+}
+
+/* "2026-01-31T12:00:00.123Z W ps/0 "; returns its length. */
+static size_t write_prefix(char *line, size_t line_bytes, enum sl_log_level level)
+{
+    struct timespec now;
+    struct tm utc;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    size_t used = strftime(line, line_bytes, "%Y-%m-%dT%H:%M:%S", &utc);
+    int more = snprintf(line + used, line_bytes - used, ".%03dZ %c %s ",
+                        (int)(now.tv_nsec / 1000000), "DIWE"[level], process);
+    return used + (size_t)more;
+}
+
+/* Texts may quote what a peer or a file said: no control character of theirs may break the line or
+ * reach a terminal. */
+static void blank_control_characters(char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if ((unsigned char)text[i] < ' ' || text[i] == 0x7f) {
+            text[i] = ' ';
+        }
+    }
+}
+
+void sl_log_write(enum sl_log_level level, const char *format, ...)
+{
+    if (!sl_log_enabled(level)) {
+        return;
+    }
+    const int saved_errno = errno;
+    char line[LINE_BYTES];
+    const size_t prefix = write_prefix(line, sizeof line, level);
+    const size_t room = sizeof line - prefix;
+
+    va_list arguments;
+    va_start(arguments, format);
+    errno = saved_errno; /* for %m */
+    int wanted = vsnprintf(line + prefix, room, format, arguments);
+    va_end(arguments);
+
+    size_t text = wanted < 0 ? 0 : (size_t)wanted;
+    if (text >= room) {
+        text = room - 1;
+    }
+    blank_control_characters(line + prefix, text);
+    line[prefix + text] = '\n';
+    /* Nothing useful can be done when stderr is closed or full. */
+    ssize_t written = write(STDERR_FILENO, line, prefix + text + 1);
+    (void)written;
+    errno = saved_errno;
+}
