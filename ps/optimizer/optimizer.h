@@ -1,53 +1,76 @@
 /* Optimizers: one file each, opt_<name>.c, with its formula and source. A const type object gives
  * the shape of the state beside a row and the kernel that visits row and state together. Kernels
- * are pure and take plain pointers. Any thread. */
+ * are pure and take plain pointers. Any thread.
+ *
+ * Every kernel file is compiled once for each form (scalar, and what vector units the machine has);
+ * sl_optimizer_find chooses at run time. All forms give bit-identical results: no multiply-add is
+ * contracted, and the one sum over a row (FTRL by groups) is taken in a fixed order. */
 #ifndef SL_PS_OPTIMIZER_OPTIMIZER_H
 #define SL_PS_OPTIMIZER_OPTIMIZER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "core/err.h"
 
-/* State of a table that is not per row: AdamAsync's beta powers, advanced once per push. */
+/* State of a table that is not per row: AdamAsync's beta powers. They begin as beta1 and beta2 and
+ * are multiplied by them once after each push (end_push). */
 struct sl_optimizer_state {
     float beta1_power, beta2_power;
 };
 
-/* One visit: dim values `w`, their slots `s` (slots_per_value * dim floats, slot-major: all of slot
- * 0, then all of slot 1, then slots_per_row single floats), gradients `g`. */
+/* One visit of one row, or of adjoining elements of a dense block. */
 struct sl_optimizer_visit {
     const struct sl_optimizer_spec *spec;
     const struct sl_optimizer_state *state;
-    uint32_t dim;
-    uint32_t count; /* visits of this row before this one: Adam's t - 1 */
-    uint64_t step;  /* the table's global step: AdagradDecay */
+    uint32_t dim;         /* values visited */
+    uint32_t slot_stride; /* floats from one slot to the next: dim of the row or of the block */
+    uint32_t count;       /* visits of this row before this one: Adam's t - 1 */
+    uint64_t step;        /* the table's global step: AdagradDecay */
 };
 
 struct sl_optimizer {
     const char *name;         /* "adagrad_decay": flags, logs */
     uint32_t slots_per_value; /* floats beside each value */
-    uint32_t slots_per_row;   /* floats beside each row */
-    /* First contents of a row's slots, dim as in the visit. NULL: zeros. */
-    void (*init)(const struct sl_optimizer_spec *spec, uint32_t dim, float *s);
-    /* Once per push and table, before its rows. NULL: nothing. */
-    void (*begin_push)(const struct sl_optimizer_spec *spec, struct sl_optimizer_state *state);
+    uint32_t slots_per_row;   /* floats beside each row, or each dense block */
+    /* First contents of a row's slots: slots_per_value * dim floats, slot-major (all of slot 0,
+     * then all of slot 1), then slots_per_row single floats. NULL: zeros. */
+    void (*init)(const struct sl_optimizer_spec *spec, uint32_t dim, float *slots);
+    /* Once per push and table, after all its rows have been visited (TensorFlow's order: the first
+     * push sees beta1 and beta2 themselves). Who applies a push in slices calls it after the last.
+     * NULL: nothing. */
+    void (*end_push)(const struct sl_optimizer_spec *spec, struct sl_optimizer_state *state);
+    /* Updates values w[dim]; slot k of value i is s[k * slot_stride + i]; r[slots_per_row] are the
+     * row's own slots; gradients g[dim]. No two overlap; alignment of a float suffices. s and r are
+     * not read where there are no such slots. */
     void (*apply)(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
-                  const float *restrict g);
+                  float *restrict r, const float *restrict g);
 };
 
 enum sl_optimizer_form {
     SL_OPTIMIZER_FORM_BEST,   /* what this processor runs fastest */
     SL_OPTIMIZER_FORM_SCALAR, /* the reference */
+    SL_OPTIMIZER_FORM_AVX2,
+    SL_OPTIMIZER_FORM_AVX512,
+    SL_OPTIMIZER_FORM_NATIVE, /* what the compiler makes of the baseline of other machines */
 };
+#define SL_OPTIMIZER_FORM_COUNT 5
 
-/* The type object of a kind; NULL when there is none. The vector forms give bit-identical results
- * to the scalar ones wherever no sum over a row is involved. Any thread. */
+/* The type object of a kind; NULL when there is no such kind, or when this build or this processor
+ * has not that form. BEST and SCALAR are there for every kind. Any thread. */
 const struct sl_optimizer *sl_optimizer_find(enum sl_optimizer_kind kind,
                                              enum sl_optimizer_form form);
 
+/* The name of the form that BEST stands for on this processor: "avx2". */
+const char *sl_optimizer_best_form_name(void);
+
 /* "adagrad" -> kind; errors: NOT_FOUND. */
 int sl_optimizer_kind_from_name(const char *name, enum sl_optimizer_kind *out);
+
+/* True when the hyper-parameters that this kind reads are within the ranges of starling.h; else
+ * false and *reason is a sentence of static storage that names the first which is not. */
+bool sl_optimizer_spec_valid(const struct sl_optimizer_spec *spec, const char **reason);
 
 void sl_optimizer_state_init(const struct sl_optimizer_spec *spec,
                              struct sl_optimizer_state *state);
