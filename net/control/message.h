@@ -123,15 +123,18 @@ struct sl_message {
     };
 };
 
-/* Bytes that encode will write. */
+/* Bytes that encode will write. A message is encoded as it stands: counts over the limits and
+ * strings without a NUL are asserted. */
 size_t sl_message_encoded_bytes(const struct sl_message *message);
 
 /* Writes the message's protobuf into to[sl_message_encoded_bytes]. */
 void sl_message_encode(const struct sl_message *message, uint8_t *to);
 
-/* Errors: PROTOCOL (not a Control message, an enum or a length outside its range; the reason is
- * logged at debug level), NO_MEMORY. *out needs sl_message_fini. Never reads what it has not
- * checked. */
+/* Errors: PROTOCOL (not a Control message; an enum, a number or a length outside its range; a
+ * string with a NUL or control characters inside; a table's specification that
+ * sl_message_check_spec refuses; the reason is logged at debug level), NO_MEMORY. Written on
+ * success only, *out then needs sl_message_fini. A hello's and a welcome's protocol_version are for
+ * the receiver to check. */
 int sl_message_decode(const uint8_t *from, size_t bytes, struct sl_message *out);
 
 void sl_message_fini(struct sl_message *message);

@@ -1,0 +1,298 @@
+#include "net/control/message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "control.pb-c.h"
+#include "core/assert.h"
+
+/* protobuf-c wants pointers to arrays of pointers to structs of its own: they stand here, on the
+ * stack (under 100 KiB), so that encoding allocates nothing and cannot fail. */
+struct build {
+    Starling__Control control;
+    union {
+        Starling__Hello hello;
+        Starling__Welcome welcome;
+        Starling__Error error;
+        Starling__Register reg;
+        struct {
+            Starling__Cluster message;
+            Starling__Cluster__Ps ps[SL_LIMIT_PS];
+            Starling__Cluster__Ps *ps_list[SL_LIMIT_PS];
+        } cluster;
+        struct {
+            Starling__Waiting message;
+            char *missing_list[SL_MESSAGE_MISSING_COUNT];
+        } waiting;
+        struct {
+            Starling__TableOpen message;
+            Starling__TableSpec spec;
+            Starling__Optimizer optimizer;
+            Starling__Initializer initializer;
+            Starling__Consistency consistency;
+        } open;
+        Starling__TableOpened opened;
+        Starling__Barrier barrier;
+        Starling__BarrierDone barrier_done;
+        Starling__StatsGet stats_get;
+        struct {
+            Starling__Stats message;
+            Starling__Stats__Table table[SL_LIMIT_TABLES];
+            Starling__Stats__Table *table_list[SL_LIMIT_TABLES];
+        } stats;
+        Starling__Goodbye goodbye;
+    };
+};
+
+/* Packing reads the strings only; protobuf-c's structs merely lack the const. */
+static char *text(const char *from, size_t from_bytes)
+{
+    sl_assert(memchr(from, '\0', from_bytes) != NULL);
+    return (char *)(uintptr_t)from;
+}
+
+static void build_hello(struct build *build, const struct sl_message_hello *from)
+{
+    build->hello = (Starling__Hello)STARLING__HELLO__INIT;
+    build->hello.protocol_version = from->protocol_version;
+    build->hello.purpose = (Starling__Purpose)from->purpose;
+    build->hello.role = (Starling__Role)from->role;
+    build->hello.task_index = from->task_index;
+    build->hello.client_id = from->client_id;
+    build->hello.shard = from->shard;
+    build->hello.software = text(from->software, sizeof from->software);
+    build->hello.checksum = from->checksum;
+    build->control.hello = &build->hello;
+}
+
+static void build_welcome(struct build *build, const struct sl_message_welcome *from)
+{
+    build->welcome = (Starling__Welcome)STARLING__WELCOME__INIT;
+    build->welcome.protocol_version = from->protocol_version;
+    build->welcome.credit_bytes = from->credit_bytes;
+    build->welcome.credit_requests = from->credit_requests;
+    build->welcome.shard = from->shard;
+    build->welcome.shard_count = from->shard_count;
+    build->welcome.payload_bytes_max = from->payload_bytes_max;
+    build->welcome.software = text(from->software, sizeof from->software);
+    build->control.welcome = &build->welcome;
+}
+
+static void build_error(struct build *build, const struct sl_message_error *from)
+{
+    sl_assert(from->err < 0);
+    build->error = (Starling__Error)STARLING__ERROR__INIT;
+    build->error.code = (uint32_t)-from->err;
+    build->error.text = text(from->text, sizeof from->text);
+    build->control.error = &build->error;
+}
+
+static void build_register(struct build *build, const struct sl_message_register *from)
+{
+    build->reg = (Starling__Register)STARLING__REGISTER__INIT;
+    build->reg.data_endpoint = text(from->data_endpoint, sizeof from->data_endpoint);
+    build->reg.shard_count = from->shard_count;
+    build->reg.ps_count = from->ps_count;
+    build->reg.worker_count = from->worker_count;
+    build->control.register_ = &build->reg;
+}
+
+static void build_cluster(struct build *build, const struct sl_message_cluster *from)
+{
+    sl_assert(from->ps_count <= SL_LIMIT_PS);
+    build->cluster.message = (Starling__Cluster)STARLING__CLUSTER__INIT;
+    for (uint32_t i = 0; i < from->ps_count; i++) {
+        Starling__Cluster__Ps *ps = &build->cluster.ps[i];
+        *ps = (Starling__Cluster__Ps)STARLING__CLUSTER__PS__INIT;
+        ps->task_index = from->ps[i].task_index;
+        ps->data_endpoint = text(from->ps[i].data_endpoint, sizeof from->ps[i].data_endpoint);
+        ps->shard_count = from->ps[i].shard_count;
+        build->cluster.ps_list[i] = ps;
+    }
+    build->cluster.message.ps = build->cluster.ps_list;
+    build->cluster.message.n_ps = from->ps_count;
+    build->cluster.message.worker_count = from->worker_count;
+    build->control.cluster = &build->cluster.message;
+}
+
+static void build_waiting(struct build *build, const struct sl_message_waiting *from)
+{
+    sl_assert(from->missing_count <= SL_MESSAGE_MISSING_COUNT);
+    build->waiting.message = (Starling__Waiting)STARLING__WAITING__INIT;
+    for (uint32_t i = 0; i < from->missing_count; i++) {
+        build->waiting.missing_list[i] = text(from->missing[i], sizeof from->missing[i]);
+    }
+    build->waiting.message.missing = build->waiting.missing_list;
+    build->waiting.message.n_missing = from->missing_count;
+    build->control.waiting = &build->waiting.message;
+}
+
+static Starling__Optimizer build_optimizer(const struct sl_optimizer_spec *from)
+{
+    Starling__Optimizer to = STARLING__OPTIMIZER__INIT;
+    to.kind = (uint32_t)from->kind;
+    to.lr = from->lr;
+    to.momentum = from->momentum;
+    to.rho = from->rho;
+    to.beta1 = from->beta1;
+    to.beta2 = from->beta2;
+    to.epsilon = from->epsilon;
+    to.weight_decay = from->weight_decay;
+    to.initial_accumulator = from->initial_accumulator;
+    to.l1 = from->l1;
+    to.l2 = from->l2;
+    to.lr_power = from->lr_power;
+    to.decay_steps = from->decay_steps;
+    to.decay_baseline = from->decay_baseline;
+    return to;
+}
+
+static void build_table_open(struct build *build, const struct sl_message_table_open *from)
+{
+    const struct sl_table_spec *spec = &from->spec;
+    build->open.optimizer = build_optimizer(&spec->optimizer);
+    build->open.initializer = (Starling__Initializer)STARLING__INITIALIZER__INIT;
+    build->open.initializer.kind = (uint32_t)spec->initializer.kind;
+    build->open.initializer.a = spec->initializer.a;
+    build->open.initializer.b = spec->initializer.b;
+    build->open.initializer.seed = spec->initializer.seed;
+    build->open.consistency = (Starling__Consistency)STARLING__CONSISTENCY__INIT;
+    build->open.consistency.mode = (uint32_t)spec->consistency.mode;
+    build->open.consistency.staleness = spec->consistency.staleness;
+    build->open.consistency.worker_count = spec->consistency.worker_count;
+    build->open.spec = (Starling__TableSpec)STARLING__TABLE_SPEC__INIT;
+    build->open.spec.name = text(spec->name, sizeof spec->name);
+    build->open.spec.kind = (uint32_t)spec->kind;
+    build->open.spec.dim = spec->dim;
+    build->open.spec.length = spec->length;
+    build->open.spec.optimizer = &build->open.optimizer;
+    build->open.spec.initializer = &build->open.initializer;
+    build->open.spec.consistency = &build->open.consistency;
+    build->open.message = (Starling__TableOpen)STARLING__TABLE_OPEN__INIT;
+    build->open.message.spec = &build->open.spec;
+    build->open.message.table_id = from->table_id;
+    build->control.table_open = &build->open.message;
+}
+
+static void build_barrier(struct build *build, const struct sl_message_barrier *from)
+{
+    build->barrier = (Starling__Barrier)STARLING__BARRIER__INIT;
+    build->barrier.name = text(from->name, sizeof from->name);
+    build->barrier.count = from->count;
+    build->control.barrier = &build->barrier;
+}
+
+static void build_stats(struct build *build, const struct sl_message_stats *from)
+{
+    sl_assert(from->table_count <= SL_LIMIT_TABLES);
+    build->stats.message = (Starling__Stats)STARLING__STATS__INIT;
+    for (uint32_t i = 0; i < from->table_count; i++) {
+        const struct sl_message_table_stats *stats = &from->tables[i];
+        Starling__Stats__Table *table = &build->stats.table[i];
+        *table = (Starling__Stats__Table)STARLING__STATS__TABLE__INIT;
+        table->name = text(stats->name, sizeof stats->name);
+        table->rows = stats->rows;
+        table->bytes = stats->bytes;
+        table->pulled_rows = stats->pulled_rows;
+        table->pushed_rows = stats->pushed_rows;
+        build->stats.table_list[i] = table;
+    }
+    build->stats.message.tables = build->stats.table_list;
+    build->stats.message.n_tables = from->table_count;
+    build->stats.message.requests = from->requests;
+    build->stats.message.bytes_in = from->bytes_in;
+    build->stats.message.bytes_out = from->bytes_out;
+    build->stats.message.stalls = from->stalls;
+    build->control.stats = &build->stats.message;
+}
+
+static void build_body(struct build *build, const struct sl_message *from)
+{
+    switch (from->kind) {
+    case SL_MESSAGE_HELLO:
+        build_hello(build, &from->hello);
+        break;
+    case SL_MESSAGE_WELCOME:
+        build_welcome(build, &from->welcome);
+        break;
+    case SL_MESSAGE_ERROR:
+        build_error(build, &from->error);
+        break;
+    case SL_MESSAGE_REGISTER:
+        build_register(build, &from->reg);
+        break;
+    case SL_MESSAGE_CLUSTER:
+        build_cluster(build, &from->cluster);
+        break;
+    case SL_MESSAGE_WAITING:
+        build_waiting(build, &from->waiting);
+        break;
+    case SL_MESSAGE_TABLE_OPEN:
+        build_table_open(build, &from->table_open);
+        break;
+    case SL_MESSAGE_TABLE_OPENED:
+        build->opened = (Starling__TableOpened)STARLING__TABLE_OPENED__INIT;
+        build->opened.table_id = from->table_id;
+        build->control.table_opened = &build->opened;
+        break;
+    case SL_MESSAGE_BARRIER:
+        build_barrier(build, &from->barrier);
+        break;
+    case SL_MESSAGE_BARRIER_DONE:
+        build->barrier_done = (Starling__BarrierDone)STARLING__BARRIER_DONE__INIT;
+        build->control.barrier_done = &build->barrier_done;
+        break;
+    case SL_MESSAGE_STATS_GET:
+        build->stats_get = (Starling__StatsGet)STARLING__STATS_GET__INIT;
+        build->control.stats_get = &build->stats_get;
+        break;
+    case SL_MESSAGE_STATS:
+        build_stats(build, &from->stats);
+        break;
+    case SL_MESSAGE_GOODBYE:
+        build->goodbye = (Starling__Goodbye)STARLING__GOODBYE__INIT;
+        build->control.goodbye = &build->goodbye;
+        break;
+    }
+}
+
+static void build_control(struct build *build, const struct sl_message *from)
+{
+    sl_assert(from->kind >= SL_MESSAGE_HELLO);
+    sl_assert(from->kind <= SL_MESSAGE_GOODBYE);
+    build->control = (Starling__Control)STARLING__CONTROL__INIT;
+    build->control.id = from->id;
+    build->control.body_case = (Starling__Control__BodyCase)from->kind;
+    build_body(build, from);
+}
+
+size_t sl_message_encoded_bytes(const struct sl_message *message)
+{
+    sl_assert(message != NULL);
+    struct build build;
+    build_control(&build, message);
+    return starling__control__get_packed_size(&build.control);
+}
+
+void sl_message_encode(const struct sl_message *message, uint8_t *to)
+{
+    sl_assert(message != NULL);
+    sl_assert(to != NULL);
+    struct build build;
+    build_control(&build, message);
+    starling__control__pack(&build.control, to);
+}
+
+void sl_message_fini(struct sl_message *message)
+{
+    sl_assert(message != NULL);
+    if (message->kind == SL_MESSAGE_CLUSTER) {
+        free(message->cluster.ps);
+        message->cluster.ps = NULL;
+        message->cluster.ps_count = 0;
+    } else if (message->kind == SL_MESSAGE_STATS) {
+        free(message->stats.tables);
+        message->stats.tables = NULL;
+        message->stats.table_count = 0;
+    }
+}

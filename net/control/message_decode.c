@@ -1,0 +1,365 @@
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control.pb-c.h"
+#include "core/assert.h"
+#include "core/endpoint.h"
+#include "core/log.h"
+#include "net/control/message.h"
+#include "net/control/message_memory.h"
+
+#define REASON_BYTES 256
+
+static_assert((int)SL_MESSAGE_HELLO == (int)STARLING__CONTROL__BODY_HELLO,
+              "kinds are field numbers");
+static_assert((int)SL_MESSAGE_TABLE_OPEN == (int)STARLING__CONTROL__BODY_TABLE_OPEN, "likewise");
+static_assert((int)SL_MESSAGE_GOODBYE == (int)STARLING__CONTROL__BODY_GOODBYE, "likewise");
+
+/* For a condition on a peer's message: says at debug level which one does not hold. */
+static bool holds(bool condition, const char *what)
+{
+    if (!condition) {
+        sl_log_debug("control message refused: %s", what);
+    }
+    return condition;
+}
+
+enum text_kind {
+    TEXT_NAME, /* one printable word or line of ASCII */
+    TEXT_FREE  /* for people: what would upset a terminal becomes '?' */
+};
+
+static bool is_printable(unsigned char c)
+{
+    return c >= 0x20 && c != 0x7f;
+}
+
+/* Copies a string that fits with its NUL, has no NUL inside, and, as a name, is printable ASCII. */
+static bool copy_text(const struct sl_message_memory *memory, const char *from, enum text_kind kind,
+                      char *to, size_t to_bytes)
+{
+    size_t held = sl_message_memory_bytes(memory, from);
+    size_t length = held == 0 ? 0 : held - 1;
+    if (!holds(length < to_bytes, "a string is too long")) {
+        return false;
+    }
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)from[i];
+        if (!holds(c != '\0', "a string has a NUL inside") ||
+            !holds(kind != TEXT_NAME || (is_printable(c) && c < 0x80),
+                   "a name has characters other than printable ASCII")) {
+            return false;
+        }
+        to[i] = is_printable(c) ? from[i] : '?';
+    }
+    memset(to + length, '\0', to_bytes - length);
+    return true;
+}
+
+static bool is_endpoint(const char *text)
+{
+    char reason[REASON_BYTES];
+    struct sl_endpoint endpoint;
+    if (sl_endpoint_parse(text, &endpoint, reason, sizeof reason) != SL_OK) {
+        sl_log_debug("control message refused: %s", reason);
+        return false;
+    }
+    return holds(endpoint.port != 0, "an endpoint has port 0");
+}
+
+static bool read_hello(const struct sl_message_memory *memory, const Starling__Hello *from,
+                       struct sl_message_hello *to)
+{
+    uint32_t task_count = from->role == STARLING__ROLE__ROLE_PS       ? SL_LIMIT_PS
+                          : from->role == STARLING__ROLE__ROLE_WORKER ? SL_LIMIT_WORKERS
+                                                                      : 1;
+    to->protocol_version = from->protocol_version;
+    to->purpose = (enum sl_message_purpose)from->purpose;
+    to->role = (enum sl_message_role)from->role;
+    to->task_index = from->task_index;
+    to->client_id = from->client_id;
+    to->shard = from->shard;
+    to->checksum = from->checksum != 0;
+    return holds(from->purpose == STARLING__PURPOSE__PURPOSE_CONTROL ||
+                     from->purpose == STARLING__PURPOSE__PURPOSE_DATA,
+                 "hello: unknown purpose") &&
+           holds(from->role == STARLING__ROLE__ROLE_PS ||
+                     from->role == STARLING__ROLE__ROLE_WORKER ||
+                     from->role == STARLING__ROLE__ROLE_CLIENT,
+                 "hello: unknown role") &&
+           holds(from->task_index < task_count, "hello: task_index over the role's limit") &&
+           holds(from->shard < SL_LIMIT_REACTORS, "hello: shard over the limit") &&
+           copy_text(memory, from->software, TEXT_NAME, to->software, sizeof to->software);
+}
+
+static bool read_welcome(const struct sl_message_memory *memory, const Starling__Welcome *from,
+                         struct sl_message_welcome *to)
+{
+    to->protocol_version = from->protocol_version;
+    to->credit_bytes = from->credit_bytes;
+    to->credit_requests = from->credit_requests;
+    to->shard = from->shard;
+    to->shard_count = from->shard_count;
+    to->payload_bytes_max = from->payload_bytes_max;
+    return holds(from->shard_count <= SL_LIMIT_SHARDS, "welcome: shard_count over the limit") &&
+           holds(from->shard < from->shard_count || (from->shard == 0 && from->shard_count == 0),
+                 "welcome: shard is not below shard_count") &&
+           holds(from->payload_bytes_max <= SL_LIMIT_FRAME_PAYLOAD_BYTES,
+                 "welcome: payload_bytes_max over the limit") &&
+           copy_text(memory, from->software, TEXT_NAME, to->software, sizeof to->software);
+}
+
+static bool read_error(const struct sl_message_memory *memory, const Starling__Error *from,
+                       struct sl_message_error *to)
+{
+    bool known = from->code >= 1 && from->code <= (uint32_t)-SL_ERR_CANCELLED;
+    to->err = known ? -(int)from->code : SL_ERR_PROTOCOL;
+    return copy_text(memory, from->text, TEXT_FREE, to->text, sizeof to->text);
+}
+
+static bool read_register(const struct sl_message_memory *memory, const Starling__Register *from,
+                          struct sl_message_register *to)
+{
+    to->shard_count = from->shard_count;
+    to->ps_count = from->ps_count;
+    to->worker_count = from->worker_count;
+    return holds(from->shard_count <= SL_LIMIT_REACTORS, "register: shard_count over the limit") &&
+           holds(from->ps_count <= SL_LIMIT_PS, "register: ps_count over the limit") &&
+           holds(from->worker_count <= SL_LIMIT_WORKERS, "register: worker_count over the limit") &&
+           copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,
+                     sizeof to->data_endpoint) &&
+           (from->shard_count == 0
+                ? holds(to->data_endpoint[0] == '\0', "register: an endpoint without shards")
+                : is_endpoint(to->data_endpoint));
+}
+
+static bool read_ps(const struct sl_message_memory *memory, const Starling__Cluster__Ps *from,
+                    struct sl_message_ps *to)
+{
+    to->task_index = from->task_index;
+    to->shard_count = from->shard_count;
+    return holds(from->task_index < SL_LIMIT_PS, "cluster: task_index over the limit") &&
+           holds(from->shard_count >= 1 && from->shard_count <= SL_LIMIT_REACTORS,
+                 "cluster: a shard_count outside its range") &&
+           copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,
+                     sizeof to->data_endpoint) &&
+           is_endpoint(to->data_endpoint);
+}
+
+static bool read_all_ps(const struct sl_message_memory *memory, const Starling__Cluster *from,
+                        struct sl_message_ps *to)
+{
+    uint32_t shard_count = 0;
+    for (size_t i = 0; i < from->n_ps; i++) {
+        if (!read_ps(memory, from->ps[i], &to[i]) ||
+            !holds(i == 0 || to[i].task_index > to[i - 1].task_index,
+                   "cluster: task indices do not ascend")) {
+            return false;
+        }
+        shard_count += to[i].shard_count;
+    }
+    return holds(shard_count <= SL_LIMIT_SHARDS, "cluster: more shards than the limit");
+}
+
+static int read_cluster(const struct sl_message_memory *memory, const Starling__Cluster *from,
+                        struct sl_message_cluster *to)
+{
+    if (!holds(from->n_ps >= 1 && from->n_ps <= SL_LIMIT_PS, "cluster: too few or many ps") ||
+        !holds(from->worker_count <= SL_LIMIT_WORKERS, "cluster: worker_count over the limit")) {
+        return SL_ERR_PROTOCOL;
+    }
+    to->ps = calloc(from->n_ps, sizeof *to->ps);
+    if (to->ps == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    to->ps_count = (uint32_t)from->n_ps;
+    to->worker_count = from->worker_count;
+    return read_all_ps(memory, from, to->ps) ? SL_OK : SL_ERR_PROTOCOL;
+}
+
+static bool read_waiting(const struct sl_message_memory *memory, const Starling__Waiting *from,
+                         struct sl_message_waiting *to)
+{
+    if (!holds(from->n_missing <= SL_MESSAGE_MISSING_COUNT, "waiting: too many names")) {
+        return false;
+    }
+    to->missing_count = (uint32_t)from->n_missing;
+    for (uint32_t i = 0; i < to->missing_count; i++) {
+        if (!copy_text(memory, from->missing[i], TEXT_NAME, to->missing[i],
+                       sizeof to->missing[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void read_optimizer(const Starling__Optimizer *from, struct sl_optimizer_spec *to)
+{
+    to->kind = (enum sl_optimizer_kind)from->kind;
+    to->lr = from->lr;
+    to->momentum = from->momentum;
+    to->rho = from->rho;
+    to->beta1 = from->beta1;
+    to->beta2 = from->beta2;
+    to->epsilon = from->epsilon;
+    to->weight_decay = from->weight_decay;
+    to->initial_accumulator = from->initial_accumulator;
+    to->l1 = from->l1;
+    to->l2 = from->l2;
+    to->lr_power = from->lr_power;
+    to->decay_steps = from->decay_steps;
+    to->decay_baseline = from->decay_baseline;
+}
+
+/* A sub-message that is left out stands for one whose fields are all 0: proto3 knows no other
+ * difference, and some encoders leave an empty one out. */
+static bool read_spec(const struct sl_message_memory *memory, const Starling__TableSpec *from,
+                      struct sl_table_spec *to)
+{
+    to->kind = (enum sl_table_kind)from->kind;
+    to->dim = from->dim;
+    to->length = from->length;
+    if (from->optimizer != NULL) {
+        read_optimizer(from->optimizer, &to->optimizer);
+    }
+    if (from->initializer != NULL) {
+        to->initializer.kind = (enum sl_initializer_kind)from->initializer->kind;
+        to->initializer.a = from->initializer->a;
+        to->initializer.b = from->initializer->b;
+        to->initializer.seed = from->initializer->seed;
+    }
+    if (from->consistency != NULL) {
+        to->consistency.mode = (enum sl_consistency_mode)from->consistency->mode;
+        to->consistency.staleness = from->consistency->staleness;
+        to->consistency.worker_count = from->consistency->worker_count;
+    }
+    return copy_text(memory, from->name, TEXT_NAME, to->name, sizeof to->name);
+}
+
+static bool read_table_open(const struct sl_message_memory *memory, const Starling__TableOpen *from,
+                            struct sl_message_table_open *to)
+{
+    if (!holds(from->spec != NULL, "table_open: no specification") ||
+        !holds(from->table_id < SL_LIMIT_TABLES, "table_open: table_id over the limit") ||
+        !read_spec(memory, from->spec, &to->spec)) {
+        return false;
+    }
+    to->table_id = from->table_id;
+    char reason[REASON_BYTES];
+    return sl_message_check_spec(&to->spec, reason, sizeof reason) == SL_OK || holds(false, reason);
+}
+
+static bool read_barrier(const struct sl_message_memory *memory, const Starling__Barrier *from,
+                         struct sl_message_barrier *to)
+{
+    to->count = from->count;
+    return holds(from->count >= 1 && from->count <= SL_LIMIT_WORKERS,
+                 "barrier: a count outside its range") &&
+           copy_text(memory, from->name, TEXT_NAME, to->name, sizeof to->name) &&
+           holds(to->name[0] != '\0', "barrier: no name");
+}
+
+static int read_stats(const struct sl_message_memory *memory, const Starling__Stats *from,
+                      struct sl_message_stats *to)
+{
+    if (!holds(from->n_tables <= SL_LIMIT_TABLES, "stats: too many tables")) {
+        return SL_ERR_PROTOCOL;
+    }
+    to->tables = calloc(from->n_tables + 1, sizeof *to->tables);
+    if (to->tables == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    to->table_count = (uint32_t)from->n_tables;
+    to->requests = from->requests;
+    to->bytes_in = from->bytes_in;
+    to->bytes_out = from->bytes_out;
+    to->stalls = from->stalls;
+    for (uint32_t i = 0; i < to->table_count; i++) {
+        const Starling__Stats__Table *table = from->tables[i];
+        to->tables[i].rows = table->rows;
+        to->tables[i].bytes = table->bytes;
+        to->tables[i].pulled_rows = table->pulled_rows;
+        to->tables[i].pushed_rows = table->pushed_rows;
+        if (!copy_text(memory, table->name, TEXT_NAME, to->tables[i].name,
+                       sizeof to->tables[i].name)) {
+            return SL_ERR_PROTOCOL;
+        }
+    }
+    return SL_OK;
+}
+
+static int checked(bool valid)
+{
+    return valid ? SL_OK : SL_ERR_PROTOCOL;
+}
+
+static int read_body(const struct sl_message_memory *memory, const Starling__Control *from,
+                     struct sl_message *to)
+{
+    to->kind = (enum sl_message_kind)from->body_case;
+    to->id = from->id;
+    switch (from->body_case) {
+    case STARLING__CONTROL__BODY_HELLO:
+        return checked(read_hello(memory, from->hello, &to->hello));
+    case STARLING__CONTROL__BODY_WELCOME:
+        return checked(read_welcome(memory, from->welcome, &to->welcome));
+    case STARLING__CONTROL__BODY_ERROR:
+        return checked(read_error(memory, from->error, &to->error));
+    case STARLING__CONTROL__BODY_REGISTER:
+        return checked(read_register(memory, from->register_, &to->reg));
+    case STARLING__CONTROL__BODY_CLUSTER:
+        return read_cluster(memory, from->cluster, &to->cluster);
+    case STARLING__CONTROL__BODY_WAITING:
+        return checked(read_waiting(memory, from->waiting, &to->waiting));
+    case STARLING__CONTROL__BODY_TABLE_OPEN:
+        return checked(read_table_open(memory, from->table_open, &to->table_open));
+    case STARLING__CONTROL__BODY_TABLE_OPENED:
+        to->table_id = from->table_opened->table_id;
+        return checked(holds(to->table_id < SL_LIMIT_TABLES, "table_opened: id over the limit"));
+    case STARLING__CONTROL__BODY_BARRIER:
+        return checked(read_barrier(memory, from->barrier, &to->barrier));
+    case STARLING__CONTROL__BODY_STATS:
+        return read_stats(memory, from->stats, &to->stats);
+    case STARLING__CONTROL__BODY_BARRIER_DONE:
+    case STARLING__CONTROL__BODY_STATS_GET:
+    case STARLING__CONTROL__BODY_GOODBYE:
+        return SL_OK;
+    default:
+        return checked(holds(false, "no body, or one of a kind that is not known"));
+    }
+}
+
+static int decode_with(struct sl_message_memory *memory, const uint8_t *from, size_t bytes,
+                       struct sl_message *out)
+{
+    Starling__Control *control = starling__control__unpack(&memory->allocator, bytes, from);
+    if (!holds(control != NULL, "not a Control message, or one of absurdly many parts")) {
+        return SL_ERR_PROTOCOL;
+    }
+    struct sl_message message = {0};
+    int err = read_body(memory, control, &message);
+    if (err != SL_OK) {
+        sl_message_fini(&message);
+        return err;
+    }
+    *out = message;
+    return SL_OK;
+}
+
+int sl_message_decode(const uint8_t *from, size_t bytes, struct sl_message *out)
+{
+    sl_assert(from != NULL || bytes == 0);
+    sl_assert(out != NULL);
+    if (!holds(bytes != 0 && bytes <= SL_LIMIT_CONTROL_PAYLOAD_BYTES, "empty or too long")) {
+        return SL_ERR_PROTOCOL;
+    }
+    struct sl_message_memory memory;
+    int err = sl_message_memory_init(&memory, bytes);
+    if (err != SL_OK) {
+        return err;
+    }
+    err = decode_with(&memory, from, bytes, out);
+    sl_message_memory_fini(&memory);
+    return err;
+}

@@ -1,0 +1,321 @@
+#include <assert.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "net/control/message.h"
+
+/* Writes why a specification is refused, and is the error. */
+static int refuse(char *reason, size_t reason_bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int refuse(char *reason, size_t reason_bytes, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(reason, reason_bytes, format, arguments);
+    va_end(arguments);
+    return SL_ERR_INVALID;
+}
+
+static int check_name(const char *name, char *reason, size_t reason_bytes)
+{
+    size_t length = strnlen(name, SL_TABLE_NAME_BYTES);
+    if (length == 0 || length == SL_TABLE_NAME_BYTES) {
+        return refuse(reason, reason_bytes,
+                      "the table's name has %zu bytes%s; accepted are 1 to %d", length,
+                      length == 0 ? "" : " or more", SL_TABLE_NAME_BYTES - 1);
+    }
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)name[i];
+        if (c <= ' ' || c > '~') {
+            return refuse(reason, reason_bytes,
+                          "byte %zu of the table's name is 0x%02x; accepted is printable ASCII "
+                          "without spaces",
+                          i, c);
+        }
+    }
+    return SL_OK;
+}
+
+static int check_shape(const struct sl_table_spec *spec, char *reason, size_t reason_bytes)
+{
+    switch (spec->kind) {
+    case SL_TABLE_SPARSE:
+        if (spec->dim < 1 || spec->dim > SL_LIMIT_DIM) {
+            return refuse(reason, reason_bytes, "dim is %" PRIu32 "; accepted is 1 to %d",
+                          spec->dim, SL_LIMIT_DIM);
+        }
+        if (spec->length != 0) {
+            return refuse(reason, reason_bytes,
+                          "length is %" PRIu64 "; accepted in a sparse table is 0", spec->length);
+        }
+        return SL_OK;
+    case SL_TABLE_DENSE:
+        if (spec->dim != 0) {
+            return refuse(reason, reason_bytes,
+                          "dim is %" PRIu32 "; accepted in a dense table is 0", spec->dim);
+        }
+        if (spec->length < 1 || spec->length > SL_LIMIT_DENSE_ELEMENTS) {
+            return refuse(reason, reason_bytes, "length is %" PRIu64 "; accepted is 1 to %llu",
+                          spec->length, SL_LIMIT_DENSE_ELEMENTS);
+        }
+        return SL_OK;
+    default:
+        return refuse(reason, reason_bytes, "kind is %d; accepted is 0 (sparse) or 1 (dense)",
+                      (int)spec->kind);
+    }
+}
+
+/* A hyper-parameter and what it may be. */
+struct parameter {
+    const char *name;
+    float value;
+    float least, most;
+    bool most_excluded, least_excluded;
+    const char *accepted;
+};
+
+static bool is_within(const struct parameter *parameter)
+{
+    float value = parameter->value;
+    if (!isfinite(value)) {
+        return false;
+    }
+    bool over_least =
+        parameter->least_excluded ? value > parameter->least : value >= parameter->least;
+    bool under_most = parameter->most_excluded ? value < parameter->most : value <= parameter->most;
+    return over_least && under_most;
+}
+
+/* What an optimizer does not read may be 0, but nothing else outside its range: a value there shows
+ * that the caller meant another optimizer. */
+static int check_optimizer(const struct sl_optimizer_spec *spec, char *reason, size_t reason_bytes)
+{
+    if ((uint32_t)spec->kind >= SL_OPTIMIZER_KIND_COUNT) {
+        return refuse(reason, reason_bytes, "optimizer.kind is %d; accepted is 0 to %d",
+                      (int)spec->kind, SL_OPTIMIZER_KIND_COUNT - 1);
+    }
+    const bool uses_lr = spec->kind != SL_OPTIMIZER_SUM;
+    const bool decays = spec->kind == SL_OPTIMIZER_ADAGRAD_DECAY;
+    const struct parameter parameters[] = {
+        {"lr", spec->lr, 0, FLT_MAX, false, uses_lr, uses_lr ? "> 0" : ">= 0"},
+        {"momentum", spec->momentum, 0, 1, true, false, "0 to below 1"},
+        {"rho", spec->rho, 0, 1, false, false, "0 to 1"},
+        {"beta1", spec->beta1, 0, 1, true, false, "0 to below 1"},
+        {"beta2", spec->beta2, 0, 1, true, false, "0 to below 1"},
+        {"epsilon", spec->epsilon, 0, FLT_MAX, false, false, ">= 0"},
+        {"weight_decay", spec->weight_decay, 0, FLT_MAX, false, false, ">= 0"},
+        {"initial_accumulator", spec->initial_accumulator, 0, FLT_MAX, false, false, ">= 0"},
+        {"l1", spec->l1, 0, FLT_MAX, false, false, ">= 0"},
+        {"l2", spec->l2, 0, FLT_MAX, false, false, ">= 0"},
+        {"lr_power", spec->lr_power, -FLT_MAX, 0, false, false, "<= 0"},
+        {"decay_baseline", spec->decay_baseline, 0, FLT_MAX, false, decays,
+         decays ? "> 0" : ">= 0"},
+    };
+    for (size_t i = 0; i < sizeof parameters / sizeof parameters[0]; i++) {
+        if (!is_within(&parameters[i])) {
+            return refuse(reason, reason_bytes, "optimizer.%s is %g; accepted is %s",
+                          parameters[i].name, (double)parameters[i].value, parameters[i].accepted);
+        }
+    }
+    if (decays && spec->decay_steps == 0) {
+        return refuse(reason, reason_bytes, "optimizer.decay_steps is 0; accepted is > 0");
+    }
+    return SL_OK;
+}
+
+static int check_initializer(const struct sl_initializer_spec *spec, char *reason,
+                             size_t reason_bytes)
+{
+    if ((uint32_t)spec->kind >= SL_INITIALIZER_KIND_COUNT) {
+        return refuse(reason, reason_bytes, "initializer.kind is %d; accepted is 0 to %d",
+                      (int)spec->kind, SL_INITIALIZER_KIND_COUNT - 1);
+    }
+    if (!isfinite(spec->a) || !isfinite(spec->b)) {
+        return refuse(reason, reason_bytes, "initializer.a is %g, b is %g; accepted is finite",
+                      (double)spec->a, (double)spec->b);
+    }
+    if (spec->kind == SL_INITIALIZER_UNIFORM &&
+        !(spec->a < spec->b && isfinite(spec->b - spec->a))) {
+        return refuse(reason, reason_bytes,
+                      "initializer.a is %g, b is %g; accepted is a < b with a finite difference",
+                      (double)spec->a, (double)spec->b);
+    }
+    bool has_deviation =
+        spec->kind == SL_INITIALIZER_NORMAL || spec->kind == SL_INITIALIZER_TRUNCATED_NORMAL;
+    if (has_deviation && spec->b < 0) {
+        return refuse(reason, reason_bytes,
+                      "initializer.b (standard deviation) is %g; accepted is >= 0",
+                      (double)spec->b);
+    }
+    return SL_OK;
+}
+
+static int check_consistency(const struct sl_consistency_spec *spec, char *reason,
+                             size_t reason_bytes)
+{
+    if ((uint32_t)spec->mode >= SL_CONSISTENCY_MODE_COUNT) {
+        return refuse(reason, reason_bytes, "consistency.mode is %d; accepted is 0 to %d",
+                      (int)spec->mode, SL_CONSISTENCY_MODE_COUNT - 1);
+    }
+    if (spec->mode != SL_CONSISTENCY_SSP && spec->staleness != 0) {
+        return refuse(reason, reason_bytes,
+                      "consistency.staleness is %" PRIu32 "; accepted is 0 except with SSP",
+                      spec->staleness);
+    }
+    if (spec->mode == SL_CONSISTENCY_ASP) {
+        return spec->worker_count == 0
+                   ? SL_OK
+                   : refuse(reason, reason_bytes,
+                            "consistency.worker_count is %" PRIu32 "; accepted with ASP is 0",
+                            spec->worker_count);
+    }
+    if (spec->worker_count < 1 || spec->worker_count > SL_LIMIT_WORKERS) {
+        return refuse(reason, reason_bytes,
+                      "consistency.worker_count is %" PRIu32 "; accepted with %s is 1 to %d",
+                      spec->worker_count, spec->mode == SL_CONSISTENCY_BSP ? "BSP" : "SSP",
+                      SL_LIMIT_WORKERS);
+    }
+    return SL_OK;
+}
+
+int sl_message_check_spec(const struct sl_table_spec *spec, char *reason, size_t reason_bytes)
+{
+    sl_assert(spec != NULL);
+    sl_assert(reason != NULL);
+    sl_assert(reason_bytes > 0);
+    int err = check_name(spec->name, reason, reason_bytes);
+    if (err == SL_OK) {
+        err = check_shape(spec, reason, reason_bytes);
+    }
+    if (err == SL_OK) {
+        err = check_optimizer(&spec->optimizer, reason, reason_bytes);
+    }
+    if (err == SL_OK) {
+        err = check_initializer(&spec->initializer, reason, reason_bytes);
+    }
+    if (err == SL_OK) {
+        err = check_consistency(&spec->consistency, reason, reason_bytes);
+    }
+    return err;
+}
+
+/* ---- Comparing two specifications, field by field ---------------------------------------------
+ */
+
+enum field_type { FIELD_U32, FIELD_U64, FIELD_FLOAT };
+
+struct field {
+    const char *name;
+    size_t offset;
+    enum field_type type;
+};
+
+#define FIELD(member, field_type)                                                                  \
+    {                                                                                              \
+        .name = #member, .offset = offsetof(struct sl_table_spec, member), .type = field_type      \
+    }
+
+/* Enums are compared as what they are in memory. */
+static_assert(sizeof(enum sl_table_kind) == sizeof(uint32_t), "enums are 32 bits wide");
+
+static const struct field fields[] = {
+    FIELD(kind, FIELD_U32),
+    FIELD(dim, FIELD_U32),
+    FIELD(length, FIELD_U64),
+    FIELD(optimizer.kind, FIELD_U32),
+    FIELD(optimizer.lr, FIELD_FLOAT),
+    FIELD(optimizer.momentum, FIELD_FLOAT),
+    FIELD(optimizer.rho, FIELD_FLOAT),
+    FIELD(optimizer.beta1, FIELD_FLOAT),
+    FIELD(optimizer.beta2, FIELD_FLOAT),
+    FIELD(optimizer.epsilon, FIELD_FLOAT),
+    FIELD(optimizer.weight_decay, FIELD_FLOAT),
+    FIELD(optimizer.initial_accumulator, FIELD_FLOAT),
+    FIELD(optimizer.l1, FIELD_FLOAT),
+    FIELD(optimizer.l2, FIELD_FLOAT),
+    FIELD(optimizer.lr_power, FIELD_FLOAT),
+    FIELD(optimizer.decay_steps, FIELD_U32),
+    FIELD(optimizer.decay_baseline, FIELD_FLOAT),
+    FIELD(initializer.kind, FIELD_U32),
+    FIELD(initializer.a, FIELD_FLOAT),
+    FIELD(initializer.b, FIELD_FLOAT),
+    FIELD(initializer.seed, FIELD_U64),
+    FIELD(consistency.mode, FIELD_U32),
+    FIELD(consistency.staleness, FIELD_U32),
+    FIELD(consistency.worker_count, FIELD_U32),
+};
+
+union value {
+    uint32_t u32;
+    uint64_t u64;
+    float f32;
+};
+
+static union value read_field(const struct sl_table_spec *spec, const struct field *field)
+{
+    union value value = {0};
+    memcpy(&value, (const char *)spec + field->offset,
+           field->type == FIELD_U64 ? sizeof(uint64_t) : sizeof(uint32_t));
+    return value;
+}
+
+static bool is_same(const struct field *field, union value a, union value b)
+{
+    switch (field->type) {
+    case FIELD_FLOAT:
+        return a.f32 == b.f32;
+    case FIELD_U64:
+        return a.u64 == b.u64;
+    default:
+        return a.u32 == b.u32;
+    }
+}
+
+static void print_value(const struct field *field, union value value, char *to, size_t to_bytes)
+{
+    switch (field->type) {
+    case FIELD_FLOAT:
+        (void)snprintf(to, to_bytes, "%.9g", (double)value.f32);
+        break;
+    case FIELD_U64:
+        (void)snprintf(to, to_bytes, "%" PRIu64, value.u64);
+        break;
+    default:
+        (void)snprintf(to, to_bytes, "%" PRIu32, value.u32);
+        break;
+    }
+}
+
+int sl_message_compare_specs(const struct sl_table_spec *existing,
+                             const struct sl_table_spec *asked, char *reason, size_t reason_bytes)
+{
+    sl_assert(existing != NULL);
+    sl_assert(asked != NULL);
+    sl_assert(reason != NULL);
+    sl_assert(reason_bytes > 0);
+    if (strncmp(existing->name, asked->name, SL_TABLE_NAME_BYTES) != 0) {
+        (void)snprintf(reason, reason_bytes, "name: it is %.63s, asked for is %.63s",
+                       existing->name, asked->name);
+        return SL_ERR_EXISTS;
+    }
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        union value is = read_field(existing, &fields[i]);
+        union value wanted = read_field(asked, &fields[i]);
+        if (!is_same(&fields[i], is, wanted)) {
+            char is_text[32];
+            char wanted_text[32];
+            print_value(&fields[i], is, is_text, sizeof is_text);
+            print_value(&fields[i], wanted, wanted_text, sizeof wanted_text);
+            (void)snprintf(reason, reason_bytes, "table %.63s exists with %s %s, asked for is %s",
+                           existing->name, fields[i].name, is_text, wanted_text);
+            return SL_ERR_EXISTS;
+        }
+    }
+    return SL_OK;
+}
