@@ -31,8 +31,7 @@
 #define SL_LIMIT_TURN_EVENTS           256
 #define SL_LIMIT_TURN_KEYS             8192 /* keys a shard visits before it lets the loop go round */
 
-#define SL_LIMIT_TURN_STALL_NS                                                                     \
-    1000000ULL /* a turn longer than this is a stall: counted, logged                              \
-                */
+/* A turn longer than this is a stall: counted, logged. */
+#define SL_LIMIT_TURN_STALL_NS         1000000ULL
 
 #endif

@@ -1,0 +1,82 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/assert.h"
+
+/* Runs `child` in a process of its own; returns its wait status, and what it wrote to stderr. */
+static int run_apart(void (*child)(void), char *said, size_t said_bytes)
+{
+    int pipe_fds[2];
+    assert_int_equal(pipe(pipe_fds), 0);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        signal(SIGABRT, SIG_DFL); /* CMocka's handler would longjmp into the parent's copy */
+        dup2(pipe_fds[1], STDERR_FILENO);
+        child();
+        _exit(0);
+    }
+    close(pipe_fds[1]);
+    size_t used = 0;
+    ssize_t got;
+    while ((got = read(pipe_fds[0], said + used, said_bytes - 1 - used)) > 0) {
+        used += (size_t)got;
+    }
+    said[used] = '\0';
+    close(pipe_fds[0]);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void assert_two_and_two_is_five(void)
+{
+    volatile int two = 2;
+    sl_assert(two + two == 5);
+}
+
+static void assert_two_and_two_is_four(void)
+{
+    volatile int two = 2;
+    sl_assert(two + two == 4);
+}
+
+static void assert__false_names_the_condition_and_aborts(void **state)
+{
+    (void)state;
+    char said[512];
+    const int status = run_apart(assert_two_and_two_is_five, said, sizeof said);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGABRT);
+    assert_non_null(strstr(said, "two + two == 5"));
+    assert_non_null(strstr(said, "assert_test.c:"));
+}
+
+static void assert__true_goes_on_silently(void **state)
+{
+    (void)state;
+    char said[512];
+    const int status = run_apart(assert_two_and_two_is_four, said, sizeof said);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_string_equal(said, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(assert__false_names_the_condition_and_aborts),
+        cmocka_unit_test(assert__true_goes_on_silently),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

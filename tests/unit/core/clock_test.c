@@ -1,0 +1,44 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/clock.h"
+
+static void clock_system__never_goes_back(void **state)
+{
+    (void)state;
+    uint64_t last = sl_clock_now_ns(sl_clock_system());
+    assert_true(last > 0);
+    for (int i = 0; i < 1000; i++) {
+        const uint64_t now = sl_clock_now_ns(sl_clock_system());
+        assert_true(now >= last);
+        last = now;
+    }
+}
+
+static uint64_t read_counter(void *ctx)
+{
+    uint64_t *counter = ctx;
+    return (*counter)++;
+}
+
+static void clock_now_ns__asks_the_clock_it_is_given(void **state)
+{
+    (void)state;
+    uint64_t counter = 41;
+    const struct sl_clock clock = {.now_ns = read_counter, .ctx = &counter};
+    assert_true(sl_clock_now_ns(&clock) == 41);
+    assert_true(sl_clock_now_ns(&clock) == 42);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clock_system__never_goes_back),
+        cmocka_unit_test(clock_now_ns__asks_the_clock_it_is_given),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

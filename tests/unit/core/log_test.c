@@ -1,0 +1,128 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+
+/* Writes one line with stderr turned into a pipe, and gives back what came out of it. */
+static void capture(enum sl_log_level level, const char *text, char *out, size_t out_bytes)
+{
+    int pipe_fds[2];
+    assert_int_equal(pipe(pipe_fds), 0);
+    const int saved = dup(STDERR_FILENO);
+    dup2(pipe_fds[1], STDERR_FILENO);
+    sl_log_write(level, "%s", text);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    close(pipe_fds[1]);
+    const ssize_t got = read(pipe_fds[0], out, out_bytes - 1);
+    assert_true(got >= 0);
+    out[got] = '\0';
+    close(pipe_fds[0]);
+}
+
+static void log_write__line_has_time_level_and_process(void **state)
+{
+    (void)state;
+    sl_log_setup(SL_LOG_INFO, "ps/3");
+    char line[256], level, process[16], text[64];
+    int year, month, day, hour, minute, second, ms, end = 0;
+    capture(SL_LOG_WARN, "hello world", line, sizeof line);
+    const int fields =
+        sscanf(line, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ %c %15s %63[^\n]%n", &year, &month, &day, &hour,
+               &minute, &second, &ms, &level, process, text, &end);
+    assert_int_equal(fields, 10);
+    assert_true(year >= 2024);
+    assert_int_equal(level, 'W');
+    assert_string_equal(process, "ps/3");
+    assert_string_equal(text, "hello world");
+    assert_string_equal(line + end, "\n");
+    assert_int_equal(line[23], 'Z');
+}
+
+static void log_write__below_the_least_level_is_silent(void **state)
+{
+    (void)state;
+    char line[256];
+    sl_log_setup(SL_LOG_WARN, "test");
+    capture(SL_LOG_INFO, "quiet", line, sizeof line);
+    assert_string_equal(line, "");
+    capture(SL_LOG_ERROR, "loud", line, sizeof line);
+    assert_non_null(strstr(line, " E test loud\n"));
+    sl_log_setup(SL_LOG_OFF, "test");
+    capture(SL_LOG_ERROR, "off", line, sizeof line);
+    assert_string_equal(line, "");
+}
+
+static void log_write__control_characters_do_not_break_the_line(void **state)
+{
+    (void)state;
+    char line[256];
+    sl_log_setup(SL_LOG_INFO, "test");
+    capture(SL_LOG_INFO, "one\ntwo\x1b[31m\r", line, sizeof line);
+    assert_non_null(strstr(line, "one two [31m \n"));
+    assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
+}
+
+static void log_write__long_line_is_cut_and_still_ends(void **state)
+{
+    (void)state;
+    char text[5000], line[6000];
+    memset(text, 'a', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    sl_log_setup(SL_LOG_INFO, "test");
+    capture(SL_LOG_INFO, text, line, sizeof line);
+    assert_true(strlen(line) <= 1024);
+    assert_int_equal(line[strlen(line) - 1], '\n');
+}
+
+static void log_write__leaves_errno_alone(void **state)
+{
+    (void)state;
+    sl_log_setup(SL_LOG_INFO, "test");
+    errno = ENOTTY;
+    sl_log_debug("not printed %d", 1);
+    assert_int_equal(errno, ENOTTY);
+    const int saved = dup(STDERR_FILENO);
+    close(STDERR_FILENO);
+    errno = ENOTTY;
+    sl_log_error("nowhere to go");
+    assert_int_equal(errno, ENOTTY);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+}
+
+static void log_parse_level__takes_any_case_and_nothing_else(void **state)
+{
+    (void)state;
+    enum sl_log_level level = SL_LOG_OFF;
+    assert_true(sl_log_parse_level("Debug", &level));
+    assert_int_equal(level, SL_LOG_DEBUG);
+    assert_true(sl_log_parse_level("OFF", &level));
+    assert_int_equal(level, SL_LOG_OFF);
+    assert_false(sl_log_parse_level("", &level));
+    assert_false(sl_log_parse_level("warning", &level));
+    assert_false(sl_log_parse_level("1", &level));
+    assert_int_equal(level, SL_LOG_OFF);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(log_write__line_has_time_level_and_process),
+        cmocka_unit_test(log_write__below_the_least_level_is_silent),
+        cmocka_unit_test(log_write__control_characters_do_not_break_the_line),
+        cmocka_unit_test(log_write__long_line_is_cut_and_still_ends),
+        cmocka_unit_test(log_write__leaves_errno_alone),
+        cmocka_unit_test(log_parse_level__takes_any_case_and_nothing_else),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,111 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "core/hash.h"
+#include "core/metric.h"
+
+static struct sl_metric_histogram histogram, other, merged;
+
+static void metric_quantile__empty_is_zero(void **state)
+{
+    (void)state;
+    sl_metric_init(&histogram);
+    assert_true(sl_metric_quantile(&histogram, 0.5) == 0);
+    assert_true(sl_metric_quantile(&histogram, 1) == 0);
+}
+
+static void metric_quantile__small_values_are_exact(void **state)
+{
+    (void)state;
+    sl_metric_init(&histogram);
+    for (uint64_t value = 1; value <= 20; value++) {
+        sl_metric_record(&histogram, value);
+    }
+    assert_true(sl_metric_quantile(&histogram, 0) == 1);
+    assert_true(sl_metric_quantile(&histogram, 0.05) == 1);
+    assert_true(sl_metric_quantile(&histogram, 0.5) == 10);
+    assert_true(sl_metric_quantile(&histogram, 0.95) == 19);
+    assert_true(sl_metric_quantile(&histogram, 1) == 20);
+}
+
+static void metric_quantile__error_is_within_one_step(void **state)
+{
+    (void)state;
+    /* One value alone is every quantile; a greatest value beyond it keeps max from hiding the
+     * bucket's error. */
+    uint64_t seed = 3;
+    for (int i = 0; i < 4000; i++) {
+        const uint64_t value = sl_hash_random(&seed) >> (i % 64);
+        sl_metric_init(&histogram);
+        sl_metric_record(&histogram, value);
+        sl_metric_record(&histogram, UINT64_MAX);
+        const uint64_t median = sl_metric_quantile(&histogram, 0.5);
+        assert_true(median >= value);
+        assert_true(median - value <= value / SL_METRIC_STEPS);
+    }
+}
+
+static void metric_bucket__bounds_ascend_and_reach_the_end(void **state)
+{
+    (void)state;
+    sl_metric_init(&histogram);
+    uint64_t last = 0, upper;
+    for (uint32_t i = 0; i < SL_METRIC_BUCKETS; i++) {
+        assert_true(sl_metric_bucket(&histogram, i, &upper) == 0);
+        assert_true(i == 0 ? upper == 0 : upper > last);
+        last = upper;
+        /* A bound falls into the bucket that it bounds, the next value into the next. */
+        sl_metric_record(&histogram, upper);
+        assert_true(sl_metric_bucket(&histogram, i, &upper) == 1);
+        sl_metric_init(&histogram);
+    }
+    assert_true(last == UINT64_MAX);
+}
+
+static void metric_merge__equals_recording_both(void **state)
+{
+    (void)state;
+    sl_metric_init(&histogram);
+    sl_metric_init(&other);
+    sl_metric_init(&merged);
+    uint64_t seed = 5;
+    for (int i = 0; i < 1000; i++) {
+        const uint64_t value = sl_hash_random(&seed) >> (20 + i % 40);
+        sl_metric_record(i % 3 == 0 ? &histogram : &other, value);
+        sl_metric_record(&merged, value);
+    }
+    sl_metric_merge(&histogram, &other);
+    assert_memory_equal(&histogram, &merged, sizeof merged);
+}
+
+static void metric_merge__empty_changes_nothing(void **state)
+{
+    (void)state;
+    sl_metric_init(&histogram);
+    sl_metric_init(&other);
+    sl_metric_record(&histogram, 77);
+    sl_metric_merge(&histogram, &other);
+    assert_true(histogram.count == 1);
+    assert_true(histogram.min == 77);
+    assert_true(histogram.max == 77);
+    assert_true(histogram.sum == 77);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(metric_quantile__empty_is_zero),
+        cmocka_unit_test(metric_quantile__small_values_are_exact),
+        cmocka_unit_test(metric_quantile__error_is_within_one_step),
+        cmocka_unit_test(metric_bucket__bounds_ascend_and_reach_the_end),
+        cmocka_unit_test(metric_merge__equals_recording_both),
+        cmocka_unit_test(metric_merge__empty_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

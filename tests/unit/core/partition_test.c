@@ -1,0 +1,113 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/limits.h"
+#include "core/partition.h"
+
+static void partition_owner__covers_all_shards_evenly(void **state)
+{
+    (void)state;
+    enum { KEYS_PER_SHARD = 2000, SHARDS_MAX = 64 };
+    for (uint32_t shards = 1; shards <= SHARDS_MAX; shards += shards < 8 ? 1 : 7) {
+        uint32_t held[SHARDS_MAX] = {0};
+        for (uint64_t key = 0; key < (uint64_t)shards * KEYS_PER_SHARD; key++) {
+            const uint32_t owner = sl_partition_owner(key, shards);
+            assert_true(owner < shards);
+            held[owner]++;
+        }
+        for (uint32_t shard = 0; shard < shards; shard++) {
+            /* Seven standard deviations of a fair share are below a sixth of it. */
+            assert_in_range(held[shard], KEYS_PER_SHARD * 5 / 6, KEYS_PER_SHARD * 7 / 6);
+        }
+    }
+}
+
+static void partition_hash_owner__buckets_are_contiguous_as_documented(void **state)
+{
+    (void)state;
+    const uint32_t counts[] = {1, 2, 3, 7, 16, 100, 1000, SL_LIMIT_SHARDS};
+    const uint64_t buckets = 1ULL << SL_PARTITION_BUCKET_BITS;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        for (uint64_t bucket = 0; bucket < buckets; bucket++) {
+            const uint64_t hash = bucket << (64 - SL_PARTITION_BUCKET_BITS) | (bucket * 977);
+            const uint64_t shard = sl_partition_hash_owner(hash, counts[i]);
+            const uint64_t first = (shard * buckets + counts[i] - 1) / counts[i];
+            const uint64_t end = ((shard + 1) * buckets + counts[i] - 1) / counts[i];
+            assert_true(bucket >= first && bucket < end);
+        }
+    }
+}
+
+/* The ranges partition [0, length), are cut at blocks only, and differ by a block at most. */
+static void check_ranges(uint64_t length, uint32_t shards)
+{
+    const uint64_t blocks =
+        (length + SL_PARTITION_BLOCK_ELEMENTS - 1) / SL_PARTITION_BLOCK_ELEMENTS;
+    uint64_t start = sl_partition_range_start(length, shards, 0);
+    assert_true(start == 0);
+    for (uint32_t range = 0; range < shards; range++) {
+        const uint64_t end = sl_partition_range_start(length, shards, range + 1);
+        assert_true(end >= start);
+        assert_true(start % SL_PARTITION_BLOCK_ELEMENTS == 0);
+        const uint64_t held =
+            (end - start + SL_PARTITION_BLOCK_ELEMENTS - 1) / SL_PARTITION_BLOCK_ELEMENTS;
+        assert_in_range(held, blocks / shards, blocks / shards + (blocks % shards != 0));
+        start = end;
+    }
+    assert_true(start == length);
+}
+
+static void partition_range_start__ranges_partition_the_array(void **state)
+{
+    (void)state;
+    const uint64_t lengths[] = {0,    1,    1023,  1024,    1025,       4096,
+                                4097, 9999, 65536, 1000003, 1ULL << 30, SL_LIMIT_DENSE_ELEMENTS};
+    const uint32_t counts[] = {1, 2, 3, 5, 8, 17, 64, 1000, SL_LIMIT_SHARDS};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        for (size_t j = 0; j < sizeof counts / sizeof counts[0]; j++) {
+            check_ranges(lengths[i], counts[j]);
+        }
+    }
+}
+
+static void partition_range_start__does_not_overflow(void **state)
+{
+    (void)state;
+    uint64_t start = 0;
+    for (uint32_t range = 1; range <= SL_LIMIT_SHARDS; range++) {
+        const uint64_t end = sl_partition_range_start(UINT64_MAX, SL_LIMIT_SHARDS, range);
+        assert_true(end > start);
+        start = end;
+    }
+    assert_true(start == UINT64_MAX);
+}
+
+static void partition_shard_of_range__is_undone_by_range_of_shard(void **state)
+{
+    (void)state;
+    for (uint32_t shards = 1; shards < 20; shards++) {
+        for (uint32_t table = 0; table < SL_LIMIT_TABLES; table += 37) {
+            for (uint32_t range = 0; range < shards; range++) {
+                const uint32_t shard = sl_partition_shard_of_range(table, range, shards);
+                assert_true(shard < shards);
+                assert_int_equal(sl_partition_range_of_shard(table, shard, shards), range);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(partition_owner__covers_all_shards_evenly),
+        cmocka_unit_test(partition_hash_owner__buckets_are_contiguous_as_documented),
+        cmocka_unit_test(partition_range_start__ranges_partition_the_array),
+        cmocka_unit_test(partition_range_start__does_not_overflow),
+        cmocka_unit_test(partition_shard_of_range__is_undone_by_range_of_shard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
