@@ -11,7 +11,8 @@ struct sl_credit {
     uint32_t requests;
 };
 
-/* Takes one request of this many bytes if there is credit for it. */
+/* Takes one request of this many bytes (sl_request_credit_bytes) if there is credit for it, else
+ * nothing and returns false. */
 static inline bool sl_credit_spend(struct sl_credit *credit, uint64_t bytes)
 {
     if (credit->requests == 0 || credit->bytes < bytes) {
@@ -22,10 +23,15 @@ static inline bool sl_credit_spend(struct sl_credit *credit, uint64_t bytes)
     return true;
 }
 
+/* Grants come from a peer: they stop at the greatest value instead of wrapping round to little. */
 static inline void sl_credit_grant(struct sl_credit *credit, uint64_t bytes, uint32_t requests)
 {
-    credit->bytes += bytes;
-    credit->requests += requests;
+    if (__builtin_add_overflow(credit->bytes, bytes, &credit->bytes)) {
+        credit->bytes = UINT64_MAX;
+    }
+    if (__builtin_add_overflow(credit->requests, requests, &credit->requests)) {
+        credit->requests = UINT32_MAX;
+    }
 }
 
 #endif

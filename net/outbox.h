@@ -3,57 +3,69 @@
  * stream transport sends a burst as one piece. A block returns to the pool when everything in it
  * was sent. Frames that a transport does not take at once are kept, in order, and offered again.
  *
- * Memory: block_count blocks of SL_OUTBOX_BLOCK_BYTES, taken at init; none afterwards. Owner
- * reactor. */
+ * Memory: half of what init is given are blocks of SL_OUTBOX_BLOCK_BYTES, taken at once. The other
+ * half bounds frames longer than a block; each has an allocation of its own, which is kept for the
+ * next one of about its size, so that a steady flow allocates nothing. Owner reactor. */
 #ifndef SL_NET_OUTBOX_H
 #define SL_NET_OUTBOX_H
 
 #include "core/pool.h"
 #include "net/transport.h"
 
-#define SL_OUTBOX_BLOCK_BYTES (256U << 10)
+#define SL_OUTBOX_BLOCK_BYTES      (256U << 10)
+
+/* Less could not hold the longest frame, and would wait for it for ever. */
+#define SL_OUTBOX_MEMORY_BYTES_MIN (2 * (SL_LIMIT_FRAME_PAYLOAD_BYTES + SL_OUTBOX_BLOCK_BYTES))
 
 struct sl_outbox_block;
-struct sl_outbox_large;
 struct sl_outbox_waiting;
 
-/* Frames of one connection that wait for room in the transport; embedded in the upper layer's
- * per-connection object. Zeroed at first. */
+/* Frames of one connection that were committed and not yet sent, oldest first; embedded in the
+ * upper layer's per-connection object, where it must stay. Zeroed at first. */
 struct sl_outbox_queue {
     struct sl_outbox_waiting *first, *last;
+    struct sl_outbox_waiting *offer; /* the first that the transport has not taken; NULL: none */
 };
 
 struct sl_outbox {
     struct sl_pool blocks;
-    struct sl_pool waiting;          /* of struct sl_outbox_waiting */
-    struct sl_outbox_block *current; /* being filled */
-    struct sl_outbox_large *larges;  /* frames longer than a block: on the heap, counted */
+    struct sl_outbox_block *current;  /* being filled, or NULL */
+    struct sl_outbox_block *spares;   /* for long frames, free */
+    struct sl_outbox_block *reserved; /* holds what was reserved last; NULL: nothing is */
+    uint32_t reserved_bytes;          /* of payload */
+    uint32_t frame_count;             /* committed and not sent, for fini's check */
     size_t large_bytes, large_bytes_max;
     bool checksum; /* seal every frame */
 };
 
-/* memory_bytes_max covers blocks and large frames. Errors: NO_MEMORY, INVALID. */
+/* memory_bytes_max covers blocks and large frames. Errors: NO_MEMORY, INVALID (it is below
+ * SL_OUTBOX_MEMORY_BYTES_MIN). */
 int sl_outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum);
 
 /* Every connection that it was used with must be closed. */
 void sl_outbox_fini(struct sl_outbox *outbox);
 
-/* Room for a frame of header and payload_bytes, aligned to 8; NULL when memory is short: the caller
- * keeps its work and tries again after some `sent`. Nothing else may be reserved before commit. */
+/* Room for a frame of header and payload_bytes, at most SL_LIMIT_FRAME_PAYLOAD_BYTES, aligned to 8:
+ * the payload begins SL_FRAME_HEADER_BYTES behind what is returned. NULL when memory is short: the
+ * caller keeps its work and tries again after some `sent`. Nothing else may be reserved before
+ * commit or abandon. */
 uint8_t *sl_outbox_reserve(struct sl_outbox *outbox, uint32_t payload_bytes);
 
 /* Gives back what was reserved last instead of committing it. */
 void sl_outbox_abandon(struct sl_outbox *outbox);
 
-/* Encodes `frame` into the reserved room and sends it; frame->payload_bytes may be less than was
- * reserved. `rest` (may be NULL) is a further part of the payload that stays where it is, counted
- * in frame->payload_bytes; its memory must stay until `rest_sent(rest_ctx)` is called, exactly
- * once: when it was sent or the connection has closed. Never fails. */
+/* Encodes `frame` into the reserved room and sends it on a connection that has not been reported
+ * `closed`; frame->payload_bytes may be less than was reserved. It is sealed when the outbox or
+ * SL_FRAME_CHECKSUM in frame->flags asks for it. `rest` (may be NULL) is a further part of the
+ * payload that stays where it is, counted in frame->payload_bytes; its memory must stay until
+ * `rest_sent(rest_ctx)` is called, exactly once: when it was sent or the connection has closed.
+ * rest_sent is called from `sent` or `closed` below, never from here; NULL: the caller knows by
+ * other means. Never fails. */
 void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_outbox_queue *queue,
                       const struct sl_frame *frame, const void *rest, uint32_t rest_bytes,
                       void (*rest_sent)(void *ctx), void *rest_ctx);
 
-/* To be called from the upcalls of the same names. */
+/* To be called from the upcalls of the same names. After `closed` the queue is empty. */
 void sl_outbox_sent(struct sl_outbox *outbox, void *cookie);
 void sl_outbox_writable(struct sl_outbox *outbox, struct sl_conn *conn,
                         struct sl_outbox_queue *queue);
