@@ -1,5 +1,8 @@
 /* Command lines, driven by a table that also prints --help. "--name value" and "--name=value"; an
- * unknown or misspelt flag is an error that names the nearest one. Before start. */
+ * unknown or misspelt flag is an error that names the nearest one. A flag given twice: the last one
+ * counts, so that a script can append. A value that spells one of the program's own flags is taken
+ * for that flag ("--data --epochs": --data lacks its value) unless written "--name=value". Before
+ * start. */
 #ifndef SL_CONFIG_CLI_H
 #define SL_CONFIG_CLI_H
 
@@ -10,7 +13,7 @@
 #include "core/err.h"
 
 enum sl_cli_kind {
-    SL_CLI_FLAG,    /* bool *: true when given */
+    SL_CLI_FLAG,    /* bool *: true when given, or "--name=false" and the like (env.h) */
     SL_CLI_STRING,  /* const char **: points into argv */
     SL_CLI_STRINGS, /* struct sl_cli_list *: one or more values, up to the next flag; repeatable */
     SL_CLI_U64,     /* uint64_t *, within [least, most] */
@@ -32,7 +35,7 @@ struct sl_cli_option {
     const char *metavar; /* "FILE" */
     const char *help;    /* one or more sentences, wrapped when printed */
     const char *choices; /* CHOICE only */
-    double least, most;  /* numbers only */
+    double least, most;  /* numbers only; both 0: whatever the type holds */
 };
 
 struct sl_cli {
@@ -45,8 +48,10 @@ struct sl_cli {
 
 enum sl_cli_result { SL_CLI_RUN = 0, SL_CLI_EXIT_OK = 1 };
 
-/* Returns SL_CLI_RUN, or SL_CLI_EXIT_OK after --help or --version was printed to stdout, or an
- * error with reason: which flag, what it said, what is accepted. Errors: INVALID, NO_MEMORY. */
+/* --help and --version (-h, -V) are looked for first, so that --help shows the table's defaults.
+ * Returns SL_CLI_RUN, or SL_CLI_EXIT_OK after --help or --version was printed to stdout, or an
+ * error with reason: which flag, what it said, what is accepted; lists are then empty. Errors:
+ * INVALID, NO_MEMORY. */
 int sl_cli_parse(const struct sl_cli *cli, int argc, char **argv, char *reason,
                  size_t reason_bytes);
 void sl_cli_list_fini(struct sl_cli_list *list);

@@ -25,7 +25,7 @@ struct sl_cluster {
     uint32_t task_index;
     struct sl_cluster_ps *ps;
     uint32_t ps_count;
-    uint32_t worker_count;
+    uint32_t worker_count; /* 0: nothing says it */
 };
 
 /* What the flags said; NULL (task_index: -1) where they said nothing. */
@@ -37,9 +37,11 @@ struct sl_cluster_flags {
     int64_t task_index;
 };
 
-/* role: of the program; a --job-name or TF_CONFIG that says otherwise is an error. tf_config: the
- * variable's value or NULL. On error, reason names the source, what it says and what is accepted.
- * Errors: INVALID, NOT_FOUND, IO, NO_MEMORY. */
+/* The task index counts from 0 within the role, a chief being worker 0; where nothing says it, and
+ * at most one task of the role is known, it is 0. Control endpoints are tcp with a port other than
+ * 0. role: of the program; a --job-name or TF_CONFIG that says otherwise is an error. tf_config:
+ * the variable's value or NULL; "" says nothing. On error, reason names the source, what it says
+ * and what is accepted. Errors: INVALID, NOT_FOUND (the endpoint map), IO, TOO_LARGE, NO_MEMORY. */
 int sl_cluster_resolve(enum sl_cluster_role role, const struct sl_cluster_flags *flags,
                        const char *tf_config, struct sl_cluster *out, char *reason,
                        size_t reason_bytes);

@@ -1,5 +1,6 @@
 /* StarServer's endpoint map: lines "control_host:port=data_uri". Blank lines and lines that begin
- * with # are skipped. Before start. */
+ * with # are skipped, white space around an endpoint too. A control endpoint is tcp and named once;
+ * so is a data endpoint, unless its port is 0. Before start. */
 #ifndef SL_CONFIG_ENDPOINT_MAP_H
 #define SL_CONFIG_ENDPOINT_MAP_H
 
@@ -16,8 +17,9 @@ struct sl_endpoint_map {
     uint32_t count;
 };
 
-/* Reads the file whole. On error writes "FILE:LINE: what, accepted" into reason. Errors: NOT_FOUND,
- * INVALID, TOO_LARGE (more than SL_LIMIT_PS lines), IO. */
+/* Reads the file whole; the entries are in the order of its lines. On error writes "FILE:LINE:
+ * what, accepted" into reason. Errors: NOT_FOUND, INVALID, TOO_LARGE (more than SL_LIMIT_PS lines,
+ * or 1 MiB), IO, NO_MEMORY. */
 int sl_endpoint_map_read(const char *path, struct sl_endpoint_map *out, char *reason,
                          size_t reason_bytes);
 void sl_endpoint_map_fini(struct sl_endpoint_map *map);

@@ -105,13 +105,13 @@ static void endpoint_parse__longest_host_is_written_whole_again(void **state)
     char text[600], back[SL_LIMIT_ENDPOINT_BYTES], reason[64] = "";
     struct sl_endpoint endpoint;
     memset(text, 'a', sizeof text);
-    strcpy(text + 240, ":65535");
+    memcpy(text + 240, ":65535", sizeof ":65535");
     assert_int_equal(sl_endpoint_parse(text, &endpoint, reason, sizeof reason), 0);
     sl_endpoint_format(&endpoint, back, sizeof back);
     assert_int_equal(strlen(back), strlen("tcp://") + 240 + strlen(":65535"));
 
     memset(text, 'a', sizeof text);
-    strcpy(text + 241, ":65535");
+    memcpy(text + 241, ":65535", sizeof ":65535");
     assert_int_equal(sl_endpoint_parse(text, &endpoint, reason, sizeof reason), SL_ERR_INVALID);
     assert_int_equal(strlen(reason), sizeof reason - 1);
     /* Nobody has to take the reason. */

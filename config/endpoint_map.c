@@ -1,0 +1,205 @@
+#include "config/endpoint_map.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/hosts.h"
+#include "core/limits.h"
+
+/* Ample for SL_LIMIT_PS lines of two endpoints each, and as much again in comments. */
+#define FILE_BYTES_MAX ((size_t)2 * SL_LIMIT_PS * 2 * SL_LIMIT_ENDPOINT_BYTES)
+
+/* A file being read: for errors, and to grow the map. */
+struct reader {
+    const char *path;
+    uint32_t line;
+    uint32_t *entry_lines; /* where each entry was, to name both of two that clash */
+    char *reason;
+    size_t reason_bytes;
+};
+
+__attribute__((format(printf, 3, 4))) static int refuse(struct reader *reader, int err,
+                                                        const char *format, ...)
+{
+    char why[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why, sizeof why, format, arguments);
+    va_end(arguments);
+    snprintf(reader->reason, reader->reason_bytes, "%s:%u: %s", reader->path, reader->line, why);
+    return err;
+}
+
+static int read_failure(const struct reader *reader, int system_errno)
+{
+    snprintf(reader->reason, reader->reason_bytes, "%s: %s", reader->path, strerror(system_errno));
+    return system_errno == ENOENT ? SL_ERR_NOT_FOUND : SL_ERR_IO;
+}
+
+/* The file's bytes with a NUL after them, to be freed by the caller. */
+static int read_file(const struct reader *reader, char **out, size_t *out_bytes)
+{
+    FILE *file = fopen(reader->path, "re");
+    if (file == NULL) {
+        return read_failure(reader, errno);
+    }
+    char *text = malloc(FILE_BYTES_MAX + 1);
+    if (text == NULL) {
+        fclose(file);
+        return read_failure(reader, ENOMEM);
+    }
+    errno = 0;
+    const size_t bytes = fread(text, 1, FILE_BYTES_MAX + 1, file);
+    const int failure = ferror(file) ? (errno != 0 ? errno : EIO) : 0;
+    fclose(file);
+    if (failure != 0) {
+        free(text);
+        return read_failure(reader, failure);
+    }
+    if (bytes > FILE_BYTES_MAX) {
+        free(text);
+        snprintf(reader->reason, reader->reason_bytes, "%s: larger than %zu bytes", reader->path,
+                 FILE_BYTES_MAX);
+        return SL_ERR_TOO_LARGE;
+    }
+    text[bytes] = '\0';
+    *out = text;
+    *out_bytes = bytes;
+    return 0;
+}
+
+/* `text` without white space at both ends; cut in place. */
+static char *trim(char *text)
+{
+    while (isspace((unsigned char)*text)) {
+        text++;
+    }
+    size_t length = strlen(text);
+    while (length > 0 && isspace((unsigned char)text[length - 1])) {
+        length--;
+    }
+    text[length] = '\0';
+    return text;
+}
+
+static int check_unique(struct reader *reader, const struct sl_endpoint_map *map,
+                        const struct sl_endpoint_map_entry *entry)
+{
+    for (uint32_t i = 0; i < map->count; i++) {
+        const struct sl_endpoint_map_entry *other = &map->entries[i];
+        if (sl_hosts_same(&other->control, &entry->control)) {
+            return refuse(reader, SL_ERR_INVALID,
+                          "control endpoint %s:%u is already in line %u; each is named once",
+                          entry->control.host, entry->control.port, reader->entry_lines[i]);
+        }
+        if (entry->data.port != 0 && other->data.scheme == entry->data.scheme &&
+            sl_hosts_same(&other->data, &entry->data)) {
+            return refuse(reader, SL_ERR_INVALID,
+                          "data endpoint %s:%u is already in line %u; each ps has its own",
+                          entry->data.host, entry->data.port, reader->entry_lines[i]);
+        }
+    }
+    return 0;
+}
+
+static int parse_line(struct reader *reader, char *line, struct sl_endpoint_map *map)
+{
+    line = trim(line);
+    if (line[0] == '\0' || line[0] == '#') {
+        return 0;
+    }
+    char *equals = strchr(line, '=');
+    if (equals == NULL) {
+        return refuse(reader, SL_ERR_INVALID,
+                      "\"%.80s\": expected control_host:port=data_uri, such as "
+                      "127.0.0.1:3333=tcp://127.0.0.1:5555",
+                      line);
+    }
+    *equals = '\0';
+    char why[256];
+    struct sl_endpoint_map_entry entry;
+    if (sl_hosts_parse_control(trim(line), &entry.control, why, sizeof why) != 0) {
+        return refuse(reader, SL_ERR_INVALID, "control endpoint %s", why);
+    }
+    if (sl_endpoint_parse(trim(equals + 1), &entry.data, why, sizeof why) != 0) {
+        return refuse(reader, SL_ERR_INVALID, "data endpoint %s", why);
+    }
+    int err = check_unique(reader, map, &entry);
+    if (err != 0) {
+        return err;
+    }
+    if (map->count == SL_LIMIT_PS) {
+        return refuse(reader, SL_ERR_TOO_LARGE, "more than %d endpoints", SL_LIMIT_PS);
+    }
+    reader->entry_lines[map->count] = reader->line;
+    map->entries[map->count] = entry;
+    map->count++;
+    return 0;
+}
+
+static int parse_text(struct reader *reader, char *text, size_t bytes, struct sl_endpoint_map *map)
+{
+    for (char *line = text; line < text + bytes;) {
+        reader->line++;
+        char *end = memchr(line, '\n', (size_t)(text + bytes - line));
+        end = end == NULL ? text + bytes : end;
+        if (memchr(line, '\0', (size_t)(end - line)) != NULL) {
+            return refuse(reader, SL_ERR_INVALID, "a NUL byte; expected lines of text");
+        }
+        *end = '\0';
+        int err = parse_line(reader, line, map);
+        if (err != 0) {
+            return err;
+        }
+        line = end + 1;
+    }
+    return 0;
+}
+
+int sl_endpoint_map_read(const char *path, struct sl_endpoint_map *out, char *reason,
+                         size_t reason_bytes)
+{
+    struct reader reader = {.path = path, .reason = reason, .reason_bytes = reason_bytes};
+    char *text = NULL;
+    size_t bytes = 0;
+    int err = read_file(&reader, &text, &bytes);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_endpoint_map map = {.entries = calloc(SL_LIMIT_PS, sizeof *map.entries)};
+    reader.entry_lines = calloc(SL_LIMIT_PS, sizeof *reader.entry_lines);
+    if (map.entries == NULL || reader.entry_lines == NULL) {
+        err = read_failure(&reader, ENOMEM);
+    } else {
+        err = parse_text(&reader, text, bytes, &map);
+    }
+    free(reader.entry_lines);
+    free(text);
+    if (err != 0) {
+        sl_endpoint_map_fini(&map);
+        return err;
+    }
+    *out = map;
+    return 0;
+}
+
+void sl_endpoint_map_fini(struct sl_endpoint_map *map)
+{
+    free(map->entries);
+    *map = (struct sl_endpoint_map){0};
+}
+
+const struct sl_endpoint *sl_endpoint_map_find(const struct sl_endpoint_map *map,
+                                               const struct sl_endpoint *control)
+{
+    for (uint32_t i = 0; i < map->count; i++) {
+        if (sl_hosts_same(&map->entries[i].control, control)) {
+            return &map->entries[i].data;
+        }
+    }
+    return NULL;
+}

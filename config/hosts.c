@@ -1,0 +1,152 @@
+#include "config/hosts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/limits.h"
+
+bool sl_hosts_same(const struct sl_endpoint *a, const struct sl_endpoint *b)
+{
+    return a->port == b->port && strcasecmp(a->host, b->host) == 0;
+}
+
+int sl_hosts_parse_control(const char *text, struct sl_endpoint *out, char *reason,
+                           size_t reason_bytes)
+{
+    struct sl_endpoint parsed;
+    int err = sl_endpoint_parse(text, &parsed, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    if (parsed.scheme != SL_ENDPOINT_TCP) {
+        snprintf(reason, reason_bytes,
+                 "\"%.80s\": a control endpoint is tcp; another scheme belongs after the = of a "
+                 "line in the endpoint map",
+                 text);
+        return SL_ERR_INVALID;
+    }
+    if (parsed.port == 0) {
+        snprintf(reason, reason_bytes,
+                 "\"%.80s\": port 0 could not be found by the peers; accepted are 1 to 65535",
+                 text);
+        return SL_ERR_INVALID;
+    }
+    *out = parsed;
+    return 0;
+}
+
+/* Room for one more; the array doubles whenever the count is a power of two. */
+static int grow(struct sl_hosts *hosts)
+{
+    if (hosts->count != 0 && (hosts->count & (hosts->count - 1)) != 0) {
+        return 0;
+    }
+    const size_t capacity = hosts->count == 0 ? 1 : (size_t)hosts->count * 2;
+    struct sl_endpoint *items = realloc(hosts->items, capacity * sizeof *items);
+    if (items == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    hosts->items = items;
+    return 0;
+}
+
+int sl_hosts_append(struct sl_hosts *hosts, const char *text, const char *source, char *reason,
+                    size_t reason_bytes)
+{
+    char why[256];
+    struct sl_endpoint endpoint;
+    int err = sl_hosts_parse_control(text, &endpoint, why, sizeof why);
+    if (err != 0) {
+        snprintf(reason, reason_bytes, "%s, item %u: %s", source, hosts->count, why);
+        return err;
+    }
+    for (uint32_t i = 0; i < hosts->count; i++) {
+        if (sl_hosts_same(&hosts->items[i], &endpoint)) {
+            snprintf(reason, reason_bytes, "%s: items %u and %u are both \"%.80s\"", source, i,
+                     hosts->count, text);
+            return SL_ERR_INVALID;
+        }
+    }
+    if (hosts->count == SL_LIMIT_PS) {
+        snprintf(reason, reason_bytes, "%s: more than %d hosts", source, SL_LIMIT_PS);
+        return SL_ERR_TOO_LARGE;
+    }
+    err = grow(hosts);
+    if (err != 0) {
+        snprintf(reason, reason_bytes, "%s: out of memory", source);
+        return err;
+    }
+    hosts->items[hosts->count] = endpoint;
+    hosts->count++;
+    return 0;
+}
+
+/* Copies the item that *list begins with into item[], and moves *list behind it and its comma, to
+ * NULL after the last. An item that does not fit is cut: longer than any host, it is refused. */
+static void take_item(const char **list, char *item, size_t item_bytes)
+{
+    const size_t length = strcspn(*list, ",");
+    const size_t copied = length < item_bytes ? length : item_bytes - 1;
+    memcpy(item, *list, copied);
+    item[copied] = '\0';
+    *list = (*list)[length] == ',' ? *list + length + 1 : NULL;
+}
+
+int sl_hosts_append_list(struct sl_hosts *hosts, const char *list, const char *source, char *reason,
+                         size_t reason_bytes)
+{
+    while (list != NULL) {
+        char item[SL_LIMIT_ENDPOINT_BYTES * 2];
+        take_item(&list, item, sizeof item);
+        int err = sl_hosts_append(hosts, item, source, reason, reason_bytes);
+        if (err != 0) {
+            return err;
+        }
+    }
+    return 0;
+}
+
+void sl_hosts_fini(struct sl_hosts *hosts)
+{
+    free(hosts->items);
+    *hosts = (struct sl_hosts){0};
+}
+
+int sl_hosts_check_worker(const char *text, const char *source, char *reason, size_t reason_bytes)
+{
+    char why[256], ignored[1], with_port[SL_LIMIT_ENDPOINT_BYTES * 2 + 8];
+    struct sl_endpoint endpoint;
+    int err = sl_endpoint_parse(text, &endpoint, why, sizeof why);
+    if (err == 0) {
+        return 0;
+    }
+    snprintf(with_port, sizeof with_port, "%s:0", text);
+    if (sl_endpoint_parse(with_port, &endpoint, ignored, sizeof ignored) == 0) {
+        return 0;
+    }
+    snprintf(reason, reason_bytes, "%s: %s (for a worker the port may be left out)", source, why);
+    return err;
+}
+
+int sl_hosts_count_workers(const char *list, const char *source, uint32_t *out, char *reason,
+                           size_t reason_bytes)
+{
+    uint32_t count = 0;
+    while (list != NULL) {
+        char item[SL_LIMIT_ENDPOINT_BYTES * 2];
+        take_item(&list, item, sizeof item);
+        int err = sl_hosts_check_worker(item, source, reason, reason_bytes);
+        if (err != 0) {
+            return err;
+        }
+        if (count == SL_LIMIT_WORKERS) {
+            snprintf(reason, reason_bytes, "%s: more than %d workers", source, SL_LIMIT_WORKERS);
+            return SL_ERR_TOO_LARGE;
+        }
+        count++;
+    }
+    *out = count;
+    return 0;
+}
