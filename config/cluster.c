@@ -33,8 +33,10 @@ struct sources {
     size_t reason_bytes;
 };
 
-__attribute__((format(printf, 2, 3))) static int refuse(const struct sources *sources,
-                                                        const char *format, ...)
+static int refuse(const struct sources *sources, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static int refuse(const struct sources *sources, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);

@@ -22,8 +22,10 @@ struct reader {
     size_t reason_bytes;
 };
 
-__attribute__((format(printf, 3, 4))) static int refuse(struct reader *reader, int err,
-                                                        const char *format, ...)
+static int refuse(struct reader *reader, int err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int refuse(struct reader *reader, int err, const char *format, ...)
 {
     char why[512];
     va_list arguments;

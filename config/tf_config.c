@@ -18,8 +18,10 @@ struct parser {
     struct sl_tf_config config;
 };
 
-__attribute__((format(printf, 2, 3))) static int refuse(const struct parser *parser,
-                                                        const char *format, ...)
+static int refuse(const struct parser *parser, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static int refuse(const struct parser *parser, const char *format, ...)
 {
     char why[512];
     va_list arguments;
@@ -169,7 +171,7 @@ static int parse_task(struct parser *parser, const json_t *task)
         return refuse(parser, "\"task\".\"index\" is %s; expected a whole number",
                       index == NULL ? "missing" : type_name(index));
     }
-    uint32_t count, first;
+    uint32_t count = 0, first = 0;
     const char *job = json_string_value(type);
     int err = parse_task_type(parser, job, &count, &first);
     if (err != 0) {

@@ -8,8 +8,11 @@ bool sl_crc32c_hardware_present(void)
     return __builtin_cpu_supports("sse4.2");
 }
 
-__attribute__((target("sse4.2"))) uint32_t sl_crc32c_hardware(uint32_t crc, const void *base,
-                                                              size_t bytes)
+/* Compiled for the processor that has it, in a file that is compiled for those that may not. */
+uint32_t sl_crc32c_hardware(uint32_t crc, const void *base, size_t bytes)
+    __attribute__((target("sse4.2")));
+
+uint32_t sl_crc32c_hardware(uint32_t crc, const void *base, size_t bytes)
 {
     const uint8_t *next = base;
     uint64_t sum = ~crc;

@@ -1,0 +1,45 @@
+/* The optimizers' defaults. Here, and not beside the kernels, because workers describe tables with
+ * them too. Every field has a value that is valid for every kind, so that changing `kind` alone
+ * gives a specification that is accepted. */
+#include <starling.h>
+
+struct sl_optimizer_spec sl_optimizer_defaults(enum sl_optimizer_kind kind)
+{
+    struct sl_optimizer_spec spec = {
+        .kind = kind,
+        .lr = 0.01F,
+        .momentum = 0.9F,
+        .rho = 0.9F,
+        .beta1 = 0.9F,
+        .beta2 = 0.999F,
+        .epsilon = 1e-8F,
+        .weight_decay = 0.01F,
+        .initial_accumulator = 0.1F,
+        .lr_power = -0.5F,
+        .decay_steps = 100000,
+        .decay_baseline = 0.1F,
+    };
+    switch (kind) {
+    case SL_OPTIMIZER_RMSPROP:
+        spec.lr = 0.001F;
+        spec.momentum = 0.0F;
+        spec.epsilon = 1e-7F;
+        break;
+    case SL_OPTIMIZER_ADAM:
+    case SL_OPTIMIZER_ADAMW:
+    case SL_OPTIMIZER_ADAM_ASYNC:
+        spec.lr = 0.001F;
+        break;
+    case SL_OPTIMIZER_FTRL:
+    case SL_OPTIMIZER_FTRL_GROUP:
+        spec.lr = 0.05F;
+        break;
+    case SL_OPTIMIZER_SUM:
+    case SL_OPTIMIZER_SGD:
+    case SL_OPTIMIZER_MOMENTUM:
+    case SL_OPTIMIZER_ADAGRAD:
+    case SL_OPTIMIZER_ADAGRAD_DECAY:
+        break;
+    }
+    return spec;
+}
