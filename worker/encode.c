@@ -1,0 +1,113 @@
+#include "worker/encode.h"
+
+#include "core/assert.h"
+#include "worker/encoder.h"
+
+static bool is_dense(const struct sl_operation *operation)
+{
+    return operation->table->spec.kind == SL_TABLE_DENSE;
+}
+
+int sl_encode_route(const struct sl_encode_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->operation_count; i++) {
+        struct sl_operation *operation = &plan->operations[i];
+        int err = 0;
+        if (operation->op == SL_REQUEST_PULL_POOLED) {
+            operation->first_partial = NULL;
+            operation->partials_end = &operation->first_partial;
+            err = sl_route_bags(plan->notes, operation->keys, operation->key_count,
+                                operation->bag_ends, plan->shard_count, &operation->route);
+        } else if (!is_dense(operation)) {
+            err = sl_route_rows(plan->notes, operation->keys, operation->key_count,
+                                plan->shard_count, &operation->route);
+        }
+        if (err != 0) {
+            return err;
+        }
+    }
+    return 0;
+}
+
+static struct sl_encoder_rows rows_of_shard(const struct sl_operation *operation, uint32_t shard)
+{
+    const struct sl_route *route = &operation->route;
+    uint32_t first = route->starts[shard];
+    return (struct sl_encoder_rows){.keys = route->keys + first,
+                                    .labels = route->labels == NULL ? NULL : route->labels + first,
+                                    .first_label = first,
+                                    .count = route->starts[shard + 1] - first};
+}
+
+/* What the operation needs on this shard when it is not cut, at most. */
+static uint64_t operation_bytes(const struct sl_encode_plan *plan, uint32_t shard,
+                                const struct sl_operation *operation)
+{
+    if (is_dense(operation)) {
+        return sl_encode_dense_bytes(operation,
+                                     sl_encode_dense_range(plan, shard, operation).count);
+    }
+    uint64_t count = rows_of_shard(operation, shard).count;
+    return operation->op == SL_REQUEST_PULL_POOLED ? sl_encode_bags_bytes(count, count)
+                                                   : sl_encode_rows_bytes(operation, count);
+}
+
+static int encode_operation(struct sl_encoder *encoder, struct sl_operation *operation)
+{
+    if (is_dense(operation)) {
+        return sl_encode_dense(encoder, operation,
+                               sl_encode_dense_range(encoder->plan, encoder->shard, operation));
+    }
+    struct sl_encoder_rows rows = rows_of_shard(operation, encoder->shard);
+    return operation->op == SL_REQUEST_PULL_POOLED ? sl_encode_bags(encoder, operation, rows)
+                                                   : sl_encode_rows(encoder, operation, rows);
+}
+
+static int encode_tick(struct sl_encoder *encoder)
+{
+    const struct sl_encode_plan *plan = encoder->plan;
+    if (!plan->lite || plan->finish ||
+        sl_encoder_section_room(encoder) < SL_ENCODER_SECTION_BYTES) {
+        sl_encoder_close(encoder);
+    }
+    if (encoder->request == NULL) {
+        int err = sl_encoder_open(encoder, SL_ENCODER_SECTION_BYTES);
+        if (err != 0) {
+            return err;
+        }
+    }
+    sl_encoder_put_section(encoder, &(struct sl_request_section){.op = SL_REQUEST_TICK});
+    if (plan->finish) {
+        encoder->prefix.clock = SL_REQUEST_CLOCK_FINISHED;
+    }
+    return 0;
+}
+
+int sl_encode_shard(const struct sl_encode_plan *plan, uint32_t shard, struct sl_encode_list *list)
+{
+    sl_assert(plan->payload_bytes_max >= SL_ENCODE_PAYLOAD_BYTES_MIN);
+    struct sl_encoder encoder = {.plan = plan, .list = list, .shard = shard};
+    for (uint32_t i = 0; i < plan->operation_count; i++) {
+        encoder.later_bytes += operation_bytes(plan, shard, &plan->operations[i]);
+    }
+    encoder.later_bytes += plan->tick ? SL_ENCODER_SECTION_BYTES : 0;
+    for (uint32_t i = 0; i < plan->operation_count; i++) {
+        encoder.later_bytes -= operation_bytes(plan, shard, &plan->operations[i]);
+        int err = encode_operation(&encoder, &plan->operations[i]);
+        if (err != 0) {
+            return err;
+        }
+        if (!plan->lite) {
+            sl_encoder_close(&encoder);
+        }
+    }
+    encoder.later_bytes = 0;
+    if (plan->tick || plan->finish) {
+        int err = encode_tick(&encoder);
+        if (err != 0) {
+            return err;
+        }
+    }
+    sl_encoder_close(&encoder);
+    return 0;
+}

@@ -1,0 +1,114 @@
+/* Ranges of dense tables. */
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/partition.h"
+#include "worker/encoder.h"
+
+/* The part of the operation's elements that the shard holds. */
+struct sl_encoder_range sl_encode_dense_range(const struct sl_encode_plan *plan, uint32_t shard,
+                                              const struct sl_operation *operation)
+{
+    const struct sl_table *table = operation->table;
+    uint32_t index = sl_partition_range_of_shard(table->id, shard, plan->shard_count);
+    uint64_t first = sl_partition_range_start(table->spec.length, plan->shard_count, index);
+    uint64_t end = sl_partition_range_start(table->spec.length, plan->shard_count, index + 1);
+    first = first > operation->start ? first : operation->start;
+    uint64_t operation_end = operation->start + operation->count;
+    end = end < operation_end ? end : operation_end;
+    return (struct sl_encoder_range){.start = first, .count = end > first ? end - first : 0};
+}
+
+uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t count)
+{
+    return SL_ENCODER_SECTION_BYTES +
+           (sl_encoder_pushes(operation) ? sl_bytes_pad8(count * sizeof(float)) : 0);
+}
+
+static uint64_t dense_that_fits(const struct sl_encoder *encoder,
+                                const struct sl_operation *operation, uint64_t wanted)
+{
+    uint64_t room = sl_encoder_section_room(encoder);
+    if (room < sl_encode_dense_bytes(operation, 1)) {
+        return 0;
+    }
+    uint64_t fit = wanted;
+    if (sl_encoder_pushes(operation) && fit > (room - SL_ENCODER_SECTION_BYTES) / 8 * 2) {
+        fit = (room - SL_ENCODER_SECTION_BYTES) / 8 * 2;
+    }
+    if (sl_encoder_pulls(operation) && fit > sl_encoder_reply_room(encoder) / 8 * 2) {
+        fit = sl_encoder_reply_room(encoder) / 8 * 2;
+    }
+    return fit;
+}
+
+static int put_dense(struct sl_encoder *encoder, const struct sl_operation *operation,
+                     struct sl_encoder_range piece, bool as_tail)
+{
+    uint64_t from = piece.start - operation->start;
+    uint64_t bytes = piece.count * sizeof(float);
+    sl_encoder_put_section(encoder,
+                           &(struct sl_request_section){.op = (uint8_t)operation->op,
+                                                        .table_id = (uint16_t)operation->table->id,
+                                                        .start = piece.start,
+                                                        .count = piece.count});
+    int err = 0;
+    if (sl_encoder_pulls(operation)) {
+        err = sl_encoder_add_read(encoder, (struct sl_read){.to = operation->values + from,
+                                                            .row_count = (uint32_t)piece.count,
+                                                            .dim = 1});
+    }
+    if (!sl_encoder_pushes(operation)) {
+        return err;
+    }
+    if (as_tail) {
+        encoder->request->tail = operation->gradients + from;
+        encoder->request->tail_bytes = (uint32_t)bytes;
+        sl_encoder_close(encoder);
+    } else {
+        memcpy(sl_encoder_put_array(encoder, bytes), operation->gradients + from, (size_t)bytes);
+    }
+    return err;
+}
+
+/* A tail cannot be padded: it has an even number of elements, and the odd one goes by itself. */
+static int encode_dense_piece(struct sl_encoder *encoder, const struct sl_operation *operation,
+                              struct sl_encoder_range range, uint64_t *taken)
+{
+    bool as_tail =
+        sl_encoder_pushes(operation) && range.count * sizeof(float) >= SL_ENCODE_TAIL_BYTES_MIN;
+    uint64_t wanted = as_tail ? range.count & ~(uint64_t)1 : range.count;
+    uint64_t fit = dense_that_fits(encoder, operation, wanted);
+    bool body_too_long = as_tail && encoder->request != NULL &&
+                         encoder->writer.next > encoder->base + SL_ENCODE_TAIL_BODY_BYTES_MAX -
+                                                    SL_ENCODER_SECTION_BYTES;
+    if ((fit < wanted || body_too_long) && encoder->request != NULL) {
+        sl_encoder_close(encoder);
+        fit = dense_that_fits(encoder, operation, wanted);
+    }
+    sl_assert(fit > 0);
+    int err = 0;
+    if (encoder->request == NULL) {
+        err = sl_encoder_open(encoder, as_tail ? SL_ENCODER_SECTION_BYTES
+                                               : sl_encode_dense_bytes(operation, fit));
+    }
+    *taken = fit;
+    return err != 0 ? err
+                    : put_dense(encoder, operation, (struct sl_encoder_range){range.start, fit},
+                                as_tail);
+}
+
+int sl_encode_dense(struct sl_encoder *encoder, const struct sl_operation *operation,
+                    struct sl_encoder_range range)
+{
+    while (range.count > 0) {
+        uint64_t taken;
+        int err = encode_dense_piece(encoder, operation, range, &taken);
+        if (err != 0) {
+            return err;
+        }
+        range.start += taken;
+        range.count -= taken;
+    }
+    return 0;
+}

@@ -1,0 +1,111 @@
+#include "worker/encoder.h"
+
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/limits.h"
+
+/* `bytes`: what the current operation still needs at most, sections' headers included. */
+int sl_encoder_open(struct sl_encoder *encoder, uint64_t bytes)
+{
+    const struct sl_encode_plan *plan = encoder->plan;
+    uint64_t capacity = SL_ENCODER_PREFIX_BYTES + bytes + (plan->lite ? encoder->later_bytes : 0);
+    if (capacity > plan->payload_bytes_max) {
+        capacity = plan->payload_bytes_max;
+    }
+    struct sl_request *request = sl_scratch_take(plan->notes, sizeof *request);
+    encoder->base = sl_scratch_take(plan->wire, (size_t)capacity);
+    if (request == NULL || encoder->base == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    *request = (struct sl_request){.shard = encoder->shard, .body = encoder->base};
+    encoder->request = request;
+    encoder->writer = sl_bytes_writer_over(encoder->base, (size_t)capacity);
+    encoder->prefix = (struct sl_request_prefix){.clock = plan->clock};
+    encoder->reads_end = &request->first_read;
+    encoder->read_count = 0;
+    void *prefix = sl_bytes_reserve(&encoder->writer, SL_ENCODER_PREFIX_BYTES);
+    sl_assert(prefix != NULL);
+    return 0;
+}
+
+/* The destination that the transport can write the whole reply to, or NULL. */
+static void *landing_of(const struct sl_encoder *encoder)
+{
+    const struct sl_read *read = encoder->request->first_read;
+    if (encoder->read_count != 1 || read->places != NULL || read->grouped != NULL) {
+        return NULL;
+    }
+    uint64_t bytes = (uint64_t)read->row_count * read->dim * sizeof(float);
+    return bytes % 8 == 0 && (uintptr_t)read->to % 8 == 0 ? read->to : NULL;
+}
+
+/* Does nothing when none is open. */
+void sl_encoder_close(struct sl_encoder *encoder)
+{
+    struct sl_request *request = encoder->request;
+    if (request == NULL) {
+        return;
+    }
+    sl_assert(!encoder->writer.bad);
+    memcpy(encoder->base, &encoder->prefix, SL_ENCODER_PREFIX_BYTES);
+    request->body_bytes = (uint32_t)(encoder->writer.next - encoder->base);
+    request->landing = landing_of(encoder);
+    sl_scratch_trim(encoder->plan->wire, encoder->base, request->body_bytes);
+    encoder->request = NULL;
+
+    struct sl_encode_list *list = encoder->list;
+    if (list->last == NULL) {
+        list->first = request;
+    } else {
+        list->last->next = request;
+    }
+    list->last = request;
+    list->count++;
+}
+
+/* Payload bytes that a section with its header may take; 0: none more. */
+uint64_t sl_encoder_section_room(const struct sl_encoder *encoder)
+{
+    if (encoder->request == NULL) {
+        return encoder->plan->payload_bytes_max - SL_ENCODER_PREFIX_BYTES;
+    }
+    return encoder->prefix.section_count == SL_LIMIT_REQUEST_SECTIONS ? 0 : encoder->writer.left;
+}
+
+uint64_t sl_encoder_reply_room(const struct sl_encoder *encoder)
+{
+    uint64_t used = encoder->request == NULL ? 0 : encoder->request->reply_bytes;
+    return encoder->plan->payload_bytes_max - used;
+}
+
+void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_request_section *section)
+{
+    sl_bytes_put(&encoder->writer, section, sizeof *section);
+    encoder->prefix.section_count++;
+}
+
+/* Room for an array of the section's body, its padding already zero. */
+void *sl_encoder_put_array(struct sl_encoder *encoder, uint64_t bytes)
+{
+    uint64_t padded = sl_bytes_pad8(bytes);
+    uint8_t *array = sl_bytes_reserve(&encoder->writer, (size_t)padded);
+    sl_assert(array != NULL);
+    memset(array + bytes, 0, (size_t)(padded - bytes));
+    return array;
+}
+
+int sl_encoder_add_read(struct sl_encoder *encoder, struct sl_read read)
+{
+    struct sl_read *kept = sl_scratch_take(encoder->plan->notes, sizeof *kept);
+    if (kept == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    *kept = read;
+    *encoder->reads_end = kept;
+    encoder->reads_end = &kept->next;
+    encoder->read_count++;
+    encoder->request->reply_bytes +=
+        sl_bytes_pad8((uint64_t)read.row_count * read.dim * sizeof(float));
+    return 0;
+}

@@ -1,0 +1,89 @@
+/* The inside of encode.c: one shard's encoder with the request that is being filled, and one file
+ * for each family of operations. */
+#ifndef SL_WORKER_ENCODER_H
+#define SL_WORKER_ENCODER_H
+
+#include "core/bytes.h"
+#include "net/wire/request.h"
+#include "worker/encode.h"
+
+#define SL_ENCODER_PREFIX_BYTES  sizeof(struct sl_request_prefix)
+#define SL_ENCODER_SECTION_BYTES sizeof(struct sl_request_section)
+
+struct sl_encoder {
+    const struct sl_encode_plan *plan;
+    struct sl_encode_list *list;
+    uint32_t shard;
+    uint64_t later_bytes; /* that the operations after the current one may need */
+
+    struct sl_request *request; /* NULL: none is open */
+    uint8_t *base;
+    struct sl_bytes_writer writer;
+    struct sl_request_prefix prefix;
+    struct sl_read **reads_end;
+    uint32_t read_count;
+};
+
+/* Keys of one operation on one shard, or a piece of them. */
+struct sl_encoder_rows {
+    const uint64_t *keys;
+    const uint32_t *labels; /* as in struct sl_route; NULL: first_label + i */
+    uint32_t first_label;
+    uint32_t count;
+};
+
+struct sl_encoder_range {
+    uint64_t start, count;
+};
+
+static inline bool sl_encoder_pulls(const struct sl_operation *operation)
+{
+    return operation->values != NULL;
+}
+
+static inline bool sl_encoder_pushes(const struct sl_operation *operation)
+{
+    return operation->gradients != NULL;
+}
+
+/* ---- The open request */
+
+/* Opens one; none may be open. `bytes`: what the current operation still needs at most, sections'
+ * headers included. Errors: NO_MEMORY. */
+int sl_encoder_open(struct sl_encoder *encoder, uint64_t bytes);
+
+/* Appends it to the list; does nothing when none is open. */
+void sl_encoder_close(struct sl_encoder *encoder);
+
+/* Payload bytes that a section with its header may take, and that its reply may take, in the open
+ * request or, when none is open, in a fresh one. 0: none more. */
+uint64_t sl_encoder_section_room(const struct sl_encoder *encoder);
+uint64_t sl_encoder_reply_room(const struct sl_encoder *encoder);
+
+void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_request_section *section);
+
+/* Room for an array of the section's body, its padding already zero. */
+void *sl_encoder_put_array(struct sl_encoder *encoder, uint64_t bytes);
+
+/* Errors: NO_MEMORY. */
+int sl_encoder_add_read(struct sl_encoder *encoder, struct sl_read read);
+
+/* ---- Operations. Errors: NO_MEMORY */
+
+int sl_encode_rows(struct sl_encoder *encoder, const struct sl_operation *operation,
+                   struct sl_encoder_rows rows);
+int sl_encode_bags(struct sl_encoder *encoder, struct sl_operation *operation,
+                   struct sl_encoder_rows rows);
+int sl_encode_dense(struct sl_encoder *encoder, const struct sl_operation *operation,
+                    struct sl_encoder_range range);
+
+/* Payload bytes of a section with this many of an operation's keys, bags, elements. */
+uint64_t sl_encode_rows_bytes(const struct sl_operation *operation, uint64_t count);
+uint64_t sl_encode_bags_bytes(uint64_t key_count, uint64_t bag_count);
+uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t count);
+
+/* The part of the operation's elements that the shard holds. */
+struct sl_encoder_range sl_encode_dense_range(const struct sl_encode_plan *plan, uint32_t shard,
+                                              const struct sl_operation *operation);
+
+#endif

@@ -1,0 +1,79 @@
+/* What a step is made of: operations as the caller gave them, and the requests that they become.
+ * All of it lies in the step's own memory. An application thread builds it; from submit until the
+ * step's parts have come back it is the reactors' to read, and each request's lower half is its
+ * reactor's to write. */
+#ifndef SL_WORKER_OPERATION_H
+#define SL_WORKER_OPERATION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/wire/request.h"
+#include "worker/route.h"
+
+struct sl_client;
+struct sl_part;
+
+struct sl_table {
+    struct sl_client *client;
+    uint32_t id;
+    struct sl_table_spec spec;
+};
+
+/* The sums that one shard made of (some of) the bags of a pooled pull. The shards' sums are added
+ * in the order of shards by the application thread, so that the result depends on nobody's timing.
+ */
+struct sl_partial {
+    struct sl_partial *next;
+    const uint32_t *bags; /* [bag_count] */
+    uint32_t bag_count;
+    const float *sums; /* [bag_count][dim] */
+};
+
+struct sl_operation {
+    enum sl_request_op op;
+    enum sl_pooling pooling;
+    const struct sl_table *table;
+    const uint64_t *keys;
+    const uint32_t *bag_ends;
+    uint32_t key_count, bag_count;
+    uint64_t start, count;  /* dense: elements */
+    const float *gradients; /* rows, or elements [start, start + count) */
+    float *values;          /* likewise; or the bags */
+    struct sl_route route;  /* sparse: made by submit */
+    struct sl_partial *first_partial, **partials_end;
+};
+
+/* One array of a reply, and where it belongs. */
+struct sl_read {
+    struct sl_read *next;
+    float *to;               /* contiguous when there are no places */
+    const uint32_t *places;  /* row i belongs to to[places[i] * dim]; may be NULL */
+    const uint64_t *grouped; /* [place_count]: equal neighbours share one row; may be NULL */
+    uint32_t row_count, place_count;
+    uint32_t dim; /* dense: 1 */
+};
+
+/* One message to one shard. */
+struct sl_request {
+    struct sl_request *next; /* in its part */
+    struct sl_part *part;
+    uint32_t shard;
+    uint32_t body_bytes, tail_bytes;
+    const uint8_t *body; /* prefix, sections and their bodies, in their final form */
+    const void *tail;    /* further payload, in the caller's memory; or NULL */
+    uint64_t reply_bytes;
+    struct sl_read *first_read;
+    void *landing; /* the whole reply can be received here; or NULL */
+
+    /* The reactor's. The request is over when all four are false. */
+    bool queued;      /* in its link's queue: waits for credit */
+    bool in_flight;   /* its reply is awaited */
+    bool tail_unsent; /* the transport may still read the caller's memory */
+    bool is_landing;  /* the transport may still write the caller's memory */
+    bool over;        /* counted by its part */
+    struct sl_request *queue_prev, *queue_next;
+    uint64_t id; /* while in flight */
+};
+
+#endif

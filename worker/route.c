@@ -1,0 +1,153 @@
+#include "worker/route.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "core/partition.h"
+
+#define RADIX_BITS   11
+#define RADIX_DIGITS (1U << RADIX_BITS)
+
+struct labelled {
+    uint64_t key;
+    uint32_t label;
+};
+
+struct sorted {
+    uint64_t *keys;
+    uint32_t *labels;
+    uint32_t *starts;
+};
+
+static int take_sorted(struct sl_scratch *scratch, uint32_t key_count, uint32_t shard_count,
+                       struct sorted *out)
+{
+    out->keys = sl_scratch_take(scratch, (size_t)key_count * sizeof *out->keys);
+    out->labels = sl_scratch_take(scratch, (size_t)key_count * sizeof *out->labels);
+    /* One more than the caller sees: the places are counted up in the entries behind their own. */
+    out->starts = sl_scratch_take(scratch, ((size_t)shard_count + 2) * sizeof *out->starts);
+    if (out->keys == NULL || out->labels == NULL || out->starts == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    return 0;
+}
+
+/* Afterwards next[s] is where shard s's first key goes. */
+static void count_owners(const uint64_t *keys, uint32_t key_count, uint32_t shard_count,
+                         uint32_t *starts)
+{
+    memset(starts, 0, ((size_t)shard_count + 2) * sizeof *starts);
+    for (uint32_t i = 0; i < key_count; i++) {
+        starts[sl_partition_owner(keys[i], shard_count) + 2]++;
+    }
+    for (uint32_t shard = 2; shard < shard_count + 2; shard++) {
+        starts[shard] += starts[shard - 1];
+    }
+}
+
+int sl_route_rows(struct sl_scratch *scratch, const uint64_t *keys, uint32_t key_count,
+                  uint32_t shard_count, struct sl_route *out)
+{
+    if (shard_count == 1) {
+        uint32_t *starts = sl_scratch_take(scratch, 2 * sizeof *starts);
+        if (starts == NULL) {
+            return SL_ERR_NO_MEMORY;
+        }
+        starts[0] = 0;
+        starts[1] = key_count;
+        *out = (struct sl_route){.keys = keys, .starts = starts};
+        return 0;
+    }
+    struct sorted sorted;
+    int err = take_sorted(scratch, key_count, shard_count, &sorted);
+    if (err != 0) {
+        return err;
+    }
+    count_owners(keys, key_count, shard_count, sorted.starts);
+    uint32_t *next = sorted.starts + 1;
+    for (uint32_t i = 0; i < key_count; i++) {
+        uint32_t at = next[sl_partition_owner(keys[i], shard_count)]++;
+        sorted.keys[at] = keys[i];
+        sorted.labels[at] = i;
+    }
+    *out = (struct sl_route){sorted.keys, sorted.labels, sorted.starts};
+    return 0;
+}
+
+int sl_route_bags(struct sl_scratch *scratch, const uint64_t *keys, uint32_t key_count,
+                  const uint32_t *bag_ends, uint32_t shard_count, struct sl_route *out)
+{
+    struct sorted sorted;
+    int err = take_sorted(scratch, key_count, shard_count, &sorted);
+    if (err != 0) {
+        return err;
+    }
+    count_owners(keys, key_count, shard_count, sorted.starts);
+    uint32_t *next = sorted.starts + 1;
+    uint32_t bag = 0;
+    for (uint32_t i = 0; i < key_count; i++) {
+        while (bag_ends[bag] <= i) {
+            bag++;
+        }
+        uint32_t at = next[sl_partition_owner(keys[i], shard_count)]++;
+        sorted.keys[at] = keys[i];
+        sorted.labels[at] = bag;
+    }
+    *out = (struct sl_route){sorted.keys, sorted.labels, sorted.starts};
+    return 0;
+}
+
+/* One stable pass by the digit at `shift`; false when all keys share that digit and nothing moved.
+ */
+static bool radix_pass(const struct labelled *from, struct labelled *to, uint32_t count,
+                       unsigned shift)
+{
+    uint32_t next[RADIX_DIGITS] = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        next[(from[i].key >> shift) & (RADIX_DIGITS - 1)]++;
+    }
+    uint32_t sum = 0;
+    for (uint32_t digit = 0; digit < RADIX_DIGITS; digit++) {
+        if (next[digit] == count) {
+            return false;
+        }
+        uint32_t here = next[digit];
+        next[digit] = sum;
+        sum += here;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        to[next[(from[i].key >> shift) & (RADIX_DIGITS - 1)]++] = from[i];
+    }
+    return true;
+}
+
+int sl_route_group(struct sl_scratch *scratch, const uint64_t *keys, const uint32_t *labels,
+                   uint32_t first_label, uint32_t key_count, const uint64_t **out_keys,
+                   const uint32_t **out_labels)
+{
+    struct labelled *from = sl_scratch_take(scratch, (size_t)key_count * sizeof *from);
+    struct labelled *to = sl_scratch_take(scratch, (size_t)key_count * sizeof *to);
+    uint64_t *grouped = sl_scratch_take(scratch, (size_t)key_count * sizeof *grouped);
+    uint32_t *places = sl_scratch_take(scratch, (size_t)key_count * sizeof *places);
+    if (from == NULL || to == NULL || grouped == NULL || places == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < key_count; i++) {
+        from[i].key = keys[i];
+        from[i].label = labels == NULL ? first_label + i : labels[i];
+    }
+    for (unsigned shift = 0; shift < 64; shift += RADIX_BITS) {
+        if (radix_pass(from, to, key_count, shift)) {
+            struct labelled *swap = from;
+            from = to;
+            to = swap;
+        }
+    }
+    for (uint32_t i = 0; i < key_count; i++) {
+        grouped[i] = from[i].key;
+        places[i] = from[i].label;
+    }
+    *out_keys = grouped;
+    *out_labels = places;
+    return 0;
+}

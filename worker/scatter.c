@@ -1,0 +1,77 @@
+#include "worker/scatter.h"
+
+#include <string.h>
+
+#include "core/assert.h"
+
+static void scatter_rows(const struct sl_read *read, const float *rows)
+{
+    size_t row_bytes = read->dim * sizeof *rows;
+    for (uint32_t i = 0; i < read->row_count; i++) {
+        memcpy(read->to + (size_t)read->places[i] * read->dim, rows + (size_t)i * read->dim,
+               row_bytes);
+    }
+}
+
+/* Each row goes to all places of its run of equal keys. */
+static void scatter_grouped(const struct sl_read *read, const float *rows)
+{
+    size_t row_bytes = read->dim * sizeof *rows;
+    const float *row = rows;
+    for (uint32_t i = 0; i < read->place_count; i++) {
+        if (i > 0 && read->grouped[i] != read->grouped[i - 1]) {
+            row += read->dim;
+        }
+        memcpy(read->to + (size_t)read->places[i] * read->dim, row, row_bytes);
+    }
+}
+
+void sl_scatter_reply(const struct sl_request *request, const uint8_t *payload)
+{
+    struct sl_bytes cursor = sl_bytes_over(payload, request->reply_bytes);
+    for (const struct sl_read *read = request->first_read; read != NULL; read = read->next) {
+        size_t bytes = (size_t)read->row_count * read->dim * sizeof(float);
+        const void *rows = sl_bytes_take(&cursor, (size_t)sl_bytes_pad8(bytes));
+        sl_assert(rows != NULL);
+        if (read->grouped != NULL) {
+            scatter_grouped(read, rows);
+        } else if (read->places != NULL) {
+            scatter_rows(read, rows);
+        } else {
+            memcpy(read->to, rows, bytes);
+        }
+    }
+}
+
+static void divide_by_bag_sizes(const struct sl_operation *operation)
+{
+    uint32_t dim = operation->table->spec.dim;
+    uint32_t first = 0;
+    for (uint32_t bag = 0; bag < operation->bag_count; bag++) {
+        uint32_t key_count = operation->bag_ends[bag] - first;
+        first = operation->bag_ends[bag];
+        float *sum = operation->values + (size_t)bag * dim;
+        for (uint32_t column = 0; key_count > 1 && column < dim; column++) {
+            sum[column] /= (float)key_count;
+        }
+    }
+}
+
+void sl_scatter_pool(const struct sl_operation *operation)
+{
+    uint32_t dim = operation->table->spec.dim;
+    memset(operation->values, 0, (size_t)operation->bag_count * dim * sizeof(float));
+    const struct sl_partial *partial = operation->first_partial;
+    for (; partial != NULL; partial = partial->next) {
+        for (uint32_t i = 0; i < partial->bag_count; i++) {
+            float *restrict sum = operation->values + (size_t)partial->bags[i] * dim;
+            const float *restrict more = partial->sums + (size_t)i * dim;
+            for (uint32_t column = 0; column < dim; column++) {
+                sum[column] += more[column];
+            }
+        }
+    }
+    if (operation->pooling == SL_POOLING_MEAN) {
+        divide_by_bag_sizes(operation);
+    }
+}

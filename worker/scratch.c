@@ -1,0 +1,93 @@
+#include "worker/scratch.h"
+
+#include <stdlib.h>
+
+#include "core/assert.h"
+
+#define CHUNK_BYTES_MIN (32U << 10)
+#define ALIGNMENT       16U
+
+struct sl_scratch_chunk {
+    struct sl_scratch_chunk *next;
+    size_t bytes, used; /* of data */
+    _Alignas(ALIGNMENT) uint8_t data[];
+};
+
+static struct sl_scratch_chunk *chunk_create(size_t bytes)
+{
+    if (bytes > SIZE_MAX - sizeof(struct sl_scratch_chunk)) {
+        return NULL;
+    }
+    struct sl_scratch_chunk *chunk = malloc(sizeof *chunk + bytes);
+    if (chunk != NULL) {
+        *chunk = (struct sl_scratch_chunk){.bytes = bytes};
+    }
+    return chunk;
+}
+
+void sl_scratch_fini(struct sl_scratch *scratch)
+{
+    while (scratch->chunks != NULL) {
+        struct sl_scratch_chunk *chunk = scratch->chunks;
+        scratch->chunks = chunk->next;
+        free(chunk);
+    }
+}
+
+static struct sl_scratch_chunk *chunk_with_room(struct sl_scratch *scratch, size_t bytes)
+{
+    struct sl_scratch_chunk *chunk = scratch->chunks;
+    if (chunk != NULL && chunk->bytes - chunk->used >= bytes) {
+        return chunk;
+    }
+    size_t wanted = chunk == NULL ? CHUNK_BYTES_MIN : 2 * chunk->bytes;
+    struct sl_scratch_chunk *fresh = chunk_create(wanted > bytes ? wanted : bytes);
+    if (fresh != NULL) {
+        fresh->next = chunk;
+        scratch->chunks = fresh;
+    }
+    return fresh;
+}
+
+void *sl_scratch_take(struct sl_scratch *scratch, size_t bytes)
+{
+    if (bytes > SIZE_MAX / 2) {
+        return NULL;
+    }
+    bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    struct sl_scratch_chunk *chunk = chunk_with_room(scratch, bytes);
+    if (chunk == NULL) {
+        return NULL;
+    }
+    void *piece = chunk->data + chunk->used;
+    chunk->used += bytes;
+    return piece;
+}
+
+void sl_scratch_trim(struct sl_scratch *scratch, const void *piece, size_t bytes)
+{
+    struct sl_scratch_chunk *chunk = scratch->chunks;
+    sl_assert(chunk != NULL);
+    size_t start = (size_t)((const uint8_t *)piece - chunk->data);
+    sl_assert(start <= chunk->used);
+    sl_assert(bytes <= chunk->used - start);
+    chunk->used = start + ((bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1));
+}
+
+void sl_scratch_reset(struct sl_scratch *scratch)
+{
+    struct sl_scratch_chunk *chunk = scratch->chunks;
+    if (chunk == NULL) {
+        return;
+    }
+    if (chunk->next == NULL) {
+        chunk->used = 0;
+        return;
+    }
+    size_t bytes = 0;
+    for (; chunk != NULL; chunk = chunk->next) {
+        bytes += chunk->bytes;
+    }
+    sl_scratch_fini(scratch);
+    scratch->chunks = chunk_create(bytes); /* NULL is fine: the next take tries again */
+}
