@@ -1,6 +1,11 @@
 /* A shard's part of one dense table: a contiguous range of whole blocks (core/partition.h) of a
  * named f32 array. A block is one record: values, then slots, so that a snapshot cannot tear.
- * Owner reactor. */
+ *
+ * A push may name a part of a block; values and slots of exactly those elements are visited then.
+ * What an optimizer keeps or sums by row, it keeps by block and sums over the part: Adam's count
+ * and AdagradDecay's counter advance with each visit of any part of a block, and the group of FTRL
+ * by groups is the part. So whoever applies a push in slices cuts it at multiples of
+ * SL_PARTITION_BLOCK_ELEMENTS of the array, that each block is visited once. Owner reactor. */
 #ifndef SL_PS_DENSE_H
 #define SL_PS_DENSE_H
 
@@ -12,12 +17,18 @@
 
 struct sl_dense_store;
 
-/* Holds elements [start, start + count) of the array; count may be 0. Errors: NO_MEMORY. */
+/* Holds elements [start, start + count) of the array; count may be 0; start is a multiple of
+ * SL_PARTITION_BLOCK_ELEMENTS (asserted). Element i begins as column 0 of key i of the initializer.
+ * Allocates and fills all blocks here, nothing later: 1 to 15 ns an element. bytes_max 0: no limit.
+ * Errors: NO_MEMORY. */
 int sl_dense_store_create(const struct sl_table_spec *spec, uint64_t start, uint64_t count,
                           size_t bytes_max, struct sl_dense_store **out);
+
+/* Nulls *store. */
 void sl_dense_store_destroy(struct sl_dense_store **store);
 
-/* Both take elements of the whole array, wholly inside this store's range (asserted). */
+/* Both take elements of the whole array, wholly inside this store's range (asserted). The
+ * optimizer's end_push is the caller's to call. */
 void sl_dense_store_read(const struct sl_dense_store *store, uint64_t start, uint64_t count,
                          float *values);
 void sl_dense_store_apply(struct sl_dense_store *store, uint64_t start, uint64_t count,
@@ -25,6 +36,7 @@ void sl_dense_store_apply(struct sl_dense_store *store, uint64_t start, uint64_t
                           uint64_t step);
 
 const struct sl_table_spec *sl_dense_store_spec(const struct sl_dense_store *store);
+const struct sl_optimizer *sl_dense_store_optimizer(const struct sl_dense_store *store);
 uint64_t sl_dense_store_start(const struct sl_dense_store *store);
 uint64_t sl_dense_store_count(const struct sl_dense_store *store);
 size_t sl_dense_store_memory_bytes(const struct sl_dense_store *store);

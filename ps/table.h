@@ -2,13 +2,17 @@
  * slots, the last step that touched it and how often it was visited. Row and slots are one record
  * so that nothing that reads records can see one without the other.
  *
- * Index: extendible hashing over segments of 64-byte buckets. A bucket holds 12 (tag, record
- * number) pairs and is one cache line; keys stand in the records. A full segment is split alone, so
- * growth never moves more than a segment's entries at once and no pull waits for it. Records lie in
- * an arena, on huge pages where there are any; they never move.
+ * Index: extendible hashing over segments of 64-byte buckets (table_index.h). A bucket holds 12
+ * (tag, record number) pairs and is one cache line; keys stand in the records. A full segment is
+ * split alone, so growth never moves more than a segment's entries at once and no pull waits for
+ * it. Records lie in chunks, on huge pages where there are any; they never move.
  *
- * Every u64 is a key. Owner reactor. Memory stays inside the arena's limit: creation of a row
- * beyond it is NO_MEMORY. */
+ * A record takes 16 bytes and 4 for each value and slot, rounded up to 8, which keys need; not to a
+ * cache line: that would cost 28 bytes a record on average, a fifth of a narrow row, and save less
+ * than one line of a visit that takes several.
+ *
+ * Every u64 is a key. Owner reactor. Memory stays inside bytes_max: creation of a row beyond it is
+ * NO_MEMORY. */
 #ifndef SL_PS_TABLE_H
 #define SL_PS_TABLE_H
 
@@ -24,21 +28,24 @@ struct sl_table_store;
 /* What a record begins with; dim f32 of the row follow, then the slots. */
 struct sl_table_record {
     uint64_t key;
-    uint32_t last_step; /* of the last push that visited it, modulo 2^32 */
+    uint32_t last_step; /* of the last push that visited it, modulo 2^32; 0 before the first */
     uint32_t count;     /* visits by pushes, saturating */
     float values[];
 };
 
 #define SL_TABLE_NO_RECORD UINT32_MAX
 
-/* bytes_max: of records and index together, 0: no limit. Errors: NO_MEMORY. */
+/* bytes_max: of records and index together, 0: no limit. The specification is valid (asserted).
+ * Errors: NO_MEMORY. */
 int sl_table_store_create(const struct sl_table_spec *spec, size_t bytes_max,
                           struct sl_table_store **out);
+
+/* Nulls *store. */
 void sl_table_store_destroy(struct sl_table_store **store);
 
 /* Looks `count` keys up, batched with prefetch, and creates those that are missing by the
- * initializer; records[count] are their numbers, stable for ever. Errors: NO_MEMORY (those before
- * the failing key exist now; nothing else changed). */
+ * initializer; records[count] are their numbers, stable for ever. Keys may repeat. Errors:
+ * NO_MEMORY (those before the failing key exist now; nothing else changed). */
 int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *keys,
                                   uint32_t count, uint32_t *records);
 
@@ -52,17 +59,19 @@ struct sl_table_record *sl_table_store_record(struct sl_table_store *store, uint
 void sl_table_store_gather(struct sl_table_store *store, const uint32_t *records, uint32_t count,
                            float *rows);
 
-/* Visits each record with gradients[i * dim ...]; the records are distinct. `step` is the table's
- * global step. */
+/* Visits each record with gradients[i * dim ...], in order. `step` is the table's global step.
+ * The optimizer's end_push is the caller's to call. */
 void sl_table_store_apply(struct sl_table_store *store, const uint32_t *records, uint32_t count,
                           const float *gradients, const struct sl_optimizer_state *state,
                           uint64_t step);
 
-/* Adds the rows of records [first, end) of each bag into pooled[bag][dim]. */
+/* Adds the rows of the records of each bag into pooled[bag_count][dim]: of bag i those at
+ * [bag_ends[i - 1], bag_ends[i]), of bag 0 from 0. */
 void sl_table_store_pool(struct sl_table_store *store, const uint32_t *records,
                          const uint32_t *bag_ends, uint32_t bag_count, float *pooled);
 
 const struct sl_table_spec *sl_table_store_spec(const struct sl_table_store *store);
+const struct sl_optimizer *sl_table_store_optimizer(const struct sl_table_store *store);
 uint64_t sl_table_store_row_count(const struct sl_table_store *store);
 size_t sl_table_store_record_bytes(const struct sl_table_store *store);
 size_t sl_table_store_memory_bytes(const struct sl_table_store *store); /* records and index */

@@ -1,0 +1,56 @@
+/* The arithmetic that the Adam family shares; a part of the kernel files that include it. */
+#ifndef SL_PS_OPTIMIZER_ADAM_H
+#define SL_PS_OPTIMIZER_ADAM_H
+
+#include <math.h>
+
+#include "ps/optimizer/form.h"
+
+/* What differs between the members, as single factors, so that one loop serves all:
+ *     m = beta1 * m + (1 - beta1) * g,   v = beta2 * v + (1 - beta2) * g^2
+ *     w = keep * w - rate * m / (root * sqrt(v) + epsilon). */
+struct sl_adam_factors {
+    float beta1, beta2;
+    float rate;
+    float root;
+    float keep;
+    float epsilon;
+};
+
+/* The bias corrections of Kingma and Ba: with t visits, rate = lr / (1 - beta1^t) and root =
+ * 1 / sqrt(1 - beta2^t).
+ *
+ * t counts the visits of this very row, not the steps of the table: m and v of a row are averages
+ * over its own visits, so those are what their bias depends on; and a row's visits are the same
+ * whatever the number of shards. */
+static inline struct sl_adam_factors sl_adam_corrected(const struct sl_optimizer_visit *visit)
+{
+    const struct sl_optimizer_spec *spec = visit->spec;
+    const uint64_t t = (uint64_t)visit->count + 1;
+    const double bias1 = 1.0 - sl_form_power((double)spec->beta1, t);
+    const double bias2 = 1.0 - sl_form_power((double)spec->beta2, t);
+    return (struct sl_adam_factors){
+        .beta1 = spec->beta1,
+        .beta2 = spec->beta2,
+        .rate = (float)((double)spec->lr / bias1),
+        .root = (float)(1.0 / sqrt(bias2)),
+        .keep = 1.0F,
+        .epsilon = spec->epsilon,
+    };
+}
+
+static inline void sl_adam_update(const struct sl_adam_factors *factors, uint32_t dim,
+                                  float *restrict w, float *restrict m, float *restrict v,
+                                  const float *restrict g)
+{
+    const struct sl_adam_factors f = *factors;
+    const float fresh1 = 1.0F - f.beta1;
+    const float fresh2 = 1.0F - f.beta2;
+    for (uint32_t i = 0; i < dim; i++) {
+        m[i] = f.beta1 * m[i] + fresh1 * g[i];
+        v[i] = f.beta2 * v[i] + fresh2 * (g[i] * g[i]);
+        w[i] = f.keep * w[i] - f.rate * m[i] / (f.root * sqrtf(v[i]) + f.epsilon);
+    }
+}
+
+#endif

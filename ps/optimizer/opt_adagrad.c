@@ -1,0 +1,30 @@
+/* Adagrad:
+ *     a += g^2,   w -= lr * g / (sqrt(a) + epsilon).
+ *
+ * Duchi, Hazan, Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic
+ * Optimization", JMLR 12, 2011, figure 1 with diagonal matrices; epsilon outside the root as in
+ * PyTorch's Adagrad, the first accumulator as in TensorFlow's. Slot 0: a, from
+ * initial_accumulator. */
+#include <math.h>
+
+#include "ps/optimizer/form.h"
+
+static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
+                  float *restrict r, const float *restrict g)
+{
+    const float lr = visit->spec->lr;
+    const float epsilon = visit->spec->epsilon;
+    (void)r;
+    for (uint32_t i = 0; i < visit->dim; i++) {
+        const float a = s[i] + g[i] * g[i];
+        s[i] = a;
+        w[i] -= lr * g[i] / (sqrtf(a) + epsilon);
+    }
+}
+
+const struct sl_optimizer SL_FORM_NAME(sl_opt_adagrad) = {
+    .name = "adagrad",
+    .slots_per_value = 1,
+    .init = sl_form_init_accumulator,
+    .apply = apply,
+};

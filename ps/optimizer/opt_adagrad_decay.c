@@ -1,0 +1,50 @@
+/* Adagrad whose accumulator is discounted as training goes on, so that a row of a stream that never
+ * ends does not stop learning:
+ *     when floor(step / T) > c:  a = max(rho * a, baseline), c += 1
+ *     a += g^2,   w -= lr * g / (sqrt(a) + epsilon).
+ *
+ * DeepRec's AdagradDecay optimizer (documentation, "AdagradDecay Optimizer"). T is decay_steps,
+ * baseline is decay_baseline. A visit makes up at most one period, so a row that was away for many
+ * is discounted on each of its next visits. Slot 0: a, from initial_accumulator. One slot a row: c,
+ * a u32 in the bits of a float, from 0. */
+#include <math.h>
+#include <string.h>
+
+#include "ps/optimizer/form.h"
+
+static void discount(const struct sl_optimizer_visit *visit, float *restrict a)
+{
+    const float rho = visit->spec->rho;
+    const float baseline = visit->spec->decay_baseline;
+    for (uint32_t i = 0; i < visit->dim; i++) {
+        const float decayed = rho * a[i];
+        a[i] = decayed > baseline ? decayed : baseline;
+    }
+}
+
+static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
+                  float *restrict r, const float *restrict g)
+{
+    const float lr = visit->spec->lr;
+    const float epsilon = visit->spec->epsilon;
+    uint32_t periods;
+    memcpy(&periods, r, sizeof periods);
+    if (visit->step / visit->spec->decay_steps > periods) {
+        discount(visit, s);
+        periods++;
+        memcpy(r, &periods, sizeof periods);
+    }
+    for (uint32_t i = 0; i < visit->dim; i++) {
+        const float a = s[i] + g[i] * g[i];
+        s[i] = a;
+        w[i] -= lr * g[i] / (sqrtf(a) + epsilon);
+    }
+}
+
+const struct sl_optimizer SL_FORM_NAME(sl_opt_adagrad_decay) = {
+    .name = "adagrad_decay",
+    .slots_per_value = 1,
+    .slots_per_row = 1,
+    .init = sl_form_init_accumulator,
+    .apply = apply,
+};

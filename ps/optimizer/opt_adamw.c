@@ -1,0 +1,23 @@
+/* AdamW, Adam with decoupled weight decay:
+ *     w = (1 - lr * weight_decay) * w - lr * mhat / (sqrt(vhat) + epsilon),
+ * m, v and their bias correction as in opt_adam.c.
+ *
+ * Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019, algorithm 2 with the
+ * schedule multiplier 1 and the decay scaled by lr, as in PyTorch's AdamW. A sparse row decays when
+ * it is visited. Slot 0: m, from 0. Slot 1: v, from 0. */
+#include "ps/optimizer/adam.h"
+
+static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
+                  float *restrict r, const float *restrict g)
+{
+    struct sl_adam_factors factors = sl_adam_corrected(visit);
+    (void)r;
+    factors.keep = 1.0F - visit->spec->lr * visit->spec->weight_decay;
+    sl_adam_update(&factors, visit->dim, w, s, s + visit->slot_stride, g);
+}
+
+const struct sl_optimizer SL_FORM_NAME(sl_opt_adamw) = {
+    .name = "adamw",
+    .slots_per_value = 2,
+    .apply = apply,
+};

@@ -1,0 +1,46 @@
+/* FTRL-Proximal, per coordinate:
+ *     n' = n + g^2,   z += g - (n'^q - n^q) * w / lr
+ *     w = (sign(z) * l1 - z) / (n'^q / lr + 2 * l2)  where |z| > l1, else 0.
+ *
+ * McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013, algorithm 1, with the
+ * exponent free (q = -lr_power, the paper's is 1/2), the paper's beta as the first accumulator (n
+ * begins at initial_accumulator), and l2 counted twice, as in TensorFlow's Ftrl: there l2 stands
+ * before the squared norm without a half. Slot 0: n. Slot 1: z, from 0. */
+#include "ps/optimizer/ftrl.h"
+
+static inline __attribute__((always_inline)) void update(const struct sl_optimizer_spec *spec,
+                                                         bool square_root, uint32_t dim,
+                                                         float *restrict w, float *restrict n,
+                                                         float *restrict z, const float *restrict g)
+{
+    const float q = -spec->lr_power;
+    const float lr = spec->lr;
+    const float l1 = spec->l1;
+    const float l2_twice = 2.0F * spec->l2;
+    sl_ftrl_accumulate(spec, square_root, dim, w, n, z, g);
+    for (uint32_t i = 0; i < dim; i++) {
+        const float curvature = sl_ftrl_power(n[i], q, square_root) / lr + l2_twice;
+        const float moved = (copysignf(l1, z[i]) - z[i]) / curvature;
+        /* A gradient whose square underflows leaves n at 0: nothing is known of the curvature. */
+        w[i] = (fabsf(z[i]) > l1) & (curvature > 0.0F) ? moved : 0.0F;
+    }
+}
+
+static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
+                  float *restrict r, const float *restrict g)
+{
+    float *z = s + visit->slot_stride;
+    (void)r;
+    if (visit->spec->lr_power == -0.5F) {
+        update(visit->spec, true, visit->dim, w, s, z, g);
+    } else {
+        update(visit->spec, false, visit->dim, w, s, z, g);
+    }
+}
+
+const struct sl_optimizer SL_FORM_NAME(sl_opt_ftrl) = {
+    .name = "ftrl",
+    .slots_per_value = 2,
+    .init = sl_form_init_accumulator,
+    .apply = apply,
+};

@@ -1,0 +1,80 @@
+/* FTRL-Proximal by row groups: a row is kept or zeroed as a whole, so that a table learns which
+ * keys it needs:
+ *     n' = n + g^2,   z += g - (n'^q - n^q) * w / lr                     per coordinate
+ *     w = z * (l1 - ||z||) / ((n'^q / lr + 2 * l2) * ||z||)  when ||z|| > l1, else the row is 0.
+ *
+ * The group lasso of Yang, Xu, King, Lyu, "Online Learning for Group Lasso", ICML 2010, in the FTRL
+ * of opt_ftrl.c, as Ni et al., "Feature Selection for Facebook Feed Ranking System via a
+ * Group-Sparsity-Regularized Training Algorithm", CIKM 2019, do: the absolute value of a coordinate
+ * gives way to the Euclidean norm of the row. ||z|| is over the row; n and z are kept for
+ * every coordinate, so the step differs between the columns of a row. In a dense table the group is
+ * the block, or the part of it that a push names. Slot 0: n, from initial_accumulator. Slot 1: z,
+ * from 0. */
+#include "ps/optimizer/ftrl.h"
+
+#define LANES 16
+
+/* The sum of squares in sixteen running sums, added up as a tree: a fixed order, which a machine
+ * with vectors of 4, 8 or 16 floats can all follow, so that every form gives the same bits. */
+static float norm(uint32_t dim, const float *restrict z)
+{
+    float sums[LANES] = {0};
+    uint32_t i = 0;
+    for (; i + LANES <= dim; i += LANES) {
+        for (uint32_t lane = 0; lane < LANES; lane++) {
+            sums[lane] += z[i + lane] * z[i + lane];
+        }
+    }
+    for (uint32_t lane = 0; i + lane < dim; lane++) {
+        sums[lane] += z[i + lane] * z[i + lane];
+    }
+    for (uint32_t half = LANES / 2; half > 0; half /= 2) {
+        for (uint32_t lane = 0; lane < half; lane++) {
+            sums[lane] += sums[lane + half];
+        }
+    }
+    return sqrtf(sums[0]);
+}
+
+static inline __attribute__((always_inline)) void update(const struct sl_optimizer_spec *spec,
+                                                         bool square_root, uint32_t dim,
+                                                         float *restrict w, float *restrict n,
+                                                         float *restrict z, const float *restrict g)
+{
+    const float q = -spec->lr_power;
+    const float lr = spec->lr;
+    const float l2_twice = 2.0F * spec->l2;
+    sl_ftrl_accumulate(spec, square_root, dim, w, n, z, g);
+    const float length = norm(dim, z);
+    if (!(length > spec->l1)) {
+        for (uint32_t i = 0; i < dim; i++) {
+            w[i] = 0.0F;
+        }
+        return;
+    }
+    const float shrink = (spec->l1 - length) / length;
+    for (uint32_t i = 0; i < dim; i++) {
+        const float curvature = sl_ftrl_power(n[i], q, square_root) / lr + l2_twice;
+        const float moved = z[i] * shrink / curvature;
+        w[i] = curvature > 0.0F ? moved : 0.0F;
+    }
+}
+
+static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
+                  float *restrict r, const float *restrict g)
+{
+    float *z = s + visit->slot_stride;
+    (void)r;
+    if (visit->spec->lr_power == -0.5F) {
+        update(visit->spec, true, visit->dim, w, s, z, g);
+    } else {
+        update(visit->spec, false, visit->dim, w, s, z, g);
+    }
+}
+
+const struct sl_optimizer SL_FORM_NAME(sl_opt_ftrl_group) = {
+    .name = "ftrl_group",
+    .slots_per_value = 2,
+    .init = sl_form_init_accumulator,
+    .apply = apply,
+};

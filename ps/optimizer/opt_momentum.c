@@ -1,0 +1,26 @@
+/* Momentum (heavy ball):
+ *     v = momentum * v + g,   w -= lr * v.
+ *
+ * Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, in the form of
+ * TensorFlow's MomentumOptimizer and PyTorch's SGD: the velocity holds gradients, so that a changed
+ * learning rate acts at once; not Nesterov's. Slot 0: v, from 0. */
+#include "ps/optimizer/form.h"
+
+static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
+                  float *restrict r, const float *restrict g)
+{
+    const float lr = visit->spec->lr;
+    const float momentum = visit->spec->momentum;
+    (void)r;
+    for (uint32_t i = 0; i < visit->dim; i++) {
+        const float v = momentum * s[i] + g[i];
+        s[i] = v;
+        w[i] -= lr * v;
+    }
+}
+
+const struct sl_optimizer SL_FORM_NAME(sl_opt_momentum) = {
+    .name = "momentum",
+    .slots_per_value = 1,
+    .apply = apply,
+};

@@ -1,0 +1,38 @@
+/* RMSProp with momentum:
+ *     a = rho * a + (1 - rho) * g^2
+ *     v = momentum * v + lr * g / sqrt(a + epsilon),   w -= v.
+ *
+ * Tieleman and Hinton, lecture 6.5 of "Neural Networks for Machine Learning", 2012; momentum, and
+ * epsilon inside the root, as in TensorFlow's RMSProp (not centred). Slot 0: a, from 0. Slot 1: v,
+ * from 0, kept also when momentum is 0, so that the record's shape depends on the kind alone. */
+#include <math.h>
+
+#include "ps/optimizer/form.h"
+
+static void update(const struct sl_optimizer_spec *spec, uint32_t dim, float *restrict w,
+                   float *restrict a, float *restrict v, const float *restrict g)
+{
+    const float lr = spec->lr;
+    const float rho = spec->rho;
+    const float fresh = 1.0F - rho;
+    const float momentum = spec->momentum;
+    const float epsilon = spec->epsilon;
+    for (uint32_t i = 0; i < dim; i++) {
+        a[i] = rho * a[i] + fresh * (g[i] * g[i]);
+        v[i] = momentum * v[i] + lr * g[i] / sqrtf(a[i] + epsilon);
+        w[i] -= v[i];
+    }
+}
+
+static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
+                  float *restrict r, const float *restrict g)
+{
+    (void)r;
+    update(visit->spec, visit->dim, w, s, s + visit->slot_stride, g);
+}
+
+const struct sl_optimizer SL_FORM_NAME(sl_opt_rmsprop) = {
+    .name = "rmsprop",
+    .slots_per_value = 2,
+    .apply = apply,
+};

@@ -1,0 +1,15 @@
+/* Which forms of the kernels this build has, and which of them this processor can run: one file of
+ * select_*.c for each family of processors, chosen by CMake. */
+#ifndef SL_PS_OPTIMIZER_SELECT_H
+#define SL_PS_OPTIMIZER_SELECT_H
+
+#include "ps/optimizer/optimizer.h"
+
+/* The kernels of the form by kind; NULL when the build has no such form or this processor cannot
+ * run it. SCALAR is always there. BEST is resolved by the caller through sl_select_best. */
+const struct sl_optimizer *const *sl_select_form(enum sl_optimizer_form form);
+
+/* What this processor runs fastest; its sl_select_form is not NULL. */
+enum sl_optimizer_form sl_select_best(void);
+
+#endif

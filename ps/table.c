@@ -1,0 +1,269 @@
+#include "ps/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/limits.h"
+#include "ps/initializer.h"
+#include "ps/table_index.h"
+#include "ps/table_memory.h"
+
+#define RECORD_CHUNK_BYTES ((size_t)512 << 10)
+#define CREATE_GROUP       256 /* keys looked up before the missing ones are created */
+#define CACHE_LINE         64
+#define PREFETCH_AHEAD     8   /* records */
+#define PREFETCH_BYTES     512 /* of a record; the processor fetches the rest of a long one itself */
+
+struct sl_table_store {
+    struct sl_table_spec spec;
+    const struct sl_optimizer *optimizer;
+    const struct sl_optimizer *sum; /* adds rows up for bags */
+    struct sl_table_budget budget;
+    struct sl_table_memory records;
+    struct sl_table_index index;
+    size_t row_slots_at; /* floats from a record's values to its row's own slots */
+};
+
+static size_t record_bytes(uint32_t dim, const struct sl_optimizer *optimizer)
+{
+    const size_t floats = dim + sl_optimizer_slot_floats(optimizer, dim);
+    return (sizeof(struct sl_table_record) + floats * sizeof(float) + 7) / 8 * 8;
+}
+
+int sl_table_store_create(const struct sl_table_spec *spec, size_t bytes_max,
+                          struct sl_table_store **out)
+{
+    sl_assert(spec->kind == SL_TABLE_SPARSE);
+    sl_assert(spec->dim >= 1);
+    sl_assert(spec->dim <= SL_LIMIT_DIM);
+    struct sl_table_store *store = malloc(sizeof *store);
+    if (store == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    *store = (struct sl_table_store){
+        .spec = *spec,
+        .optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_FORM_BEST),
+        .sum = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_FORM_BEST),
+        .budget = {.bytes_max = bytes_max},
+    };
+    sl_assert(store->optimizer != NULL);
+    store->row_slots_at = spec->dim * ((size_t)1 + store->optimizer->slots_per_value);
+    sl_table_memory_init(&store->records, &store->budget, record_bytes(spec->dim, store->optimizer),
+                         RECORD_CHUNK_BYTES);
+    int err = SL_ERR_NO_MEMORY;
+    if (sl_table_budget_take(&store->budget, sizeof *store)) {
+        err = sl_table_index_init(&store->index, &store->budget, &store->records);
+    }
+    if (err != 0) {
+        sl_table_memory_fini(&store->records);
+        free(store);
+        return err;
+    }
+    *out = store;
+    return 0;
+}
+
+void sl_table_store_destroy(struct sl_table_store **store)
+{
+    if (*store == NULL) {
+        return;
+    }
+    sl_table_index_fini(&(*store)->index);
+    sl_table_memory_fini(&(*store)->records);
+    sl_assert((*store)->budget.bytes == sizeof **store);
+    free(*store);
+    *store = NULL;
+}
+
+/* ---- Keys ------------------------------------------------------------------------------------ */
+
+/* Writes the record after the last, then the index's entry for it: until the last line nobody can
+ * see it, and what a failure leaves is written over by the next one. */
+static int create(struct sl_table_store *store, uint64_t key, uint32_t *number)
+{
+    int err = sl_table_memory_reserve(&store->records);
+    if (err != 0) {
+        return err;
+    }
+    const uint32_t fresh = store->records.unit_count;
+    struct sl_table_record *record = sl_table_memory_at(&store->records, fresh);
+    record->key = key;
+    sl_initializer_fill(&store->spec.initializer, key, 0, store->spec.dim, record->values);
+    if (store->optimizer->init != NULL) {
+        store->optimizer->init(&store->spec.optimizer, store->spec.dim,
+                               record->values + store->spec.dim);
+    }
+    err = sl_table_index_insert(&store->index, key, fresh);
+    if (err != 0) {
+        return err;
+    }
+    store->records.unit_count++;
+    *number = fresh;
+    return 0;
+}
+
+int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *keys,
+                                  uint32_t count, uint32_t *records)
+{
+    for (uint32_t done = 0; done < count; done += CREATE_GROUP) {
+        const uint32_t left = count - done;
+        const uint32_t group = left < CREATE_GROUP ? left : CREATE_GROUP;
+        sl_table_index_find(&store->index, keys + done, group, records + done);
+        for (uint32_t i = done; i < done + group; i++) {
+            if (records[i] != SL_TABLE_NO_RECORD) {
+                continue;
+            }
+            /* The same key may have been created a moment ago. */
+            uint32_t number = sl_table_index_find_one(&store->index, keys[i]);
+            if (number == SL_TABLE_NO_RECORD) {
+                const int err = create(store, keys[i], &number);
+                if (err != 0) {
+                    return err;
+                }
+            }
+            records[i] = number;
+        }
+    }
+    return 0;
+}
+
+void sl_table_store_find(struct sl_table_store *store, const uint64_t *keys, uint32_t count,
+                         uint32_t *records)
+{
+    sl_table_index_find(&store->index, keys, count, records);
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------ */
+
+static struct sl_table_record *record_at(const struct sl_table_store *store, uint32_t number)
+{
+    sl_assert_slow(number < store->records.unit_count);
+    return sl_table_memory_at(&store->records, number);
+}
+
+struct sl_table_record *sl_table_store_record(struct sl_table_store *store, uint32_t number)
+{
+    sl_assert(number < store->records.unit_count);
+    return record_at(store, number);
+}
+
+/* The first `bytes` of a record, header included. */
+static void prefetch(const struct sl_table_store *store, uint32_t number, size_t bytes)
+{
+    const char *record = (const char *)record_at(store, number);
+    for (size_t line = 0; line < bytes; line += CACHE_LINE) {
+        __builtin_prefetch(record + line);
+    }
+    __builtin_prefetch(record + bytes - 1);
+}
+
+/* What one visit touches, as far as it is worth prefetching. */
+static size_t prefetch_bytes(size_t touched)
+{
+    return touched < PREFETCH_BYTES ? touched : PREFETCH_BYTES;
+}
+
+static size_t row_bytes(const struct sl_table_store *store)
+{
+    return sizeof(struct sl_table_record) + store->spec.dim * sizeof(float);
+}
+
+void sl_table_store_gather(struct sl_table_store *store, const uint32_t *records, uint32_t count,
+                           float *rows)
+{
+    const uint32_t dim = store->spec.dim;
+    const size_t bytes = prefetch_bytes(row_bytes(store));
+    for (uint32_t i = 0; i < count && i < PREFETCH_AHEAD; i++) {
+        prefetch(store, records[i], bytes);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (count - i > PREFETCH_AHEAD) {
+            prefetch(store, records[i + PREFETCH_AHEAD], bytes);
+        }
+        memcpy(rows + (size_t)i * dim, record_at(store, records[i])->values, dim * sizeof *rows);
+    }
+}
+
+void sl_table_store_apply(struct sl_table_store *store, const uint32_t *records, uint32_t count,
+                          const float *gradients, const struct sl_optimizer_state *state,
+                          uint64_t step)
+{
+    const struct sl_optimizer *optimizer = store->optimizer;
+    const uint32_t dim = store->spec.dim;
+    const size_t bytes = prefetch_bytes(store->records.unit_bytes);
+    struct sl_optimizer_visit visit = {
+        .spec = &store->spec.optimizer,
+        .state = state,
+        .dim = dim,
+        .slot_stride = dim,
+        .step = step,
+    };
+    for (uint32_t i = 0; i < count && i < PREFETCH_AHEAD; i++) {
+        prefetch(store, records[i], bytes);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (count - i > PREFETCH_AHEAD) {
+            prefetch(store, records[i + PREFETCH_AHEAD], bytes);
+        }
+        struct sl_table_record *record = record_at(store, records[i]);
+        visit.count = record->count;
+        optimizer->apply(&visit, record->values, record->values + dim,
+                         record->values + store->row_slots_at, gradients + (size_t)i * dim);
+        record->last_step = (uint32_t)step;
+        record->count += record->count < UINT32_MAX;
+    }
+}
+
+void sl_table_store_pool(struct sl_table_store *store, const uint32_t *records,
+                         const uint32_t *bag_ends, uint32_t bag_count, float *pooled)
+{
+    const struct sl_optimizer_visit visit = {.dim = store->spec.dim};
+    const size_t bytes = prefetch_bytes(row_bytes(store));
+    const uint32_t count = bag_count == 0 ? 0 : bag_ends[bag_count - 1];
+    uint32_t i = 0;
+    for (uint32_t bag = 0; bag < bag_count; bag++) {
+        float *sum = pooled + (size_t)bag * store->spec.dim;
+        for (; i < bag_ends[bag]; i++) {
+            if (count - i > PREFETCH_AHEAD) {
+                prefetch(store, records[i + PREFETCH_AHEAD], bytes);
+            }
+            store->sum->apply(&visit, sum, NULL, NULL, record_at(store, records[i])->values);
+        }
+    }
+}
+
+/* ---- Facts ----------------------------------------------------------------------------------- */
+
+const struct sl_table_spec *sl_table_store_spec(const struct sl_table_store *store)
+{
+    return &store->spec;
+}
+
+const struct sl_optimizer *sl_table_store_optimizer(const struct sl_table_store *store)
+{
+    return store->optimizer;
+}
+
+uint64_t sl_table_store_row_count(const struct sl_table_store *store)
+{
+    return store->records.unit_count;
+}
+
+size_t sl_table_store_record_bytes(const struct sl_table_store *store)
+{
+    return store->records.unit_bytes;
+}
+
+size_t sl_table_store_memory_bytes(const struct sl_table_store *store)
+{
+    return store->budget.bytes;
+}
+
+void sl_table_store_each(struct sl_table_store *store,
+                         void (*visit)(void *ctx, const struct sl_table_record *record), void *ctx)
+{
+    for (uint32_t number = 0; number < store->records.unit_count; number++) {
+        visit(ctx, record_at(store, number));
+    }
+}

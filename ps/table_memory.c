@@ -1,0 +1,136 @@
+#include "ps/table_memory.h"
+
+#include <stdlib.h>
+
+#include "core/assert.h"
+
+#define HUGE_PAGE_BYTES   ((size_t)2 << 20)
+#define LARGE_BYTES_MAX   ((size_t)16 << 20)
+#define SMALL_CHUNK_COUNT 8
+#define SLACK_SHARE       32 /* at most a 32nd of a large mapping may be left over */
+
+bool sl_table_budget_take(struct sl_table_budget *budget, size_t bytes)
+{
+    if (budget->bytes_max != 0 &&
+        (budget->bytes > budget->bytes_max || bytes > budget->bytes_max - budget->bytes)) {
+        return false;
+    }
+    budget->bytes += bytes;
+    return true;
+}
+
+void sl_table_budget_give(struct sl_table_budget *budget, size_t bytes)
+{
+    sl_assert(bytes <= budget->bytes);
+    budget->bytes -= bytes;
+}
+
+/* The shortest mapping of whole huge pages that chunks fill but for a small rest. */
+static size_t large_bytes(size_t chunk_bytes)
+{
+    size_t best = LARGE_BYTES_MAX;
+    for (size_t bytes = LARGE_BYTES_MAX; bytes >= HUGE_PAGE_BYTES; bytes -= HUGE_PAGE_BYTES) {
+        if (bytes >= chunk_bytes && bytes % chunk_bytes <= bytes / SLACK_SHARE) {
+            best = bytes;
+        }
+    }
+    return best;
+}
+
+void sl_table_memory_init(struct sl_table_memory *memory, struct sl_table_budget *budget,
+                          size_t unit_bytes, size_t chunk_bytes_max)
+{
+    sl_assert(unit_bytes > 0);
+    sl_assert(unit_bytes % 8 == 0);
+    sl_assert(chunk_bytes_max <= LARGE_BYTES_MAX);
+    sl_assert(unit_bytes <= LARGE_BYTES_MAX);
+    *memory = (struct sl_table_memory){.budget = budget, .unit_bytes = unit_bytes};
+    while (unit_bytes << (memory->unit_shift + 1) <= chunk_bytes_max) {
+        memory->unit_shift++;
+    }
+    memory->chunk_bytes = unit_bytes << memory->unit_shift;
+    sl_arena_init(&memory->small, memory->chunk_bytes, 0, false);
+    sl_arena_init(&memory->large, large_bytes(memory->chunk_bytes), 0, true);
+}
+
+void sl_table_memory_fini(struct sl_table_memory *memory)
+{
+    sl_table_budget_give(memory->budget, memory->small.mapped_bytes + memory->large.mapped_bytes +
+                                             memory->chunk_capacity * sizeof *memory->chunks);
+    sl_arena_fini(&memory->small);
+    sl_arena_fini(&memory->large);
+    free(memory->chunks);
+    memory->chunks = NULL;
+}
+
+/* A mapping of the arena, charged to the budget; NULL when either says no. */
+static uint8_t *map(struct sl_table_memory *memory, struct sl_arena *arena)
+{
+    if (!sl_table_budget_take(memory->budget, arena->chunk_bytes)) {
+        return NULL;
+    }
+    uint8_t *base = sl_arena_map(arena);
+    if (base == NULL) {
+        sl_table_budget_give(memory->budget, arena->chunk_bytes);
+    }
+    return base;
+}
+
+/* Large mappings once the table is not small, and small ones again when no large one fits below the
+ * limit any more. */
+static uint8_t *take_chunk(struct sl_table_memory *memory)
+{
+    if (memory->large_left < memory->chunk_bytes && memory->chunk_count >= SMALL_CHUNK_COUNT) {
+        uint8_t *base = map(memory, &memory->large);
+        if (base != NULL) {
+            memory->large_next = base;
+            memory->large_left = memory->large.chunk_bytes;
+        }
+    }
+    if (memory->large_left < memory->chunk_bytes) {
+        return map(memory, &memory->small);
+    }
+    uint8_t *chunk = memory->large_next;
+    memory->large_next += memory->chunk_bytes;
+    memory->large_left -= memory->chunk_bytes;
+    return chunk;
+}
+
+/* Doubles the array of chunks. It stays small (a pointer for half a megabyte of records); the C
+ * library moves one that has become large by its page tables, not by copying. */
+static int grow_chunks(struct sl_table_memory *memory)
+{
+    const uint32_t capacity = memory->chunk_capacity == 0 ? 8 : memory->chunk_capacity * 2;
+    const size_t more = (capacity - memory->chunk_capacity) * sizeof *memory->chunks;
+    if (!sl_table_budget_take(memory->budget, more)) {
+        return SL_ERR_NO_MEMORY;
+    }
+    uint8_t **chunks = realloc(memory->chunks, capacity * sizeof *chunks);
+    if (chunks == NULL) {
+        sl_table_budget_give(memory->budget, more);
+        return SL_ERR_NO_MEMORY;
+    }
+    memory->chunks = chunks;
+    memory->chunk_capacity = capacity;
+    return 0;
+}
+
+int sl_table_memory_reserve(struct sl_table_memory *memory)
+{
+    if (memory->unit_count < memory->unit_room) {
+        return 0;
+    }
+    if (memory->unit_room > UINT32_MAX - (1U << memory->unit_shift)) {
+        return SL_ERR_NO_MEMORY;
+    }
+    if (memory->chunk_count == memory->chunk_capacity && grow_chunks(memory) != 0) {
+        return SL_ERR_NO_MEMORY;
+    }
+    uint8_t *chunk = take_chunk(memory);
+    if (chunk == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    memory->chunks[memory->chunk_count++] = chunk;
+    memory->unit_room += 1U << memory->unit_shift;
+    return 0;
+}
