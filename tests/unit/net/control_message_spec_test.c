@@ -1,0 +1,302 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "net/control/message.h"
+
+static void random_name(uint64_t *seed, char *to, size_t to_bytes)
+{
+    size_t length = 1 + sl_hash_random(seed) % (to_bytes - 1);
+    memset(to, 0, to_bytes);
+    for (size_t i = 0; i < length; i++) {
+        to[i] = (char)('!' + sl_hash_random(seed) % ('~' - '!' + 1));
+    }
+}
+
+static float random_fraction(uint64_t *seed)
+{
+    return (float)(sl_hash_random(seed) % 1000) / 1000.0f;
+}
+
+static struct sl_table_spec random_spec(uint64_t *seed)
+{
+    struct sl_table_spec spec = {.kind = (enum sl_table_kind)(sl_hash_random(seed) % 2)};
+    random_name(seed, spec.name, sizeof spec.name);
+    if (spec.kind == SL_TABLE_SPARSE) {
+        spec.dim = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_DIM);
+    } else {
+        spec.length = 1 + sl_hash_random(seed) % SL_LIMIT_DENSE_ELEMENTS;
+    }
+    spec.optimizer = (struct sl_optimizer_spec){
+        .kind = (enum sl_optimizer_kind)(sl_hash_random(seed) % SL_OPTIMIZER_KIND_COUNT),
+        .lr = 0.001f + random_fraction(seed),
+        .momentum = random_fraction(seed),
+        .rho = random_fraction(seed),
+        .beta1 = random_fraction(seed),
+        .beta2 = random_fraction(seed),
+        .epsilon = random_fraction(seed),
+        .weight_decay = random_fraction(seed),
+        .initial_accumulator = random_fraction(seed),
+        .l1 = random_fraction(seed),
+        .l2 = random_fraction(seed),
+        .lr_power = -random_fraction(seed),
+        .decay_steps = (uint32_t)(1 + sl_hash_random(seed) % 1000),
+        .decay_baseline = 0.5f + random_fraction(seed),
+    };
+    spec.initializer = (struct sl_initializer_spec){
+        .kind = (enum sl_initializer_kind)(sl_hash_random(seed) % SL_INITIALIZER_KIND_COUNT),
+        .a = random_fraction(seed),
+        .b = 1 + random_fraction(seed),
+        .seed = sl_hash_random(seed),
+    };
+    spec.consistency.mode =
+        (enum sl_consistency_mode)(sl_hash_random(seed) % SL_CONSISTENCY_MODE_COUNT);
+    if (spec.consistency.mode != SL_CONSISTENCY_ASP) {
+        spec.consistency.worker_count = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_WORKERS);
+    }
+    if (spec.consistency.mode == SL_CONSISTENCY_SSP) {
+        spec.consistency.staleness = (uint32_t)sl_hash_random(seed);
+    }
+    return spec;
+}
+
+/* The message in a heap block of exactly its size. */
+static uint8_t *encode(const struct sl_message *message, size_t *bytes)
+{
+    *bytes = sl_message_encoded_bytes(message);
+    uint8_t *to = malloc(*bytes);
+    sl_message_encode(message, to);
+    return to;
+}
+
+static struct sl_table_spec good_spec(void)
+{
+    return (struct sl_table_spec){.name = "emb",
+                                  .kind = SL_TABLE_SPARSE,
+                                  .dim = 8,
+                                  .optimizer = {.kind = SL_OPTIMIZER_SGD, .lr = 0.1f}};
+}
+
+/* The specification is refused, and the reason names the field. */
+static void assert_refused(const struct sl_table_spec *spec, const char *field)
+{
+    char reason[256] = "";
+    assert_int_equal(sl_message_check_spec(spec, reason, sizeof reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason, field));
+    struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN, .table_open = {.spec = *spec}};
+    message.table_open.spec.name[SL_TABLE_NAME_BYTES - 1] = '\0';
+    if (memcmp(message.table_open.spec.name, spec->name, SL_TABLE_NAME_BYTES) == 0) {
+        size_t bytes;
+        uint8_t *encoded = encode(&message, &bytes);
+        struct sl_message decoded;
+        assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_ERR_PROTOCOL);
+        free(encoded);
+    }
+}
+
+static void assert_accepted(const struct sl_table_spec *spec)
+{
+    char reason[256];
+    assert_int_equal(sl_message_check_spec(spec, reason, sizeof reason), SL_OK);
+}
+
+static void message_check_spec__accepts_random_good_ones(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    for (int i = 0; i < 2000; i++) {
+        struct sl_table_spec spec = random_spec(&seed);
+        assert_accepted(&spec);
+    }
+    /* What an optimizer does not read may be left 0. */
+    struct sl_table_spec bare = {.name = "n", .kind = SL_TABLE_DENSE, .length = 1};
+    assert_accepted(&bare);
+}
+
+static void message_check_spec__refuses_odd_names(void **state)
+{
+    (void)state;
+    struct sl_table_spec spec = good_spec();
+    spec.name[0] = '\0';
+    assert_refused(&spec, "name");
+    snprintf(spec.name, sizeof spec.name, "%s", "a b");
+    assert_refused(&spec, "name");
+    snprintf(spec.name, sizeof spec.name, "%s", "a\x80");
+    assert_refused(&spec, "name");
+    memset(spec.name, 'x', sizeof spec.name);
+    assert_refused(&spec, "name");
+    spec.name[sizeof spec.name - 1] = '\0';
+    assert_accepted(&spec);
+}
+
+static void message_check_spec__refuses_shapes_outside_the_limits(void **state)
+{
+    (void)state;
+    struct sl_table_spec spec = good_spec();
+    spec.dim = 0;
+    assert_refused(&spec, "dim");
+    spec.dim = SL_LIMIT_DIM + 1;
+    assert_refused(&spec, "dim");
+    spec.dim = SL_LIMIT_DIM;
+    assert_accepted(&spec);
+    spec.length = 1;
+    assert_refused(&spec, "length");
+    spec.kind = SL_TABLE_DENSE;
+    assert_refused(&spec, "dim");
+    spec.dim = 0;
+    assert_accepted(&spec);
+    spec.length = 0;
+    assert_refused(&spec, "length");
+    spec.length = SL_LIMIT_DENSE_ELEMENTS + 1;
+    assert_refused(&spec, "length");
+    spec.kind = (enum sl_table_kind)2;
+    assert_refused(&spec, "kind");
+}
+
+static void message_check_spec__refuses_each_bad_hyper_parameter(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t offset;
+        const char *field;
+        float bad;
+    } cases[] = {
+        {offsetof(struct sl_optimizer_spec, lr), "optimizer.lr", 0},
+        {offsetof(struct sl_optimizer_spec, lr), "optimizer.lr", -1},
+        {offsetof(struct sl_optimizer_spec, momentum), "optimizer.momentum", 1},
+        {offsetof(struct sl_optimizer_spec, rho), "optimizer.rho", 1.01f},
+        {offsetof(struct sl_optimizer_spec, beta1), "optimizer.beta1", 1},
+        {offsetof(struct sl_optimizer_spec, beta2), "optimizer.beta2", -0.1f},
+        {offsetof(struct sl_optimizer_spec, epsilon), "optimizer.epsilon", -1e-9f},
+        {offsetof(struct sl_optimizer_spec, weight_decay), "optimizer.weight_decay", -1},
+        {offsetof(struct sl_optimizer_spec, initial_accumulator), "initial_accumulator", -1},
+        {offsetof(struct sl_optimizer_spec, l1), "optimizer.l1", -1},
+        {offsetof(struct sl_optimizer_spec, l2), "optimizer.l2", -1},
+        {offsetof(struct sl_optimizer_spec, lr_power), "optimizer.lr_power", 0.5f},
+        {offsetof(struct sl_optimizer_spec, decay_baseline), "optimizer.decay_baseline", -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const float bad[] = {cases[i].bad, NAN, INFINITY, -INFINITY};
+        for (size_t b = 0; b < sizeof bad / sizeof bad[0]; b++) {
+            struct sl_table_spec spec = good_spec();
+            memcpy((char *)&spec.optimizer + cases[i].offset, &bad[b], sizeof bad[b]);
+            assert_refused(&spec, cases[i].field);
+        }
+    }
+    struct sl_table_spec spec = good_spec();
+    spec.optimizer.kind = (enum sl_optimizer_kind)SL_OPTIMIZER_KIND_COUNT;
+    assert_refused(&spec, "optimizer.kind");
+    spec.optimizer.kind = SL_OPTIMIZER_ADAGRAD_DECAY;
+    assert_refused(&spec, "optimizer.decay_baseline");
+    spec.optimizer.decay_baseline = 0.1f;
+    assert_refused(&spec, "optimizer.decay_steps");
+    spec.optimizer.decay_steps = 1;
+    assert_accepted(&spec);
+}
+
+static void message_check_spec__refuses_bad_initializers(void **state)
+{
+    (void)state;
+    struct sl_table_spec spec = good_spec();
+    spec.initializer.kind = (enum sl_initializer_kind)SL_INITIALIZER_KIND_COUNT;
+    assert_refused(&spec, "initializer.kind");
+    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_CONSTANT, .a = NAN};
+    assert_refused(&spec, "initializer.a");
+    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_UNIFORM, .a = 1, .b = 1};
+    assert_refused(&spec, "a < b");
+    spec.initializer.a = -3e38f;
+    spec.initializer.b = 3e38f;
+    assert_refused(&spec, "a < b");
+    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_NORMAL, .b = -1};
+    assert_refused(&spec, "initializer.b");
+}
+
+static void message_check_spec__wants_workers_where_clocks_count(void **state)
+{
+    (void)state;
+    struct sl_table_spec spec = good_spec();
+    spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_ASP, .worker_count = 1};
+    assert_refused(&spec, "worker_count");
+    spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_ASP, .staleness = 1};
+    assert_refused(&spec, "staleness");
+    spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP};
+    assert_refused(&spec, "worker_count");
+    spec.consistency.worker_count = SL_LIMIT_WORKERS + 1;
+    assert_refused(&spec, "worker_count");
+    spec.consistency.worker_count = SL_LIMIT_WORKERS;
+    assert_accepted(&spec);
+    spec.consistency.staleness = 1;
+    assert_refused(&spec, "staleness");
+    spec.consistency.mode = SL_CONSISTENCY_SSP;
+    assert_accepted(&spec);
+    spec.consistency.mode = (enum sl_consistency_mode)SL_CONSISTENCY_MODE_COUNT;
+    assert_refused(&spec, "consistency.mode");
+}
+
+static void message_compare_specs__names_the_first_difference(void **state)
+{
+    (void)state;
+    char reason[256] = "";
+    struct sl_table_spec existing = good_spec();
+    struct sl_table_spec asked = good_spec();
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, reason, sizeof reason), SL_OK);
+    asked.consistency.worker_count = 3;
+    asked.optimizer.lr = 0.25f;
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, reason, sizeof reason),
+                     SL_ERR_EXISTS);
+    assert_string_equal(reason,
+                        "table emb exists with optimizer.lr 0.100000001, asked for is 0.25");
+    asked = good_spec();
+    asked.initializer.seed = UINT64_MAX;
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, reason, sizeof reason),
+                     SL_ERR_EXISTS);
+    assert_string_equal(reason, "table emb exists with initializer.seed 0, asked for is "
+                                "18446744073709551615");
+    snprintf(asked.name, sizeof asked.name, "%s", "other");
+    assert_int_equal(sl_message_compare_specs(&existing, &asked, reason, sizeof reason),
+                     SL_ERR_EXISTS);
+    assert_non_null(strstr(reason, "name"));
+}
+
+/* Every byte of a specification counts, but for padding, and for what is behind the name's NUL. */
+static void message_compare_specs__sees_every_field(void **state)
+{
+    (void)state;
+    uint64_t seed = 6;
+    const size_t fields_start = offsetof(struct sl_table_spec, kind);
+    size_t differing = 0;
+    const struct sl_table_spec existing = good_spec();
+    for (size_t at = fields_start; at + 4 <= sizeof existing; at += 4) {
+        struct sl_table_spec asked = existing;
+        uint32_t other = 0x3f000000u | (uint32_t)(1 + sl_hash_random(&seed) % 1000);
+        memcpy((char *)&asked + at, &other, sizeof other);
+        char reason[256];
+        differing += sl_message_compare_specs(&existing, &asked, reason, sizeof reason) != SL_OK;
+    }
+    const size_t words = (sizeof existing - fields_start) / 4;
+    assert_true(words - differing <= 2); /* padding before seed and at the end, at most */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(message_check_spec__accepts_random_good_ones),
+        cmocka_unit_test(message_check_spec__refuses_odd_names),
+        cmocka_unit_test(message_check_spec__refuses_shapes_outside_the_limits),
+        cmocka_unit_test(message_check_spec__refuses_each_bad_hyper_parameter),
+        cmocka_unit_test(message_check_spec__refuses_bad_initializers),
+        cmocka_unit_test(message_check_spec__wants_workers_where_clocks_count),
+        cmocka_unit_test(message_compare_specs__names_the_first_difference),
+        cmocka_unit_test(message_compare_specs__sees_every_field),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
