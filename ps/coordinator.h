@@ -1,10 +1,19 @@
 /* The coordinator: membership, table registry, barriers. A pure state machine: a message from a
  * member, or the passing of time, gives messages to members; the server on its reactor carries
- * them. Owner reactor (reactor 0 of ps task 0). */
+ * them. Owner reactor (reactor 0 of ps task 0).
+ *
+ * Membership: a member that is gone may come back under its name. While any ps is gone, who
+ * registers waits for it. Tables: a name has one id and one specification for the life of the
+ * coordinator. Barriers: one of a name is complete when `count` members have come; then the name
+ * may be used anew. A member that comes again to a barrier at which it waits has given up waiting
+ * before: it still counts once, and is answered under its last request. Allocates as members,
+ * tables and barriers come, within SL_LIMIT_*; never on the data path. */
 #ifndef SL_PS_COORDINATOR_H
 #define SL_PS_COORDINATOR_H
 
 #include "net/control/message.h"
+
+#define SL_COORDINATOR_BARRIERS 1024 /* in use at one time */
 
 struct sl_coordinator;
 
@@ -20,12 +29,13 @@ struct sl_coordinator_options {
     void *ctx;
 };
 
+/* Errors: NO_MEMORY. */
 int sl_coordinator_create(const struct sl_coordinator_options *options,
                           struct sl_coordinator **out);
 void sl_coordinator_destroy(struct sl_coordinator **coordinator);
 
 /* A member said hello. Errors, which refuse it: EXISTS (another live member has that role and
- * task), INVALID (task index outside the cluster); reason says it. */
+ * task), INVALID (task index outside the cluster), NO_MEMORY; reason says it. */
 int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                          const struct sl_message_hello *hello, char *reason, size_t reason_bytes);
 
@@ -34,7 +44,7 @@ int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer
 void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                             const struct sl_message *message, uint64_t now_ns);
 
-/* The connection has closed. */
+/* The connection has closed; a peer that never said hello, or was refused, is ignored. */
 void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer);
 
 /* To be called about every second. */

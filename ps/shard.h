@@ -2,17 +2,30 @@
  * Pure: a request and the state give a reply and a new state; no I/O, no clock, no thread. The
  * server feeds it bytes and sends what it made. Owner reactor.
  *
- * Work is sliced: sl_shard_run visits at most `key_budget` keys (or 1024 dense elements each
- * counted as 16 keys) and says whether it is done. A request's sections run in order; a section
- * that must wait for other workers' clocks (BSP, SSP) parks the request, and the rest of that
- * connection's requests may go on.
+ * Work is sliced: sl_shard_run spends at most `key_budget` and says whether it is done. A key costs
+ * 1 for every 256 bytes of its row or part of that, 1024 dense elements cost 16, a section 1. Only
+ * a push of up to 1024 keys and 256 KiB is always done in one go, so that small pushes never wait
+ * for working memory: a longer one that is in progress keeps the one large scratch until it is
+ * done, and other long ones get AGAIN with nothing spent. A request's sections run in order; a
+ * section that must wait for other workers' clocks (BSP, SSP) parks the request, and the rest of
+ * that connection's requests may go on.
+ *
+ * Push: each record is visited once per section, with the sum of the gradients of its key. All keys
+ * of a section are looked up before the first is visited: a section that fails has changed nothing
+ * but created rows. Gradients that are not finite are applied as they are. A table's step is the
+ * number of push sections applied to it on this shard, the one in progress included: the first push
+ * has step 1.
  *
  * Consistency, by clock. Worker w's clock is the number of iterations that it has ticked; the floor
  * is the least over the workers of the table. A pull of clock c is admitted when
  *     ASP: always;  BSP: floor >= c;  SSP(s): floor + s >= c.
  * In BSP a push of clock c is kept aside and applied when the floor passes c: step by step, within
  * a step worker by worker, and within a worker in the order of arrival, so that the result does not
- * depend on timing. Clients without a clock never wait; their pushes apply at once. */
+ * depend on timing; it must be of the worker's current clock. A push_pull waits first and then
+ * pushes; its rows do not show its own push in BSP. Clients without a clock never wait, and their
+ * pushes apply at once; so do those of a worker beyond the table's worker_count, or whose clock
+ * counts no more (ps/clocks.h). Tables may differ in mode and worker_count; clocks are the shard's.
+ */
 #ifndef SL_PS_SHARD_H
 #define SL_PS_SHARD_H
 
@@ -24,8 +37,11 @@
 #include "core/err.h"
 #include "net/control/message.h"
 #include "net/wire/request.h"
+#include "ps/optimizer/optimizer.h"
 
 struct sl_shard;
+struct sl_shard_scratch;
+struct sl_shard_staged;
 
 struct sl_shard_options {
     uint32_t index, count;    /* this shard among all of the cluster: core/partition.h */
@@ -33,34 +49,46 @@ struct sl_shard_options {
     size_t staging_bytes_max; /* of BSP pushes kept aside; 0: 256 MiB */
 };
 
+/* Errors: NO_MEMORY. */
 int sl_shard_create(const struct sl_shard_options *options, struct sl_shard **out);
 void sl_shard_destroy(struct sl_shard **shard);
 
 /* Creates the table or checks it. Errors: INVALID, EXISTS (another specification, or another name
- * under this id; reason says in what), NO_MEMORY. */
+ * under this id, or this name under another id; reason says in what), NO_MEMORY. */
 int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct sl_table_spec *spec,
                         char *reason, size_t reason_bytes);
 
 /* Who asks. */
 struct sl_shard_caller {
     bool has_clock;
-    uint32_t worker; /* task index, when it has a clock */
+    uint32_t worker; /* task index, when it has a clock; below SL_LIMIT_WORKERS */
 };
 
-/* A request in progress; caller's storage. The request's bytes must stay where they are until it is
- * done; after parking too. */
+/* A request in progress; caller's storage, which stays where it is until the request is done or
+ * abandoned; so do the request's bytes; after parking too. */
 struct sl_shard_work {
     struct sl_bytes cursor; /* stands on the next section */
     struct sl_shard_caller caller;
     struct sl_request_prefix prefix;
     uint32_t sections_left;
     bool in_section; /* view is valid and partly done */
+    bool writes;     /* the request has a push or a tick */
     struct sl_request_view view;
-    uint64_t done;        /* keys or elements of the section done so far */
-    uint64_t reply_done;  /* bytes of the reply written so far */
+    uint64_t cost;        /* of the whole request, in units of key_budget */
+    uint64_t done;        /* keys or elements done so far in this phase of the section */
+    uint64_t reply_done;  /* bytes of the reply written by the sections before */
     uint64_t reply_bytes; /* in all */
     uint32_t parked_on;   /* table id that it waits for */
-    uint8_t phase;        /* of a section: shard.c */
+    uint8_t phase;        /* of a section: shard_internal.h */
+    uint32_t bags_done;   /* of a pooled pull */
+    /* Of a push in progress: */
+    struct sl_shard_scratch *scratch; /* that it owns */
+    struct sl_shard_staged *staged;   /* where it is being kept aside */
+    uint32_t *records;                /* [distinct], in the scratch or in staged */
+    float *sums; /* gradients of records; NULL: no key repeats, use the view's */
+    uint32_t distinct;
+    uint64_t step;
+    struct sl_optimizer_state state; /* as it was when the push began */
 };
 
 /* Checks the whole request against the tables (every section's shape, ownership of dense ranges)
@@ -71,29 +99,50 @@ int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
                    const uint8_t *payload, size_t payload_bytes, struct sl_shard_work *out,
                    char *reason, size_t reason_bytes);
 
+/* True when the rest of the request would run now without parking and within `key_budget`, in one
+ * call of sl_shard_run, unless that fails. */
+bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_work *work,
+                    uint64_t key_budget);
+
+/* True when the next thing that the request does is to wait for clocks; parked_on then says where.
+ * Lets who holds it park it before it has begun. */
+bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_work *work);
+
 enum sl_shard_result {
     SL_SHARD_DONE,   /* reply[work->reply_bytes] is complete */
-    SL_SHARD_AGAIN,  /* the budget is used up: call again */
+    SL_SHARD_AGAIN,  /* the budget is used up, or something must come first: call again */
     SL_SHARD_PARKED, /* waits for clocks: call again after sl_shard_clock_moved says so */
 };
 
 /* Goes on with the request; reply is room for work->reply_bytes, the same memory in every call.
- * Returns an sl_shard_result, or an error (negative): NO_MEMORY, WRONG_SHARD (a key; what came
- * before it in the request has been done). *keys_spent: of the budget. */
+ * Returns an sl_shard_result, or an error (negative), which ends the request: NO_MEMORY (of the
+ * tables, or of staging), WRONG_SHARD (a key; the sections before this one have been done),
+ * PROTOCOL (a tick or BSP push of another clock than the worker's). *keys_spent: of the budget. */
 int sl_shard_run(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *reply,
                  uint32_t key_budget, uint32_t *keys_spent, char *reason, size_t reason_bytes);
+
+/* Forgets a request that is not done: to be called when it will not be run again. A push section in
+ * progress may have been applied in part. */
+void sl_shard_abandon(struct sl_shard *shard, struct sl_shard_work *work);
+
+/* For whom a parked request waits, as text. */
+void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_work *work,
+                            char *text, size_t text_bytes);
 
 /* True once after each advance of a floor: parked requests may be admitted now, look at them. */
 bool sl_shard_clock_moved(struct sl_shard *shard);
 
 /* BSP pushes that became due are applied in slices too: while this is true, sl_shard_commit must be
- * called, and no request may run in between. Returns keys spent. */
+ * called, and no request goes on (sl_shard_run says AGAIN). Returns keys spent. */
 bool sl_shard_commit_due(const struct sl_shard *shard);
 uint32_t sl_shard_commit(struct sl_shard *shard, uint32_t key_budget);
 
 /* The floor over all workers whose clocks this shard has heard of, for the reply's header; 0 before
- * every worker of the largest worker_count has ticked. */
+ * every worker of the largest worker_count has ticked; UINT32_MAX when all have finished. */
 uint32_t sl_shard_clock_floor(const struct sl_shard *shard);
+
+/* A worker said hello: its clock counts for sl_shard_clock_floor. worker < SL_LIMIT_WORKERS. */
+void sl_shard_worker_joined(struct sl_shard *shard, uint32_t worker);
 
 /* A worker that is gone for good counts no more, as if it had ticked SL_REQUEST_CLOCK_FINISHED. */
 void sl_shard_worker_left(struct sl_shard *shard, uint32_t worker);

@@ -1,0 +1,186 @@
+/* Checking a request, whole, before anything is changed; and whether it could run now. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/shard_internal.h"
+
+static bool range_is_ours(const struct sl_shard_table *table,
+                          const struct sl_request_section *section)
+{
+    uint64_t first = sl_dense_store_start(table->dense);
+    uint64_t count = sl_dense_store_count(table->dense);
+    return section->start >= first && section->start - first <= count &&
+           section->count <= count - (section->start - first);
+}
+
+/* Both parts of a push_pull cost. Finding repeated keys costs an eighth of a visit. */
+static uint64_t section_cost(const struct sl_shard_table *table,
+                             const struct sl_request_section *section)
+{
+    uint64_t once = sl_shard_op_dense(section->op)
+                        ? section->count / SL_SHARD_ELEMENTS_PER_KEY + 1
+                        : (uint64_t)section->key_count * table->key_cost + section->bag_count;
+    uint64_t cost = 1;
+    if (sl_shard_op_pushes(section->op)) {
+        cost += once + section->key_count / 8 + 1;
+    }
+    if (sl_shard_op_pulls(section->op)) {
+        cost += once;
+    }
+    return cost;
+}
+
+/* Checks one section, whose header is in work->view.section already, and counts it. */
+static int check_section(const struct sl_shard *shard, struct sl_shard_work *work,
+                         struct sl_bytes *cursor, struct sl_shard_slice *slice)
+{
+    struct sl_request_section section = work->view.section;
+    if (section.op == SL_REQUEST_TICK) {
+        work->cost += 1;
+        work->writes = true;
+        return work->caller.has_clock ? 0
+                                      : sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
+                                                      "a client without a clock cannot tick");
+    }
+    const struct sl_shard_table *table =
+        section.table_id < SL_LIMIT_TABLES ? shard->tables[section.table_id] : NULL;
+    if (table == NULL) {
+        return sl_shard_fail(shard, work, slice, SL_ERR_NOT_FOUND, "no table has id %u here",
+                             section.table_id);
+    }
+    if (sl_shard_op_dense(section.op) != (table->dense != NULL)) {
+        return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL, "operation %u on a %s table",
+                             section.op, table->dense != NULL ? "dense" : "sparse");
+    }
+    if (sl_request_read_body(cursor, &section, table->spec.dim, &work->view) != 0) {
+        return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
+                             "the body does not fit the section's counts");
+    }
+    if (table->dense != NULL && !range_is_ours(table, &section)) {
+        return sl_shard_fail(shard, work, slice, SL_ERR_WRONG_SHARD,
+                             "elements %llu to %llu are not all of this shard",
+                             (unsigned long long)section.start,
+                             (unsigned long long)(section.start + section.count - 1));
+    }
+    work->writes |= sl_shard_op_pushes(section.op);
+    work->cost += section_cost(table, &section);
+    work->reply_bytes += sl_request_reply_bytes(&section, table->spec.dim);
+    if (work->reply_bytes > SL_LIMIT_FRAME_PAYLOAD_BYTES) {
+        return sl_shard_fail(shard, work, slice, SL_ERR_TOO_LARGE,
+                             "the reply would be longer than %u bytes",
+                             SL_LIMIT_FRAME_PAYLOAD_BYTES);
+    }
+    return 0;
+}
+
+int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
+                   const uint8_t *payload, size_t payload_bytes, struct sl_shard_work *out,
+                   char *reason, size_t reason_bytes)
+{
+    sl_assert((uintptr_t)payload % 8 == 0);
+    sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
+    struct sl_shard_slice slice = {.reason = reason, .reason_bytes = reason_bytes};
+    struct sl_shard_work work = {.cursor = sl_bytes_over(payload, payload_bytes),
+                                 .caller = *caller};
+    if (sl_request_read_prefix(&work.cursor, &work.prefix) != 0) {
+        (void)snprintf(reason, reason_bytes, "shard %u: a request has 1 to %d sections",
+                       shard->options.index, SL_LIMIT_REQUEST_SECTIONS);
+        return SL_ERR_PROTOCOL;
+    }
+    struct sl_bytes cursor = work.cursor;
+    for (uint32_t i = 0; i < work.prefix.section_count; i++) {
+        work.sections_left = work.prefix.section_count - i;
+        work.view = (struct sl_request_view){0};
+        if (sl_request_read_section(&cursor, &work.view.section) != 0) {
+            (void)snprintf(reason, reason_bytes, "shard %u, section %u: not a valid section",
+                           shard->options.index, i);
+            return SL_ERR_PROTOCOL;
+        }
+        int err = check_section(shard, &work, &cursor, &slice);
+        if (err != 0) {
+            return err;
+        }
+    }
+    if (cursor.left != 0) {
+        (void)snprintf(reason, reason_bytes, "shard %u: %zu bytes after the last section",
+                       shard->options.index, cursor.left);
+        return SL_ERR_PROTOCOL;
+    }
+    work.sections_left = work.prefix.section_count;
+    *out = work;
+    return 0;
+}
+
+bool sl_shard_stages(const struct sl_shard *shard, const struct sl_shard_table *table,
+                     const struct sl_shard_caller *caller)
+{
+    const struct sl_consistency_spec *consistency = &table->spec.consistency;
+    return consistency->mode == SL_CONSISTENCY_BSP && caller->has_clock &&
+           caller->worker < consistency->worker_count &&
+           sl_clocks_of(&shard->clocks, caller->worker) != SL_CLOCKS_FINISHED;
+}
+
+bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *table,
+                     const struct sl_shard_caller *caller, uint32_t clock)
+{
+    const struct sl_consistency_spec *consistency = &table->spec.consistency;
+    if (!caller->has_clock || consistency->mode == SL_CONSISTENCY_ASP ||
+        caller->worker >= consistency->worker_count) {
+        return true;
+    }
+    uint64_t floor = sl_clocks_floor(&shard->clocks, table->clock_group);
+    return floor + consistency->staleness >= clock;
+}
+
+bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_work *work,
+                    uint64_t key_budget)
+{
+    if (work->cost > key_budget || shard->commit.due || work->in_section) {
+        return false;
+    }
+    struct sl_bytes cursor = work->cursor;
+    for (uint32_t i = 0; i < work->sections_left; i++) {
+        struct sl_request_view view;
+        int err = sl_request_read_section(&cursor, &view.section);
+        sl_assert(err == 0);
+        if (view.section.op == SL_REQUEST_TICK) {
+            /* A tick may make pushes due, which come before any later section. */
+            if (i + 1 < work->sections_left) {
+                return false;
+            }
+            continue;
+        }
+        const struct sl_shard_table *table = shard->tables[view.section.table_id];
+        if (sl_shard_op_pulls(view.section.op) &&
+            !sl_shard_admits(shard, table, &work->caller, work->prefix.clock)) {
+            return false;
+        }
+        if (sl_shard_op_pushes(view.section.op) && shard->large.owner != NULL &&
+            !sl_shard_push_is_small(&view.section, table->spec.dim)) {
+            return false;
+        }
+        (void)sl_bytes_take(&cursor, sl_request_body_bytes(&view.section, table->spec.dim));
+    }
+    return true;
+}
+
+bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_work *work)
+{
+    struct sl_request_section section = work->view.section;
+    if (work->in_section && work->phase != SL_SHARD_PHASE_ADMIT) {
+        return false;
+    }
+    if (!work->in_section) {
+        struct sl_bytes cursor = work->cursor;
+        if (work->sections_left == 0 || sl_request_read_section(&cursor, &section) != 0) {
+            return false;
+        }
+    }
+    if (!sl_shard_op_pulls(section.op) || sl_shard_admits(shard, shard->tables[section.table_id],
+                                                          &work->caller, work->prefix.clock)) {
+        return false;
+    }
+    work->parked_on = section.table_id;
+    return true;
+}

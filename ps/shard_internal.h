@@ -1,0 +1,153 @@
+/* What the files of the shard share; nobody else includes it. Owner reactor. */
+#ifndef SL_PS_SHARD_INTERNAL_H
+#define SL_PS_SHARD_INTERNAL_H
+
+#include "ps/clocks.h"
+#include "ps/dense.h"
+#include "ps/shard.h"
+#include "ps/shard_scratch.h"
+#include "ps/shard_staging.h"
+#include "ps/table.h"
+
+/* Keys looked up at once: their record numbers stay in the first-level cache. */
+#define SL_SHARD_BATCH_KEYS   256
+
+/* A push up to here is done in one go, with a scratch of its own. */
+#define SL_SHARD_SMALL_KEYS   1024
+#define SL_SHARD_SMALL_FLOATS (64U << 10)
+
+/* A section's phases, in order; each operation passes through some of them. */
+enum sl_shard_phase {
+    SL_SHARD_PHASE_ADMIT,   /* may it run now? */
+    SL_SHARD_PHASE_COLLECT, /* push: look the keys up, find repeats; BSP: copy the gradients */
+    SL_SHARD_PHASE_APPLY,   /* push: visit the records or elements */
+    SL_SHARD_PHASE_READ,    /* pull */
+};
+
+/* A BSP table's pushes of one worker, in order of arrival and so of clock. */
+struct sl_shard_staged_queue {
+    struct sl_shard_staged *first, *last;
+};
+
+struct sl_shard_table {
+    bool open;
+    struct sl_table_spec spec;
+    struct sl_table_store *sparse; /* one of both */
+    struct sl_dense_store *dense;
+    const struct sl_optimizer *optimizer;
+    struct sl_optimizer_state state;
+    uint64_t step;         /* push sections applied */
+    uint32_t key_cost;     /* of one key, in units of the budget */
+    uint32_t clock_group;  /* where worker_count > 0 */
+    size_t counted_memory; /* of the store, as counted in the shard's memory_bytes */
+    uint64_t pulled_rows, pushed_rows;
+    /* BSP only: */
+    struct sl_shard_staged_queue *staged; /* [worker_count] */
+    uint32_t staged_count;
+};
+
+/* The BSP push that is being committed. */
+struct sl_shard_commit_state {
+    bool due;          /* something is to be committed */
+    uint32_t table_id; /* of the table at work */
+    uint32_t clock;    /* of its iteration at work */
+    uint32_t worker;   /* whose entries come next */
+    bool in_entry;     /* its first entry is partly applied */
+    uint64_t done;     /* records or elements of it */
+    uint64_t step;
+    struct sl_optimizer_state state;
+};
+
+struct sl_shard {
+    struct sl_shard_options options;
+    struct sl_shard_table *tables[SL_LIMIT_TABLES];
+    uint32_t table_count; /* ids in use are below this */
+    struct sl_clocks clocks;
+    struct sl_shard_scratch small, large;
+    struct sl_shard_staging staging; /* mapped with the first BSP table */
+    struct sl_shard_commit_state commit;
+    size_t memory_bytes; /* of all stores */
+};
+
+/* One call of sl_shard_run. */
+struct sl_shard_slice {
+    uint32_t budget, spent;
+    char *reason;
+    size_t reason_bytes;
+};
+
+static inline uint32_t sl_shard_slice_left(const struct sl_shard_slice *slice)
+{
+    return slice->budget > slice->spent ? slice->budget - slice->spent : 0;
+}
+
+/* Dense elements that `budget` pays for, and back. */
+#define SL_SHARD_ELEMENTS_PER_KEY 64
+
+static inline bool sl_shard_op_pulls(uint8_t op)
+{
+    return op != SL_REQUEST_PUSH && op != SL_REQUEST_DENSE_PUSH && op != SL_REQUEST_TICK;
+}
+
+static inline bool sl_shard_op_pushes(uint8_t op)
+{
+    return op == SL_REQUEST_PUSH || op == SL_REQUEST_PUSH_PULL || op == SL_REQUEST_DENSE_PUSH ||
+           op == SL_REQUEST_DENSE_PUSH_PULL;
+}
+
+static inline bool sl_shard_op_dense(uint8_t op)
+{
+    return op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_DENSE_PUSH ||
+           op == SL_REQUEST_DENSE_PUSH_PULL;
+}
+
+/* Writes "shard 1, section 2 (table emb): " and the message into the reason; returns err. */
+int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_work *work,
+                  struct sl_shard_slice *slice, int err, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* True when the worker's pushes to the table are kept aside. */
+bool sl_shard_stages(const struct sl_shard *shard, const struct sl_shard_table *table,
+                     const struct sl_shard_caller *caller);
+
+/* True when a pull of this clock may be answered now. */
+bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *table,
+                     const struct sl_shard_caller *caller, uint32_t clock);
+
+/* Looks up to SL_SHARD_BATCH_KEYS keys up, checks that they are this shard's, creates missing rows.
+ * Errors: WRONG_SHARD, NO_MEMORY. */
+int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
+                    const struct sl_shard_work *work, struct sl_shard_slice *slice,
+                    const uint64_t *keys, uint32_t count, uint32_t *records);
+
+/* True when a push of this section is done in one go. */
+static inline bool sl_shard_push_is_small(const struct sl_request_section *section, uint32_t dim)
+{
+    return section->key_count <= SL_SHARD_SMALL_KEYS &&
+           (uint64_t)section->key_count * dim <= SL_SHARD_SMALL_FLOATS;
+}
+
+/* The push part of a section begins: takes the working memory that it needs. DONE: go on with
+ * COLLECT; AGAIN: the scratch is in use. Errors: PROTOCOL, NO_MEMORY. */
+int sl_shard_push_begin(struct sl_shard *shard, struct sl_shard_table *table,
+                        struct sl_shard_work *work, struct sl_shard_slice *slice);
+
+/* The push part, from COLLECT on. DONE when it is applied or kept aside. */
+int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
+                      struct sl_shard_work *work, struct sl_shard_slice *slice);
+
+/* Gives back the working memory of a push that will not be completed. */
+void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_work *work);
+
+/* Appends a complete entry to its worker's queue. */
+void sl_shard_commit_later(struct sl_shard_table *table, uint32_t worker,
+                           struct sl_shard_staged *entry);
+
+/* A floor may have moved: finds out whether staged pushes are due. */
+void sl_shard_commit_look(struct sl_shard *shard);
+
+/* Elements of a dense range, from `at` on, that `left` of a budget pays for: at least one block's
+ * part, and never cut inside a block, whose slots may belong to it as a whole. */
+uint64_t sl_shard_push_dense_step(uint64_t at, uint64_t end, uint32_t left);
+
+#endif

@@ -1,0 +1,114 @@
+#include "ps/shard_staging.h"
+
+#include <assert.h>
+#include <sys/mman.h>
+
+#include "core/assert.h"
+
+#define ALIGNMENT 64
+
+/* Every entry, and so every gap at the ring's end, has room for a header. */
+static_assert(sizeof(struct sl_shard_staged) <= ALIGNMENT, "an entry's header fits the alignment");
+
+static size_t align(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+int sl_shard_staging_init(struct sl_shard_staging *staging, size_t bytes_max)
+{
+    bytes_max = align(bytes_max, 4096);
+    void *base = mmap(NULL, bytes_max, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        return SL_ERR_NO_MEMORY;
+    }
+    *staging = (struct sl_shard_staging){.base = base, .bytes_max = bytes_max};
+    return 0;
+}
+
+void sl_shard_staging_fini(struct sl_shard_staging *staging)
+{
+    if (staging->base != NULL) {
+        (void)munmap(staging->base, staging->bytes_max);
+    }
+    *staging = (struct sl_shard_staging){0};
+}
+
+static struct sl_shard_staged *entry_at(struct sl_shard_staging *staging, size_t offset)
+{
+    return (struct sl_shard_staged *)(void *)(staging->base + offset);
+}
+
+/* Takes `bytes` in one piece, skipping the end of the ring where they do not fit; NULL: full. */
+static struct sl_shard_staged *take(struct sl_shard_staging *staging, size_t bytes)
+{
+    if (staging->entry_count == 0) {
+        staging->head = staging->tail = 0;
+    }
+    bool wrapped = staging->entry_count > 0 && staging->head <= staging->tail;
+    size_t end = wrapped ? staging->tail : staging->bytes_max;
+    if (bytes > end - staging->head) {
+        if (wrapped || bytes > staging->tail) {
+            return NULL;
+        }
+        if (staging->head < staging->bytes_max) {
+            *entry_at(staging, staging->head) = (struct sl_shard_staged){
+                .bytes = staging->bytes_max - staging->head,
+                .freed = true,
+            };
+            staging->entry_count++;
+        }
+        staging->head = 0;
+    }
+    struct sl_shard_staged *entry = entry_at(staging, staging->head);
+    staging->head += bytes;
+    staging->entry_count++;
+    return entry;
+}
+
+struct sl_shard_staged *sl_shard_staging_get(struct sl_shard_staging *staging,
+                                             uint32_t record_count, uint64_t float_count)
+{
+    if (float_count > staging->bytes_max / sizeof(float)) {
+        return NULL;
+    }
+    size_t records_bytes = align(record_count * sizeof(uint32_t), ALIGNMENT);
+    size_t bytes = align(ALIGNMENT + records_bytes + float_count * sizeof(float), ALIGNMENT);
+    struct sl_shard_staged *entry = take(staging, bytes);
+    if (entry == NULL) {
+        return NULL;
+    }
+    uint8_t *body = (uint8_t *)entry + ALIGNMENT;
+    *entry = (struct sl_shard_staged){
+        .bytes = bytes,
+        .records = record_count == 0 ? NULL : (uint32_t *)(void *)body,
+        .gradients = (float *)(void *)(body + records_bytes),
+    };
+    return entry;
+}
+
+void sl_shard_staging_trim(struct sl_shard_staging *staging, struct sl_shard_staged *entry,
+                           uint64_t float_count)
+{
+    uint8_t *end = (uint8_t *)(entry->gradients + float_count);
+    size_t bytes = align((size_t)(end - (uint8_t *)entry), ALIGNMENT);
+    sl_assert(bytes <= entry->bytes);
+    if ((uint8_t *)entry + entry->bytes == staging->base + staging->head) {
+        staging->head -= entry->bytes - bytes;
+        entry->bytes = bytes;
+    }
+}
+
+void sl_shard_staging_put(struct sl_shard_staging *staging, struct sl_shard_staged *entry)
+{
+    sl_assert(!entry->freed);
+    entry->freed = true;
+    while (staging->entry_count > 0 && entry_at(staging, staging->tail)->freed) {
+        staging->tail += entry_at(staging, staging->tail)->bytes;
+        staging->entry_count--;
+        if (staging->tail == staging->bytes_max) {
+            staging->tail = 0;
+        }
+    }
+}

@@ -1,0 +1,49 @@
+/* Where BSP pushes are kept until their iteration is complete: a ring of entries in arrival order,
+ * freed in any order and reclaimed from the oldest on. Entries are freed an iteration at a time, so
+ * nothing stays long behind an entry that is still wanted, and an empty ring starts over in warm
+ * memory. Owner reactor. Lazily mapped at init. */
+#ifndef SL_PS_SHARD_STAGING_H
+#define SL_PS_SHARD_STAGING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/err.h"
+
+/* One push section kept aside, with its repeated keys already summed. Records (sparse) and then
+ * gradients lie behind it. */
+struct sl_shard_staged {
+    size_t bytes; /* of the ring, this header included */
+    bool freed;
+    struct sl_shard_staged *next; /* of the same worker and table, in order of arrival */
+    uint32_t *records;            /* [count]; NULL: dense */
+    float *gradients;             /* [count][dim]; dense: [count] */
+    uint64_t start;               /* dense only: first element */
+    uint64_t count;               /* records or elements */
+    uint32_t clock;
+};
+
+struct sl_shard_staging {
+    uint8_t *base;
+    size_t bytes_max;
+    size_t head, tail; /* newest and oldest byte in use */
+    uint32_t entry_count;
+};
+
+/* bytes_max is rounded up to a page. Errors: NO_MEMORY. */
+int sl_shard_staging_init(struct sl_shard_staging *staging, size_t bytes_max);
+void sl_shard_staging_fini(struct sl_shard_staging *staging);
+
+/* Room for `record_count` records (0: dense) and `float_count` gradients; fills in bytes, records
+ * and gradients, zeroes the rest. NULL when the ring is full. */
+struct sl_shard_staged *sl_shard_staging_get(struct sl_shard_staging *staging,
+                                             uint32_t record_count, uint64_t float_count);
+
+/* Gives back the room behind the entry's first `float_count` gradients, where that is possible. */
+void sl_shard_staging_trim(struct sl_shard_staging *staging, struct sl_shard_staged *entry,
+                           uint64_t float_count);
+
+void sl_shard_staging_put(struct sl_shard_staging *staging, struct sl_shard_staged *entry);
+
+#endif
