@@ -1,0 +1,295 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/cli.h"
+
+/* One target of each kind, with the defaults that every test starts from. */
+static struct {
+    bool quiet, pin;
+    const char *name;
+    struct sl_cli_list files;
+    uint64_t count, any;
+    int64_t offset;
+    double rate;
+    int model;
+} targets;
+
+static const struct sl_cli_option options[] = {
+    {.kind = SL_CLI_SECTION, .name = "What to do"},
+    {.kind = SL_CLI_FLAG, .name = "quiet", .target = &targets.quiet, .help = "Says nothing."},
+    {.kind = SL_CLI_FLAG, .name = "pin", .target = &targets.pin, .help = "Pins."},
+    {.kind = SL_CLI_STRING,
+     .name = "worker-hosts",
+     .target = &targets.name,
+     .metavar = "HOSTS",
+     .help = "Hosts of the workers, in the order of their indices, each with or without a port, "
+             "separated by commas and written without any spaces between them."},
+    {.kind = SL_CLI_STRINGS, .name = "data", .target = &targets.files, .metavar = "FILE..."},
+    {.kind = SL_CLI_SECTION, .name = "Numbers"},
+    {.kind = SL_CLI_U64,
+     .name = "batch-rows-in-one-step-of-training",
+     .target = &targets.count,
+     .help = "Rows.",
+     .least = 1,
+     .most = 100},
+    {.kind = SL_CLI_U64, .name = "any", .target = &targets.any, .help = "Any number."},
+    {.kind = SL_CLI_I64, .name = "offset", .target = &targets.offset, .least = -5, .most = 5},
+    {.kind = SL_CLI_F64, .name = "lr", .target = &targets.rate, .least = 0, .most = 1},
+    {.kind = SL_CLI_CHOICE,
+     .name = "model",
+     .target = &targets.model,
+     .choices = "lr|fm|deepfm",
+     .help = "The model."},
+};
+
+static const struct sl_cli cli = {
+    .program = "starling-test",
+    .summary = "Tests the command line.",
+    .usage = "[options]",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+};
+
+static int reset(void **state)
+{
+    (void)state;
+    sl_cli_list_fini(&targets.files);
+    memset(&targets, 0, sizeof targets);
+    targets.pin = true;
+    targets.count = 10;
+    targets.rate = 0.05;
+    targets.model = 2;
+    return 0;
+}
+
+static int parse(char *reason, size_t reason_bytes, const char *const *arguments)
+{
+    char *argv[32] = {(char *)"starling-test"};
+    int argc = 1;
+    for (; *arguments != NULL; arguments++) {
+        argv[argc++] = (char *)*arguments;
+    }
+    return sl_cli_parse(&cli, argc, argv, reason, reason_bytes);
+}
+#define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void accept(const char *const *arguments)
+{
+    char reason[512] = "";
+    if (parse(reason, sizeof reason, arguments) != SL_CLI_RUN) {
+        fail_msg("refused: %s", reason);
+    }
+}
+
+static void cli_parse__nothing_leaves_the_defaults(void **state)
+{
+    (void)state;
+    char *argv[] = {(char *)"starling-test"};
+    char reason[64];
+    assert_int_equal(sl_cli_parse(&cli, 1, argv, reason, sizeof reason), SL_CLI_RUN);
+    assert_true(targets.pin);
+    assert_int_equal(targets.count, 10);
+    assert_null(targets.files.items);
+}
+
+static void cli_parse__every_kind_in_both_spellings(void **state)
+{
+    (void)state;
+    accept(ARGUMENTS("--quiet", "--pin=false", "--worker-hosts", "a,b", "--data", "one", "two",
+                     "--offset", "-5", "--lr=1e-3", "--model=FM", "--any", "18446744073709551615",
+                     "--data=three", "--batch-rows-in-one-step-of-training=100"));
+    assert_true(targets.quiet);
+    assert_false(targets.pin);
+    assert_string_equal(targets.name, "a,b");
+    assert_int_equal(targets.files.count, 3);
+    assert_string_equal(targets.files.items[1], "two");
+    assert_string_equal(targets.files.items[2], "three");
+    assert_int_equal(targets.offset, -5);
+    assert_true(targets.rate == 1e-3);
+    assert_int_equal(targets.model, 1);
+    assert_true(targets.any == UINT64_MAX);
+    assert_int_equal(targets.count, 100);
+}
+
+static void cli_parse__the_last_of_two_counts(void **state)
+{
+    (void)state;
+    accept(ARGUMENTS("--any", "1", "--any=2", "--quiet", "--quiet=0"));
+    assert_true(targets.any == 2);
+    assert_false(targets.quiet);
+}
+
+static void cli_parse__values_may_begin_with_dashes(void **state)
+{
+    (void)state;
+    accept(ARGUMENTS("--worker-hosts", "--polling --x", "--data=--model"));
+    assert_string_equal(targets.name, "--polling --x");
+    assert_string_equal(targets.files.items[0], "--model");
+    accept(ARGUMENTS("--worker-hosts="));
+    assert_string_equal(targets.name, "");
+}
+
+static void cli_parse__refuses_with_flag_value_and_accepted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments[5];
+        const char *reason;
+    } cases[] = {
+        {{"--batch-rows-in-one-step-of-training", "0"}, "=0: accepts a whole number from 1 to 100"},
+        {{"--batch-rows-in-one-step-of-training=101"}, "from 1 to 100"},
+        {{"--any", "-1"}, "--any=-1: accepts a whole number from 0"},
+        {{"--any", "18446744073709551616"}, "accepts a whole number"},
+        {{"--any", "1e3"}, "accepts a whole number"},
+        {{"--any", " 1"}, "accepts a whole number"},
+        {{"--any", "0x10"}, "accepts a whole number"},
+        {{"--any="}, "--any=: accepts a whole number"},
+        {{"--offset", "6"}, "--offset=6: accepts a whole number from -5 to 5"},
+        {{"--offset", "--5"}, "--offset=--5: accepts"},
+        {{"--offset", "9223372036854775808"}, "accepts"},
+        {{"--lr", "nan"}, "--lr=nan: accepts a number from 0 to 1"},
+        {{"--lr", "inf"}, "accepts a number"},
+        {{"--lr", "1.5"}, "accepts a number from 0 to 1"},
+        {{"--lr", "0.1x"}, "accepts a number"},
+        {{"--lr", "."}, "accepts a number"},
+        {{"--lr", ""}, "accepts a number"},
+        {{"--model", "svm"}, "--model=svm: accepts lr|fm|deepfm"},
+        {{"--model", "l"}, "accepts lr|fm|deepfm"},
+        {{"--model", "lr|fm"}, "accepts lr|fm|deepfm"},
+        {{"--quiet=maybe"}, "--quiet=maybe: accepts 0, 1, true or false"},
+        {{"--any"}, "--any needs a value"},
+        {{"--any", "--quiet"}, "--any needs a value"},
+        {{"--data"}, "--data needs a value"},
+        {{"--data", "--any=1"}, "--data needs a value"},
+        {{"--data", "a", "--any", "x"}, "--any=x"},
+        {{"stray"}, "unexpected argument \"stray\""},
+        {{"--quiet", "stray"}, "unexpected argument \"stray\""},
+        {{"--data=a", "b"}, "unexpected argument \"b\""},
+        {{""}, "unexpected argument"},
+        {{"--"}, "unknown flag --"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        reset(NULL);
+        char reason[512] = "";
+        const int result = parse(reason, sizeof reason, cases[i].arguments);
+        if (result != SL_ERR_INVALID || strstr(reason, cases[i].reason) == NULL) {
+            fail_msg("case %zu: result %d, reason \"%s\"", i, result, reason);
+        }
+        assert_null(targets.files.items);
+        assert_int_equal(targets.files.count, 0);
+    }
+}
+
+static void cli_parse__unknown_flag_names_the_nearest(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *argument, *reason;
+    } cases[] = {
+        {"--wroker-hosts", "unknown flag --wroker-hosts; did you mean --worker-hosts?"},
+        {"--worker-host=a", "unknown flag --worker-host; did you mean --worker-hosts?"},
+        {"--ofset", "did you mean --offset?"},
+        {"-quiet", "did you mean --quiet?"},
+        {"--Model", "did you mean --model?"},
+        {"--worker_hosts", "did you mean --worker-hosts?"},
+    };
+    char reason[512];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(parse(reason, sizeof reason, ARGUMENTS(cases[i].argument)),
+                         SL_ERR_INVALID);
+        assert_non_null(strstr(reason, cases[i].reason));
+    }
+    char longest[4096] = "--";
+    memset(longest + 2, 'x', sizeof longest - 3);
+    assert_int_equal(parse(reason, sizeof reason, ARGUMENTS(longest)), SL_ERR_INVALID);
+    assert_null(strstr(reason, "did you mean"));
+    assert_int_equal(parse(reason, sizeof reason, ARGUMENTS("--something-else")), SL_ERR_INVALID);
+    assert_null(strstr(reason, "did you mean"));
+}
+
+/* What parse prints to stdout. */
+static void capture(const char *const *arguments, char *out, size_t out_bytes)
+{
+    int pipe_fds[2];
+    char reason[64];
+    assert_int_equal(pipe(pipe_fds), 0);
+    fflush(stdout);
+    const int saved = dup(STDOUT_FILENO);
+    dup2(pipe_fds[1], STDOUT_FILENO);
+    const int result = parse(reason, sizeof reason, arguments);
+    fflush(stdout);
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+    close(pipe_fds[1]);
+    const ssize_t got = read(pipe_fds[0], out, out_bytes - 1);
+    close(pipe_fds[0]);
+    assert_int_equal(result, SL_CLI_EXIT_OK);
+    assert_true(got > 0);
+    out[got] = '\0';
+}
+
+static void cli_parse__help_shows_defaults_in_two_columns(void **state)
+{
+    (void)state;
+    char text[8192];
+    capture(ARGUMENTS("--lr", "0.5", "--help", "--rubbish"), text, sizeof text);
+    static const char *const parts[] = {
+        "Usage: starling-test [options]\nTests the command line.\n",
+        "\nWhat to do:\n",
+        "\nNumbers:\n",
+        "\n  --quiet                     Says nothing.\n",
+        "\n  --pin                       Pins. Default: on; --pin=false turns it off.\n",
+        "\n  --data FILE...\n",
+        "\n  --batch-rows-in-one-step-of-training N\n                              Rows. Default: "
+        "10\n",
+        "\n  --offset N                  Default: 0\n",
+        "\n  --lr X                      Default: 0.05\n",
+        "\n  --model lr|fm|deepfm        The model. Default: deepfm\n",
+        "\n  --help                      Prints this, and ends.\n",
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (strstr(text, parts[i]) == NULL) {
+            fail_msg("\"%s\" is not in\n%s", parts[i], text);
+        }
+    }
+    for (const char *line = text; *line != '\0';) {
+        const size_t length = strcspn(line, "\n");
+        assert_true(length <= 100);
+        assert_true(length == 0 || line[length - 1] != ' ');
+        line += length + 1;
+    }
+}
+
+static void cli_parse__version_is_printed(void **state)
+{
+    (void)state;
+    char text[128];
+    capture(ARGUMENTS("--version"), text, sizeof text);
+    assert_string_equal(text, "starling-test " STARLING_VERSION "\n");
+}
+
+#define FRESH(test) cmocka_unit_test_setup_teardown(test, reset, reset)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FRESH(cli_parse__nothing_leaves_the_defaults),
+        FRESH(cli_parse__every_kind_in_both_spellings),
+        FRESH(cli_parse__the_last_of_two_counts),
+        FRESH(cli_parse__values_may_begin_with_dashes),
+        FRESH(cli_parse__refuses_with_flag_value_and_accepted),
+        FRESH(cli_parse__unknown_flag_names_the_nearest),
+        FRESH(cli_parse__help_shows_defaults_in_two_columns),
+        FRESH(cli_parse__version_is_printed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

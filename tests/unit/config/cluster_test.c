@@ -1,0 +1,273 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/cluster.h"
+
+#define NOTHING                                                                                    \
+    {                                                                                              \
+        .task_index = -1                                                                           \
+    }
+#define TF_CLUSTER      "\"cluster\":{\"ps\":[\"p:1\",\"p:2\"],\"chief\":[\"c\"],\"worker\":[\"w\"]}"
+#define TF(type, index) "{" TF_CLUSTER ",\"task\":{\"type\":\"" type "\",\"index\":" index "}}"
+
+/* Every test runs in an empty folder of its own, where a .endpoint_map would be found. */
+static char folder[64];
+
+static int enter_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/starling_cluster_XXXXXX");
+    return mkdtemp(folder) == NULL ? -1 : chdir(folder);
+}
+
+static int leave_folder(void **state)
+{
+    (void)state;
+    unlink(".endpoint_map");
+    unlink("map");
+    return chdir("/") != 0 ? -1 : rmdir(folder);
+}
+
+static void write_map(const char *name, const char *text)
+{
+    FILE *file = fopen(name, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static struct sl_cluster resolve(enum sl_cluster_role role, struct sl_cluster_flags flags,
+                                 const char *tf_config)
+{
+    struct sl_cluster cluster;
+    char reason[512] = "";
+    if (sl_cluster_resolve(role, &flags, tf_config, &cluster, reason, sizeof reason) != 0) {
+        fail_msg("refused: %s", reason);
+    }
+    assert_int_equal(cluster.role, role);
+    return cluster;
+}
+
+/* Expects an error whose reason holds each of the words, up to NULL. */
+static void refuse(int err, enum sl_cluster_role role, struct sl_cluster_flags flags,
+                   const char *tf_config, const char *const *words)
+{
+    struct sl_cluster cluster = {.ps_count = 4711};
+    char reason[512] = "";
+    assert_int_equal(sl_cluster_resolve(role, &flags, tf_config, &cluster, reason, sizeof reason),
+                     err);
+    for (; *words != NULL; words++) {
+        if (strstr(reason, *words) == NULL) {
+            fail_msg("\"%s\" is not in \"%s\"", *words, reason);
+        }
+    }
+    assert_int_equal(cluster.ps_count, 4711);
+}
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void cluster_resolve__by_flags(void **state)
+{
+    (void)state;
+    struct sl_cluster cluster = resolve(
+        SL_CLUSTER_PS,
+        (struct sl_cluster_flags){
+            .ps_hosts = "a:1,b:2", .worker_hosts = "x,y,z", .job_name = "ps", .task_index = 1},
+        NULL);
+    assert_int_equal(cluster.ps_count, 2);
+    assert_int_equal(cluster.worker_count, 3);
+    assert_int_equal(cluster.task_index, 1);
+    assert_string_equal(cluster.ps[1].control.host, "b");
+    assert_memory_equal(&cluster.ps[1].control, &cluster.ps[1].data, sizeof cluster.ps[1].data);
+    sl_cluster_fini(&cluster);
+    assert_null(cluster.ps);
+}
+
+static void cluster_resolve__by_tf_config(void **state)
+{
+    (void)state;
+    struct sl_cluster cluster =
+        resolve(SL_CLUSTER_WORKER, (struct sl_cluster_flags)NOTHING, TF("worker", "0"));
+    assert_int_equal(cluster.ps_count, 2);
+    assert_int_equal(cluster.worker_count, 2);
+    assert_int_equal(cluster.task_index, 1);
+    sl_cluster_fini(&cluster);
+}
+
+static void cluster_resolve__by_the_map_in_the_working_folder(void **state)
+{
+    (void)state;
+    write_map(".endpoint_map", "a:1=rdma://r:9\nb:2=b:3\n");
+    struct sl_cluster cluster =
+        resolve(SL_CLUSTER_PS, (struct sl_cluster_flags){.task_index = 1}, NULL);
+    assert_int_equal(cluster.ps_count, 2);
+    assert_int_equal(cluster.worker_count, 0);
+    assert_string_equal(cluster.ps[0].control.host, "a");
+    assert_int_equal(cluster.ps[0].data.scheme, SL_ENDPOINT_RDMA);
+    assert_int_equal(cluster.ps[1].data.port, 3);
+    sl_cluster_fini(&cluster);
+}
+
+static void cluster_resolve__a_named_map_goes_before_the_one_in_the_folder(void **state)
+{
+    (void)state;
+    write_map(".endpoint_map", "this is no map\n");
+    write_map("map", "b:2=b:3\n");
+    struct sl_cluster cluster = resolve(
+        SL_CLUSTER_PS,
+        (struct sl_cluster_flags){.ps_hosts = "a:1,b:2", .endpoint_map = "map", .task_index = 0},
+        NULL);
+    assert_int_equal(cluster.ps_count, 2);
+    assert_int_equal(cluster.ps[0].data.port, 1);
+    assert_int_equal(cluster.ps[1].data.port, 3);
+    sl_cluster_fini(&cluster);
+}
+
+static void cluster_resolve__sources_that_agree_are_merged(void **state)
+{
+    (void)state;
+    struct sl_cluster cluster = resolve(SL_CLUSTER_WORKER,
+                                        (struct sl_cluster_flags){.ps_hosts = "P:1,tcp://p:2",
+                                                                  .worker_hosts = "other:1,names:2",
+                                                                  .job_name = "worker",
+                                                                  .task_index = 1},
+                                        TF("worker", "0"));
+    assert_int_equal(cluster.task_index, 1);
+    sl_cluster_fini(&cluster);
+
+    /* Flags say the task, TF_CONFIG the cluster. */
+    cluster =
+        resolve(SL_CLUSTER_WORKER, (struct sl_cluster_flags){.job_name = "chief", .task_index = -1},
+                "{" TF_CLUSTER "}");
+    assert_int_equal(cluster.task_index, 0);
+    assert_int_equal(cluster.worker_count, 2);
+    sl_cluster_fini(&cluster);
+}
+
+static void cluster_resolve__the_only_task_needs_no_index(void **state)
+{
+    (void)state;
+    struct sl_cluster cluster =
+        resolve(SL_CLUSTER_PS, (struct sl_cluster_flags){.ps_hosts = "a:1", .task_index = -1}, "");
+    assert_int_equal(cluster.task_index, 0);
+    sl_cluster_fini(&cluster);
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.ps_hosts = "a:1,b:2", .task_index = -1}, NULL,
+           WORDS("task index", "--task-index", "TF_CONFIG"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER,
+           (struct sl_cluster_flags){.ps_hosts = "a:1", .worker_hosts = "x,y", .task_index = -1},
+           NULL, WORDS("worker", "--task-index"));
+}
+
+static void cluster_resolve__contradictions_name_both_sources(void **state)
+{
+    (void)state;
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.ps_hosts = "p:1,p:3", .task_index = -1}, TF("ps", "0"),
+           WORDS("ps 1", "--ps-hosts", "tcp://p:3", "TF_CONFIG", "tcp://p:2"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.ps_hosts = "p:2,p:1", .task_index = -1}, TF("ps", "0"),
+           WORDS("ps 0", "--ps-hosts", "TF_CONFIG"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.ps_hosts = "p:1", .task_index = -1}, TF("ps", "0"),
+           WORDS("--ps-hosts names 1", "TF_CONFIG names 2"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.worker_hosts = "a,b,c", .task_index = -1}, TF("ps", "0"),
+           WORDS("--worker-hosts names 3", "TF_CONFIG names 2"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags){.task_index = 0}, TF("ps", "1"),
+           WORDS("--task-index is 0", "TF_CONFIG", "ps 1"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER, (struct sl_cluster_flags){.task_index = 0},
+           TF("worker", "0"), WORDS("--task-index is 0", "TF_CONFIG", "worker 1"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER,
+           (struct sl_cluster_flags){.job_name = "chief", .task_index = 1}, NULL,
+           WORDS("--task-index=1", "--job-name=chief"));
+}
+
+static void cluster_resolve__another_role_is_refused(void **state)
+{
+    (void)state;
+    refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER,
+           (struct sl_cluster_flags){.ps_hosts = "a:1", .job_name = "ps", .task_index = 0}, NULL,
+           WORDS("--job-name=ps", "starling-worker", "starling-ps"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.ps_hosts = "a:1", .job_name = "chief", .task_index = 0}, NULL,
+           WORDS("--job-name=chief", "starling-ps", "starling-worker"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.ps_hosts = "a:1", .job_name = "server", .task_index = 0},
+           NULL, WORDS("--job-name=server", "ps, worker or chief"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, TF("worker", "0"),
+           WORDS("TF_CONFIG", "starling-ps", "starling-worker"));
+}
+
+static void cluster_resolve__index_outside_is_refused(void **state)
+{
+    (void)state;
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.ps_hosts = "a:1,b:1", .task_index = 2}, NULL,
+           WORDS("--task-index=2", "0 to 1"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.ps_hosts = "a:1", .task_index = -2}, NULL,
+           WORDS("--task-index=-2"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER,
+           (struct sl_cluster_flags){.ps_hosts = "a:1", .task_index = INT64_MAX}, NULL,
+           WORDS("--task-index=9223372036854775807", "16383"));
+}
+
+static void cluster_resolve__no_cluster_names_every_source(void **state)
+{
+    (void)state;
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, NULL,
+           WORDS("--ps-hosts", "TF_CONFIG", "--endpoint-map", ".endpoint_map"));
+    write_map(".endpoint_map", "# nothing yet\n");
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, NULL,
+           WORDS(".endpoint_map has no lines"));
+}
+
+static void cluster_resolve__errors_of_a_source_pass_through(void **state)
+{
+    (void)state;
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.ps_hosts = "a:1,b", .task_index = 0}, NULL,
+           WORDS("--ps-hosts, item 1", "\"b\""));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.ps_hosts = "a:1", .worker_hosts = "a,,b", .task_index = 0},
+           NULL, WORDS("--worker-hosts"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING,
+           "{\"cluster\":", WORDS("TF_CONFIG", "line 1"));
+    refuse(SL_ERR_NOT_FOUND, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){
+               .ps_hosts = "a:1", .endpoint_map = "/nonexistent/map", .task_index = 0},
+           NULL, WORDS("/nonexistent/map"));
+    write_map(".endpoint_map", "a:1=b:2\nrubbish\n");
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.ps_hosts = "a:1", .task_index = 0}, NULL,
+           WORDS(".endpoint_map:2: ", "rubbish"));
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(cluster_resolve__by_flags),
+        IN_FOLDER(cluster_resolve__by_tf_config),
+        IN_FOLDER(cluster_resolve__by_the_map_in_the_working_folder),
+        IN_FOLDER(cluster_resolve__a_named_map_goes_before_the_one_in_the_folder),
+        IN_FOLDER(cluster_resolve__sources_that_agree_are_merged),
+        IN_FOLDER(cluster_resolve__the_only_task_needs_no_index),
+        IN_FOLDER(cluster_resolve__contradictions_name_both_sources),
+        IN_FOLDER(cluster_resolve__another_role_is_refused),
+        IN_FOLDER(cluster_resolve__index_outside_is_refused),
+        IN_FOLDER(cluster_resolve__no_cluster_names_every_source),
+        IN_FOLDER(cluster_resolve__errors_of_a_source_pass_through),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

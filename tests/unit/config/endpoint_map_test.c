@@ -1,0 +1,224 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/endpoint_map.h"
+#include "core/limits.h"
+
+static char path[64];
+
+static int make_file(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/starling_map_XXXXXX");
+    const int fd = mkstemp(path);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static int remove_file(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static void write_file(const char *text, size_t bytes)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int read_text(const char *text, size_t bytes, struct sl_endpoint_map *map, char *reason,
+                     size_t reason_bytes)
+{
+    write_file(text, bytes);
+    return sl_endpoint_map_read(path, map, reason, reason_bytes);
+}
+
+static void endpoint_map_read__takes_lines_blanks_comments_and_crlf(void **state)
+{
+    (void)state;
+    const char text[] = "# a comment = with an equals sign\n"
+                        "\n"
+                        "127.0.0.1:3333=127.0.0.1:5555\r\n"
+                        "  \t\n"
+                        "  [::1]:3334 = rdma://[fe80::1]:5556  \n"
+                        "   # indented\n"
+                        "ps-2:3333=shm://ps-2:0\n"
+                        "ps-3:3333=dpdk://ps-3:9";
+    struct sl_endpoint_map map;
+    char reason[256] = "";
+    assert_int_equal(read_text(text, sizeof text - 1, &map, reason, sizeof reason), 0);
+    assert_int_equal(map.count, 4);
+    assert_string_equal(map.entries[0].data.host, "127.0.0.1");
+    assert_int_equal(map.entries[0].data.port, 5555);
+    assert_int_equal(map.entries[1].control.port, 3334);
+    assert_int_equal(map.entries[1].data.scheme, SL_ENDPOINT_RDMA);
+    assert_int_equal(map.entries[2].data.port, 0);
+    assert_int_equal(map.entries[3].data.scheme, SL_ENDPOINT_DPDK);
+    sl_endpoint_map_fini(&map);
+}
+
+static void endpoint_map_read__empty_file_is_an_empty_map(void **state)
+{
+    (void)state;
+    struct sl_endpoint_map map;
+    char reason[256] = "";
+    assert_int_equal(read_text("", 0, &map, reason, sizeof reason), 0);
+    assert_int_equal(map.count, 0);
+    sl_endpoint_map_fini(&map);
+}
+
+static void endpoint_map_read__refuses_with_file_and_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int line;
+        const char *reason;
+    } cases[] = {
+        {"a:1=b:2\nc:3\n", 2, "expected control_host:port=data_uri"},
+        {"\n\n=b:2\n", 3, "control endpoint"},
+        {"a:1=\n", 1, "data endpoint"},
+        {"a:1=b\n", 1, "port is missing"},
+        {"a:1=b:2=c:3\n", 1, "data endpoint"},
+        {"a=b:2\n", 1, "port is missing"},
+        {"a:1=http://b:2\n", 1, "unknown scheme"},
+        {"rdma://a:1=b:2\n", 1, "is tcp"},
+        {"a:0=b:2\n", 1, "1 to 65535"},
+        {"a:1=b:0x1\n", 1, "0 to 65535"},
+        {"::1:1=b:2\n", 1, "brackets"},
+        {"a:1=b:2\na:2=b:3\nA:1=b:4\n", 3, "already in line 1"},
+        {"a:1=b:2\n#\na:2=tcp://B:2\n", 3, "already in line 1"},
+        {"a:1=b:2 # no comment here\n", 1, "0 to 65535"},
+        {"\xff\xfe:1=b:2\n", 1, "neither a name"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sl_endpoint_map map = {.count = 4711};
+        char reason[512] = "", begins[128];
+        const int err =
+            read_text(cases[i].text, strlen(cases[i].text), &map, reason, sizeof reason);
+        snprintf(begins, sizeof begins, "%s:%d: ", path, cases[i].line);
+        if (err != SL_ERR_INVALID || strncmp(reason, begins, strlen(begins)) != 0 ||
+            strstr(reason, cases[i].reason) == NULL) {
+            fail_msg("case %zu: err %d, reason \"%s\"", i, err, reason);
+        }
+        assert_int_equal(map.count, 4711);
+    }
+}
+
+static void endpoint_map_read__nul_byte_is_refused(void **state)
+{
+    (void)state;
+    const char text[] = "a:1=b:2\nc:3=d:4\0evil\n";
+    struct sl_endpoint_map map;
+    char reason[256] = "";
+    assert_int_equal(read_text(text, sizeof text - 1, &map, reason, sizeof reason), SL_ERR_INVALID);
+    assert_non_null(strstr(reason, ":2: a NUL byte"));
+}
+
+static void endpoint_map_read__same_port_0_or_other_scheme_is_no_clash(void **state)
+{
+    (void)state;
+    const char text[] = "a:1=b:0\na:2=b:0\na:3=tcp://b:9\na:4=rdma://b:9\n";
+    struct sl_endpoint_map map;
+    char reason[256] = "";
+    assert_int_equal(read_text(text, sizeof text - 1, &map, reason, sizeof reason), 0);
+    assert_int_equal(map.count, 4);
+    sl_endpoint_map_fini(&map);
+}
+
+static void endpoint_map_read__missing_file_is_not_found(void **state)
+{
+    (void)state;
+    struct sl_endpoint_map map;
+    char reason[256] = "";
+    assert_int_equal(sl_endpoint_map_read("/nonexistent/map", &map, reason, sizeof reason),
+                     SL_ERR_NOT_FOUND);
+    assert_non_null(strstr(reason, "/nonexistent/map: "));
+}
+
+static void endpoint_map_read__a_folder_is_an_io_error(void **state)
+{
+    (void)state;
+    struct sl_endpoint_map map;
+    char reason[256] = "";
+    assert_int_equal(sl_endpoint_map_read("/tmp", &map, reason, sizeof reason), SL_ERR_IO);
+    assert_non_null(strstr(reason, "/tmp: "));
+}
+
+static void endpoint_map_read__endless_file_is_too_large(void **state)
+{
+    (void)state;
+    struct sl_endpoint_map map;
+    char reason[256] = "";
+    assert_int_equal(sl_endpoint_map_read("/dev/zero", &map, reason, sizeof reason),
+                     SL_ERR_TOO_LARGE);
+    assert_non_null(strstr(reason, "larger than 1048576 bytes"));
+}
+
+static void endpoint_map_read__stops_at_the_limit_of_lines(void **state)
+{
+    (void)state;
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 1; i <= SL_LIMIT_PS; i++) {
+        fprintf(file, "a:%d=b:%d\n", i, i);
+    }
+    assert_int_equal(fclose(file), 0);
+    struct sl_endpoint_map map;
+    char reason[256] = "";
+    assert_int_equal(sl_endpoint_map_read(path, &map, reason, sizeof reason), 0);
+    assert_int_equal(map.count, SL_LIMIT_PS);
+    sl_endpoint_map_fini(&map);
+
+    file = fopen(path, "a");
+    assert_non_null(file);
+    fprintf(file, "a:60000=b:60000\n");
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(sl_endpoint_map_read(path, &map, reason, sizeof reason), SL_ERR_TOO_LARGE);
+    assert_non_null(strstr(reason, ":1025: more than 1024"));
+}
+
+static void endpoint_map_find__ignores_case_but_not_the_port(void **state)
+{
+    (void)state;
+    const char text[] = "Host:1=b:2\n";
+    struct sl_endpoint_map map;
+    char reason[256] = "";
+    assert_int_equal(read_text(text, sizeof text - 1, &map, reason, sizeof reason), 0);
+    const struct sl_endpoint same = {.host = "hOST", .port = 1};
+    const struct sl_endpoint other = {.host = "host", .port = 2};
+    assert_ptr_equal(sl_endpoint_map_find(&map, &same), &map.entries[0].data);
+    assert_null(sl_endpoint_map_find(&map, &other));
+    sl_endpoint_map_fini(&map);
+}
+
+#define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, make_file, remove_file)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_FILE(endpoint_map_read__takes_lines_blanks_comments_and_crlf),
+        WITH_FILE(endpoint_map_read__empty_file_is_an_empty_map),
+        WITH_FILE(endpoint_map_read__refuses_with_file_and_line),
+        WITH_FILE(endpoint_map_read__nul_byte_is_refused),
+        WITH_FILE(endpoint_map_read__same_port_0_or_other_scheme_is_no_clash),
+        cmocka_unit_test(endpoint_map_read__missing_file_is_not_found),
+        cmocka_unit_test(endpoint_map_read__a_folder_is_an_io_error),
+        cmocka_unit_test(endpoint_map_read__endless_file_is_too_large),
+        WITH_FILE(endpoint_map_read__stops_at_the_limit_of_lines),
+        WITH_FILE(endpoint_map_find__ignores_case_but_not_the_port),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

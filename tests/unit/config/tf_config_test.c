@@ -1,0 +1,180 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/tf_config.h"
+#include "core/limits.h"
+
+#define CLUSTER "\"cluster\":{\"ps\":[\"p:1\",\"p:2\"],\"worker\":[\"w:1\",\"w:2\"]}"
+#define CHIEF   "\"cluster\":{\"ps\":[\"p:1\"],\"chief\":[\"c:1\"],\"worker\":[\"w:1\",\"w:2\"]}"
+
+static void tf_config_parse__numbers_the_tasks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint32_t ps_count, worker_count;
+        enum sl_cluster_role role;
+        uint32_t index;
+    } cases[] = {
+        {"{" CLUSTER ",\"task\":{\"type\":\"ps\",\"index\":1}}", 2, 2, SL_CLUSTER_PS, 1},
+        {"{" CLUSTER ",\"task\":{\"type\":\"worker\",\"index\":1}}", 2, 2, SL_CLUSTER_WORKER, 1},
+        {"{" CHIEF ",\"task\":{\"type\":\"chief\",\"index\":0}}", 1, 3, SL_CLUSTER_WORKER, 0},
+        {"{" CHIEF ",\"task\":{\"type\":\"worker\",\"index\":0}}", 1, 3, SL_CLUSTER_WORKER, 1},
+        {"{" CHIEF ",\"task\":{\"type\":\"worker\",\"index\":1}}", 1, 3, SL_CLUSTER_WORKER, 2},
+        {"{\"environment\":\"cloud\",\"cluster\":{\"evaluator\":3,\"ps\":[\"p:1\"]},"
+         "\"task\":{\"type\":\"ps\",\"index\":0,\"trial\":\"x\"}}",
+         1, 0, SL_CLUSTER_PS, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sl_tf_config config;
+        char reason[256] = "";
+        assert_int_equal(sl_tf_config_parse(cases[i].text, &config, reason, sizeof reason), 0);
+        assert_int_equal(config.ps.count, cases[i].ps_count);
+        assert_int_equal(config.worker_count, cases[i].worker_count);
+        assert_true(config.has_task);
+        assert_int_equal(config.role, cases[i].role);
+        assert_int_equal(config.task_index, cases[i].index);
+        sl_tf_config_fini(&config);
+    }
+}
+
+static void tf_config_parse__task_is_optional(void **state)
+{
+    (void)state;
+    struct sl_tf_config config;
+    char reason[256] = "";
+    assert_int_equal(sl_tf_config_parse("{" CLUSTER "}", &config, reason, sizeof reason), 0);
+    assert_false(config.has_task);
+    sl_tf_config_fini(&config);
+}
+
+static void tf_config_parse__refuses_with_a_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *reason;
+    } cases[] = {
+        {"", "line 1"},
+        {"{", "line 1"},
+        {"{\"cluster\":{\n\"ps\":[\"p:1\"", "line 2"},
+        {"{" CLUSTER "} trailing", "line 1"},
+        {"{" CLUSTER ",\"cluster\":{}}", "duplicate"},
+        {"{\"cluster\":{\"ps\":[\"p:1\\u0000\"]}}", "line 1"},
+        {"{\"cluster\":{\"ps\":[\"\xff:1\"]}}", "line 1"},
+        {"[]", "it is an array"},
+        {"null", "line 1"},
+        {"\"x\"", "line 1"},
+        {"{\"task\":{\"type\":\"ps\",\"index\":0}}", "\"cluster\" is missing"},
+        {"{\"cluster\":[]}", "\"cluster\" is an array"},
+        {"{\"cluster\":{\"ps\":\"p:1\"}}", "\"ps\" is a string"},
+        {"{\"cluster\":{\"ps\":{\"0\":\"p:1\"}}}", "\"ps\" is an object"},
+        {"{\"cluster\":{\"ps\":[1]}}", "\"ps\"[0] is a number"},
+        {"{\"cluster\":{\"ps\":[\"p:1\",null]}}", "\"ps\"[1] is null"},
+        {"{\"cluster\":{\"ps\":[\"p\"]}}", "port is missing"},
+        {"{\"cluster\":{\"ps\":[\"p:1\",\"p:1\"]}}", "items 0 and 1 are both"},
+        {"{\"cluster\":{\"worker\":[\"a b\"]}}", "neither a name"},
+        {"{\"cluster\":{\"worker\":[true]}}", "\"worker\"[0] is a boolean"},
+        {"{\"cluster\":{\"chief\":[\"a\",\"b\"]}}", "more than one host"},
+        {"{\"cluster\":{\"workers\":[\"a\"]}}", "\"workers\"; accepted are ps, worker, chief"},
+        {"{" CLUSTER ",\"task\":7}", "\"task\" is a number"},
+        {"{" CLUSTER ",\"task\":{}}", "\"type\" is missing"},
+        {"{" CLUSTER ",\"task\":{\"type\":3}}", "\"type\" is a number"},
+        {"{" CLUSTER ",\"task\":{\"type\":\"ps\"}}", "\"index\" is missing"},
+        {"{" CLUSTER ",\"task\":{\"type\":\"ps\",\"index\":\"0\"}}", "\"index\" is a string"},
+        {"{" CLUSTER ",\"task\":{\"type\":\"ps\",\"index\":0.5}}", "\"index\" is a number"},
+        {"{" CLUSTER ",\"task\":{\"type\":\"ps\",\"index\":2}}", "names 2 hosts"},
+        {"{" CLUSTER ",\"task\":{\"type\":\"ps\",\"index\":-1}}", "names 2 hosts"},
+        {"{" CLUSTER ",\"task\":{\"type\":\"ps\",\"index\":9223372036854775807}}", "names 2 hosts"},
+        {"{" CLUSTER ",\"task\":{\"type\":\"ps\",\"index\":9223372036854775808}}", "line 1"},
+        {"{" CLUSTER ",\"task\":{\"type\":\"chief\",\"index\":0}}", "names 0 hosts"},
+        {"{" CLUSTER ",\"task\":{\"type\":\"evaluator\",\"index\":0}}", "\"evaluator\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sl_tf_config config = {.worker_count = 4711};
+        char reason[512] = "";
+        const int err = sl_tf_config_parse(cases[i].text, &config, reason, sizeof reason);
+        if (err != SL_ERR_INVALID || strncmp(reason, "TF_CONFIG", 9) != 0 ||
+            strstr(reason, cases[i].reason) == NULL) {
+            fail_msg("%s: err %d, reason \"%s\"", cases[i].text, err, reason);
+        }
+        assert_int_equal(config.worker_count, 4711);
+    }
+}
+
+static void tf_config_parse__every_truncation_is_refused(void **state)
+{
+    (void)state;
+    const char whole[] = "{" CHIEF ",\"task\":{\"type\":\"worker\",\"index\":1}}";
+    char text[sizeof whole], reason[256];
+    struct sl_tf_config config;
+    for (size_t bytes = 0; bytes < sizeof whole - 1; bytes++) {
+        memcpy(text, whole, bytes);
+        text[bytes] = '\0';
+        assert_int_equal(sl_tf_config_parse(text, &config, reason, sizeof reason), SL_ERR_INVALID);
+    }
+}
+
+static void tf_config_parse__deep_nesting_is_refused(void **state)
+{
+    (void)state;
+    static char text[1 << 20];
+    memset(text, '[', sizeof text - 1);
+    struct sl_tf_config config;
+    char reason[256] = "";
+    assert_int_equal(sl_tf_config_parse(text, &config, reason, sizeof reason), SL_ERR_INVALID);
+}
+
+static void tf_config_parse__too_many_workers_are_too_large(void **state)
+{
+    (void)state;
+    const char begin[] = "{\"cluster\":{\"worker\":[\"a\"";
+    char *text = malloc(SL_LIMIT_WORKERS * 4 + sizeof begin + 8);
+    assert_non_null(text);
+    size_t used = sizeof begin - 1;
+    memcpy(text, begin, used);
+    for (int i = 0; i < SL_LIMIT_WORKERS; i++) {
+        memcpy(text + used, ",\"a\"", 4);
+        used += 4;
+    }
+    memcpy(text + used, "]}}", 4);
+    struct sl_tf_config config;
+    char reason[256] = "";
+    assert_int_equal(sl_tf_config_parse(text, &config, reason, sizeof reason), SL_ERR_TOO_LARGE);
+    assert_non_null(strstr(reason, "16384"));
+    free(text);
+}
+
+static void tf_config_parse__megabytes_are_too_large(void **state)
+{
+    (void)state;
+    const size_t bytes = (size_t)9 << 20;
+    char *text = malloc(bytes);
+    assert_non_null(text);
+    memset(text, ' ', bytes);
+    text[bytes - 1] = '\0';
+    struct sl_tf_config config;
+    char reason[256] = "";
+    assert_int_equal(sl_tf_config_parse(text, &config, reason, sizeof reason), SL_ERR_TOO_LARGE);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tf_config_parse__numbers_the_tasks),
+        cmocka_unit_test(tf_config_parse__task_is_optional),
+        cmocka_unit_test(tf_config_parse__refuses_with_a_reason),
+        cmocka_unit_test(tf_config_parse__every_truncation_is_refused),
+        cmocka_unit_test(tf_config_parse__deep_nesting_is_refused),
+        cmocka_unit_test(tf_config_parse__too_many_workers_are_too_large),
+        cmocka_unit_test(tf_config_parse__megabytes_are_too_large),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
