@@ -116,18 +116,24 @@ void sl_hosts_fini(struct sl_hosts *hosts)
 
 int sl_hosts_check_worker(const char *text, const char *source, char *reason, size_t reason_bytes)
 {
-    char why[256], ignored[1], with_port[SL_LIMIT_ENDPOINT_BYTES * 2 + 8];
+    char why[256], with_port[SL_LIMIT_ENDPOINT_BYTES * 2 + 8];
     struct sl_endpoint endpoint;
-    int err = sl_endpoint_parse(text, &endpoint, why, sizeof why);
-    if (err == 0) {
+    if (sl_endpoint_parse(text, &endpoint, why, sizeof why) == 0) {
         return 0;
     }
+    const bool has_port = strchr(text, ':') != NULL && text[strlen(text) - 1] != ']';
     snprintf(with_port, sizeof with_port, "%s:0", text);
-    if (sl_endpoint_parse(with_port, &endpoint, ignored, sizeof ignored) == 0) {
+    if (!has_port && sl_endpoint_parse(with_port, &endpoint, NULL, 0) == 0) {
         return 0;
     }
-    snprintf(reason, reason_bytes, "%s: %s (for a worker the port may be left out)", source, why);
-    return err;
+    if (has_port) {
+        snprintf(reason, reason_bytes, "%s: %s", source, why);
+    } else {
+        snprintf(reason, reason_bytes,
+                 "%s: \"%.80s\" is neither a name nor an address; expected host or host:port",
+                 source, text);
+    }
+    return SL_ERR_INVALID;
 }
 
 int sl_hosts_count_workers(const char *list, const char *source, uint32_t *out, char *reason,

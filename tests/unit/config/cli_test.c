@@ -249,8 +249,8 @@ static void cli_parse__help_shows_defaults_in_two_columns(void **state)
         "\n  --quiet                     Says nothing.\n",
         "\n  --pin                       Pins. Default: on; --pin=false turns it off.\n",
         "\n  --data FILE...\n",
-        "\n  --batch-rows-in-one-step-of-training N\n                              Rows. Default: "
-        "10\n",
+        "\n  --batch-rows-in-one-step-of-training N\n",
+        "\n                              Rows. Default: 10\n",
         "\n  --offset N                  Default: 0\n",
         "\n  --lr X                      Default: 0.05\n",
         "\n  --model lr|fm|deepfm        The model. Default: deepfm\n",
