@@ -8,8 +8,10 @@
 
 #include "core/limits.h"
 
+struct sl_frame;
 struct sl_transport;
 struct sl_transport_events;
+struct sl_transport_message;
 
 enum sl_conn_state {
     SL_CONN_CONNECTING,
@@ -29,5 +31,30 @@ struct sl_conn {
 };
 
 const char *sl_conn_state_name(enum sl_conn_state state);
+
+/* ---- For those who implement a transport ------------------------------------------------------
+ * Every upcall is made through these, which assert that the contract allows it in the connection's
+ * state and move the state on. They tell the facade that an upcall is in progress. */
+
+/* A connection that is CONNECTING; `peer` and `user` are left empty. */
+void sl_conn_init(struct sl_conn *conn, struct sl_transport *transport,
+                  const struct sl_transport_events *events, void *ctx);
+
+/* CONNECTING -> OPEN, with `accepted` or `connected`. */
+void sl_conn_report_accepted(struct sl_conn *conn);
+void sl_conn_report_connected(struct sl_conn *conn);
+
+/* OPEN only. The sink's answer is asserted to be aligned to 8. */
+void *sl_conn_ask_sink(struct sl_conn *conn, const struct sl_frame *header);
+void sl_conn_report_received(struct sl_conn *conn, const struct sl_transport_message *message);
+
+/* OPEN or CLOSING. */
+void sl_conn_report_sent(struct sl_conn *conn, void *cookie);
+
+/* OPEN only. */
+void sl_conn_report_writable(struct sl_conn *conn);
+
+/* Any state but CLOSED -> CLOSED. */
+void sl_conn_report_closed(struct sl_conn *conn, int err);
 
 #endif

@@ -129,13 +129,17 @@ struct sl_transport {
 /* The implementation of a scheme that is built in, or NULL. Any thread. */
 const struct sl_transport_ops *sl_transport_find(enum sl_endpoint_scheme scheme);
 
-/* Opens a transport on the calling reactor and adds it to the reactor's sources. Asserts that the
- * ops table is complete. Errors: NO_MEMORY, UNSUPPORTED. */
+/* Opens a transport on the calling reactor and adds it to the reactor's sources; options may be
+ * NULL for the defaults. Asserts that the ops table is complete. Errors: NO_MEMORY, UNSUPPORTED,
+ * INVALID (an option), with a log line that says why. */
 int sl_transport_open(const struct sl_transport_ops *ops, struct sl_reactor *reactor,
                       const struct sl_transport_options *options, struct sl_transport **out);
 
 /* Closes listeners and connections at once (`closed` with CANCELLED for each, from inside this
- * call: the one exception to the rule on upcalls), removes the source. Nulls *transport. */
+ * call: the one exception to the rule on upcalls), removes the source, frees the memory of messages
+ * that were not released. Not from inside an upcall, and not while another reactor may still hand a
+ * connection over to it. Other completions of the reactor's ring are delivered meanwhile. Nulls
+ * *transport. */
 void sl_transport_close(struct sl_transport **transport);
 
 /* Makes memory known to the medium; must outlive what is sent from it. Errors: NO_MEMORY. */
@@ -149,8 +153,8 @@ int sl_transport_listen(struct sl_transport *transport, const struct sl_endpoint
                         struct sl_endpoint *bound);
 
 /* Begins to connect; `connected` or `closed` follows. The endpoint's host must be numeric or
- * resolvable without long waiting (resolve names before). Errors: NO_MEMORY, NOT_FOUND, TOO_LARGE.
- */
+ * resolvable without long waiting (resolve names before). Errors: NO_MEMORY, NOT_FOUND, TOO_LARGE
+ * (connections_max), IO. */
 int sl_transport_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                          const struct sl_transport_events *events, void *ctx, void *user,
                          struct sl_conn **out);
@@ -163,8 +167,9 @@ void sl_transport_disconnect(struct sl_conn *conn);
  * inside `received`; nothing may be outstanding on the connection but the message being delivered,
  * which must be released before. On this reactor the sl_conn is gone when the call returns (no
  * `closed`); on the other `accepted` comes, with conn->user already set to `user`, then the frames
- * that arrived in between. The frame being handled is not delivered again. Errors: UNSUPPORTED,
- * TOO_LARGE (connections_max there): then `closed` follows here. */
+ * that arrived in between. The frame being handled is not delivered again. connections_max is
+ * enforced where connections are accepted, not where they are handed to. Errors: UNSUPPORTED,
+ * NO_MEMORY: then `closed` follows here. */
 int sl_transport_hand_over(struct sl_conn *conn, struct sl_transport *to,
                            const struct sl_transport_events *events, void *ctx, void *user);
 
@@ -173,7 +178,9 @@ int sl_transport_hand_over(struct sl_conn *conn, struct sl_transport *to,
 uint32_t sl_transport_send_burst(struct sl_conn *conn, const struct sl_transport_frame *frames,
                                  uint32_t count);
 
-/* Gives a received message's memory back. */
+/* Gives a received message's memory back, at the latest before the transport is closed; a message
+ * may be kept beyond its connection's `closed`, and its conn still named here. Does nothing for a
+ * message whose token is NULL. */
 void sl_transport_release(struct sl_conn *conn, const struct sl_transport_message *message);
 
 void sl_transport_get_stats(const struct sl_transport *transport, struct sl_transport_stats *out);

@@ -1,0 +1,17 @@
+#include <stddef.h>
+
+#include "net/tcp/tcp.h"
+#include "net/transport.h"
+
+const struct sl_transport_ops *sl_transport_find(enum sl_endpoint_scheme scheme)
+{
+    switch (scheme) {
+    case SL_ENDPOINT_TCP:
+        return &sl_tcp_ops;
+    case SL_ENDPOINT_SHM:
+    case SL_ENDPOINT_RDMA:
+    case SL_ENDPOINT_DPDK:
+        return NULL;
+    }
+    return NULL;
+}

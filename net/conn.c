@@ -1,0 +1,116 @@
+#include "net/conn.h"
+
+#include <string.h>
+
+#include "core/assert.h"
+#include "net/transport.h"
+
+const char *sl_conn_state_name(enum sl_conn_state state)
+{
+    switch (state) {
+    case SL_CONN_CONNECTING:
+        return "connecting";
+    case SL_CONN_OPEN:
+        return "open";
+    case SL_CONN_CLOSING:
+        return "closing";
+    case SL_CONN_CLOSED:
+        return "closed";
+    }
+    return "unknown";
+}
+
+void sl_conn_init(struct sl_conn *conn, struct sl_transport *transport,
+                  const struct sl_transport_events *events, void *ctx)
+{
+    sl_assert(transport != NULL);
+    sl_assert(events != NULL);
+    *conn = (struct sl_conn){
+        .transport = transport,
+        .events = events,
+        .ctx = ctx,
+        .state = SL_CONN_CONNECTING,
+    };
+}
+
+/* Upcalls may nest: closing a transport reports the end of connections from inside the call. */
+static bool enter(struct sl_transport *transport)
+{
+    bool before = transport->polling;
+    transport->polling = true;
+    return before;
+}
+
+static void leave(struct sl_transport *transport, bool before)
+{
+    transport->polling = before;
+}
+
+static void report_open(struct sl_conn *conn, bool accepted)
+{
+    sl_assert(conn->state == SL_CONN_CONNECTING);
+    conn->state = SL_CONN_OPEN;
+    conn->accepted = accepted;
+    bool before = enter(conn->transport);
+    if (accepted) {
+        conn->events->accepted(conn->ctx, conn);
+    } else {
+        conn->events->connected(conn->ctx, conn);
+    }
+    leave(conn->transport, before);
+}
+
+void sl_conn_report_accepted(struct sl_conn *conn)
+{
+    report_open(conn, true);
+}
+
+void sl_conn_report_connected(struct sl_conn *conn)
+{
+    report_open(conn, false);
+}
+
+void *sl_conn_ask_sink(struct sl_conn *conn, const struct sl_frame *header)
+{
+    sl_assert(conn->state == SL_CONN_OPEN);
+    bool before = enter(conn->transport);
+    void *memory = conn->events->sink(conn->ctx, conn, header);
+    leave(conn->transport, before);
+    sl_assert((uintptr_t)memory % 8 == 0);
+    return memory;
+}
+
+void sl_conn_report_received(struct sl_conn *conn, const struct sl_transport_message *message)
+{
+    sl_assert(conn->state == SL_CONN_OPEN);
+    sl_assert((uintptr_t)message->payload % 8 == 0);
+    bool before = enter(conn->transport);
+    conn->events->received(conn->ctx, conn, message);
+    leave(conn->transport, before);
+}
+
+void sl_conn_report_sent(struct sl_conn *conn, void *cookie)
+{
+    sl_assert(conn->state == SL_CONN_OPEN || conn->state == SL_CONN_CLOSING);
+    bool before = enter(conn->transport);
+    conn->events->sent(conn->ctx, conn, cookie);
+    leave(conn->transport, before);
+}
+
+void sl_conn_report_writable(struct sl_conn *conn)
+{
+    sl_assert(conn->state == SL_CONN_OPEN);
+    bool before = enter(conn->transport);
+    conn->events->writable(conn->ctx, conn);
+    leave(conn->transport, before);
+}
+
+void sl_conn_report_closed(struct sl_conn *conn, int err)
+{
+    sl_assert(conn->state != SL_CONN_CLOSED);
+    conn->state = SL_CONN_CLOSED;
+    struct sl_transport *transport = conn->transport;
+    bool before = enter(transport);
+    conn->events->closed(conn->ctx, conn, err);
+    leave(transport, before);
+}

@@ -1,0 +1,167 @@
+#include "net/tcp/buffers.h"
+
+#include <stdlib.h>
+
+#include "core/assert.h"
+
+#define BUFFER_COUNT_MAX 32768 /* the kernel's limit for a buffer ring */
+#define HUGE_PAGE_BYTES  (2U << 20)
+#define RING_ALIGN       4096 /* the kernel wants the ring's entries on a page */
+
+static void offer(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold)
+{
+    void *base = buffers->memory + (size_t)hold->id * buffers->buffer_bytes;
+    if (buffers->shared != NULL) {
+        io_uring_buf_ring_add(buffers->shared, base, buffers->buffer_bytes, hold->id,
+                              io_uring_buf_ring_mask(buffers->buffer_count), 0);
+        io_uring_buf_ring_advance(buffers->shared, 1);
+    } else {
+        struct io_uring_sqe *sqe = sl_ring_sqe(buffers->ring, NULL);
+        io_uring_prep_provide_buffers(sqe, base, (int)buffers->buffer_bytes, 1, buffers->group,
+                                      hold->id);
+    }
+    buffers->offered++;
+}
+
+/* The ring's entries come first in the mapping, then the buffers. */
+static int map_memory(struct sl_tcp_buffers *buffers, uint8_t **out_entries)
+{
+    size_t entries_bytes = buffers->buffer_count * sizeof(struct io_uring_buf);
+    entries_bytes = (entries_bytes + RING_ALIGN - 1) / RING_ALIGN * RING_ALIGN;
+    size_t total = entries_bytes + (size_t)buffers->buffer_count * buffers->buffer_bytes;
+    sl_arena_init(&buffers->arena, total, 0, total >= HUGE_PAGE_BYTES);
+    uint8_t *base = sl_arena_map(&buffers->arena);
+    if (base == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    *out_entries = base;
+    buffers->memory = base + entries_bytes;
+    return 0;
+}
+
+/* A kernel that knows buffer rings may still refuse one (a limit on locked memory): then the
+ * buffers are provided one by one. */
+static void register_ring(struct sl_tcp_buffers *buffers, uint8_t *entries)
+{
+    struct io_uring_buf_reg registration = {
+        .ring_addr = (uintptr_t)entries,
+        .ring_entries = buffers->buffer_count,
+        .bgid = buffers->group,
+    };
+    if (io_uring_register_buf_ring(&buffers->ring->uring, &registration, 0) == 0) {
+        buffers->shared = (struct io_uring_buf_ring *)entries;
+        io_uring_buf_ring_init(buffers->shared);
+    }
+}
+
+int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, uint32_t buffer_count,
+                        uint32_t buffer_bytes)
+{
+    if (buffer_count == 0 || buffer_count > BUFFER_COUNT_MAX ||
+        (buffer_count & (buffer_count - 1)) != 0 || buffer_bytes == 0 || buffer_bytes % 64 != 0 ||
+        buffer_bytes > INT32_MAX) {
+        return SL_ERR_INVALID;
+    }
+    *buffers = (struct sl_tcp_buffers){
+        .ring = ring, .buffer_count = buffer_count, .buffer_bytes = buffer_bytes};
+    buffers->empty.kind = SL_TCP_HOLD_EMPTY;
+    int err = sl_pool_init(&buffers->staging, sizeof(struct sl_tcp_staging), buffer_count);
+    if (err != 0) {
+        return err;
+    }
+    buffers->holds = calloc(buffer_count, sizeof *buffers->holds);
+    uint8_t *entries = NULL;
+    if (buffers->holds == NULL || map_memory(buffers, &entries) != 0) {
+        sl_tcp_buffers_fini(buffers);
+        return SL_ERR_NO_MEMORY;
+    }
+    buffers->group = ring->buffer_groups++;
+    if (ring->provided_buffer_rings) {
+        register_ring(buffers, entries);
+    }
+    for (uint32_t i = 0; i < buffer_count; i++) {
+        buffers->holds[i].kind = SL_TCP_HOLD_BUFFER;
+        buffers->holds[i].id = (uint16_t)i;
+        offer(buffers, &buffers->holds[i]);
+    }
+    return 0;
+}
+
+/* Buffers that were provided one by one stay with the kernel as numbers; nothing receives into
+ * their group ever again. */
+void sl_tcp_buffers_fini(struct sl_tcp_buffers *buffers)
+{
+    if (buffers->shared != NULL) {
+        io_uring_unregister_buf_ring(&buffers->ring->uring, buffers->group);
+    }
+    sl_arena_fini(&buffers->arena);
+    free(buffers->holds);
+    sl_pool_fini(&buffers->staging);
+}
+
+struct sl_tcp_hold *sl_tcp_buffers_take(struct sl_tcp_buffers *buffers, uint32_t cqe_flags,
+                                        uint32_t bytes)
+{
+    uint32_t id = cqe_flags >> IORING_CQE_BUFFER_SHIFT;
+    sl_assert(id < buffers->buffer_count);
+    sl_assert(bytes <= buffers->buffer_bytes);
+    struct sl_tcp_hold *hold = &buffers->holds[id];
+    sl_assert(hold->refs == 0);
+    hold->refs = 1;
+    hold->next = NULL;
+    hold->at = buffers->memory + (size_t)id * buffers->buffer_bytes;
+    hold->left = bytes;
+    buffers->offered--;
+    return hold;
+}
+
+struct sl_tcp_staging *sl_tcp_buffers_stage(struct sl_tcp_buffers *buffers,
+                                            struct sl_tcp_staging *own)
+{
+    if (own->hold.refs == 0) {
+        own->hold.refs = 1;
+        return own;
+    }
+    struct sl_tcp_staging *staging = sl_pool_get(&buffers->staging);
+    if (staging != NULL) {
+        staging->hold = (struct sl_tcp_hold){.refs = 1, .kind = SL_TCP_HOLD_POOLED};
+    }
+    return staging;
+}
+
+struct sl_tcp_hold *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload)
+{
+    struct sl_tcp_hold *hold = malloc(sizeof *hold + bytes);
+    if (hold == NULL) {
+        return NULL;
+    }
+    *payload = (uint8_t *)(hold + 1);
+    *hold =
+        (struct sl_tcp_hold){.at = *payload, .left = bytes, .refs = 1, .kind = SL_TCP_HOLD_HEAP};
+    return hold;
+}
+
+void sl_tcp_buffers_put(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold)
+{
+    if (hold->kind == SL_TCP_HOLD_EMPTY) {
+        return;
+    }
+    sl_assert(hold->refs > 0);
+    hold->refs--;
+    if (hold->refs > 0) {
+        return;
+    }
+    switch (hold->kind) {
+    case SL_TCP_HOLD_BUFFER:
+        offer(buffers, hold);
+        break;
+    case SL_TCP_HOLD_POOLED:
+        sl_pool_put(&buffers->staging, hold);
+        break;
+    case SL_TCP_HOLD_HEAP:
+        free(hold);
+        break;
+    default: /* OWNED: its connection sees that refs is 0 */
+        break;
+    }
+}

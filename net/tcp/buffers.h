@@ -1,0 +1,73 @@
+/* The receive memory of one TCP transport, and who still reads it. A hold is one piece of received
+ * memory with a count of its users: a buffer of the ring that the kernel fills, a block in which a
+ * frame was assembled, or what came along with a connection from another reactor. It goes back to
+ * where it came from with its last user. Owner reactor. */
+#ifndef SL_NET_TCP_BUFFERS_H
+#define SL_NET_TCP_BUFFERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/arena.h"
+#include "core/limits.h"
+#include "core/pool.h"
+#include "reactor/ring.h"
+
+enum sl_tcp_hold_kind {
+    SL_TCP_HOLD_BUFFER, /* goes back to the kernel */
+    SL_TCP_HOLD_POOLED, /* a staging block of the pool */
+    SL_TCP_HOLD_OWNED,  /* the staging block that every connection has of its own */
+    SL_TCP_HOLD_HEAP,   /* freed */
+    SL_TCP_HOLD_EMPTY   /* of messages without a payload; nothing to give back */
+};
+
+struct sl_tcp_hold {
+    struct sl_tcp_hold *next; /* in a connection's queue of bytes to parse */
+    const uint8_t *at;        /* what of it is not parsed yet */
+    uint32_t left;
+    uint32_t refs;
+    uint16_t id; /* of the buffer, to the kernel */
+    uint8_t kind;
+};
+
+/* A block in which a frame's payload is put together. */
+struct sl_tcp_staging {
+    struct sl_tcp_hold hold;
+    _Alignas(64) uint8_t payload[SL_LIMIT_INLINE_PAYLOAD_BYTES];
+};
+
+struct sl_tcp_buffers {
+    struct sl_ring *ring;
+    struct sl_arena arena;
+    struct io_uring_buf_ring *shared; /* with the kernel; NULL: buffers are provided one by one */
+    uint8_t *memory;                  /* buffer i at i * buffer_bytes */
+    struct sl_tcp_hold *holds;        /* one for each buffer */
+    struct sl_pool staging;           /* of struct sl_tcp_staging */
+    struct sl_tcp_hold empty;
+    uint32_t buffer_bytes, buffer_count;
+    uint32_t offered; /* buffers that the kernel may fill, as far as its completions say */
+    uint16_t group;
+};
+
+/* buffer_count: a power of two up to 32768; buffer_bytes: a multiple of 64. Errors: NO_MEMORY,
+ * INVALID. */
+int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, uint32_t buffer_count,
+                        uint32_t buffer_bytes);
+void sl_tcp_buffers_fini(struct sl_tcp_buffers *buffers);
+
+/* The buffer that a completion names, with one user and `bytes` to parse. */
+struct sl_tcp_hold *sl_tcp_buffers_take(struct sl_tcp_buffers *buffers, uint32_t cqe_flags,
+                                        uint32_t bytes);
+
+/* A staging block with one user: `own` when it is free, else one of the pool; NULL when that is
+ * empty. */
+struct sl_tcp_staging *sl_tcp_buffers_stage(struct sl_tcp_buffers *buffers,
+                                            struct sl_tcp_staging *own);
+
+/* A heap block of `bytes`, all to be parsed, with one user; NULL without memory. */
+struct sl_tcp_hold *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload);
+
+/* One user less. */
+void sl_tcp_buffers_put(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold);
+
+#endif

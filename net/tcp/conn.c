@@ -1,0 +1,398 @@
+#include "net/tcp/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+
+#define DRAIN_NS SL_CLOCK_NS_PER_S
+
+/* ---- From socket to `closed` ------------------------------------------------------------------
+ */
+
+static struct sl_tcp_conn *of_timer(struct sl_timer *timer)
+{
+    return (struct sl_tcp_conn *)((char *)timer - offsetof(struct sl_tcp_conn, timer));
+}
+
+static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    sl_tcp_conn_end(of_timer(timer), SL_ERR_CLOSED);
+}
+
+static void start_timer(struct sl_tcp_conn *conn)
+{
+    struct sl_reactor *reactor = conn->tcp->base.reactor;
+    sl_timer_arm(sl_reactor_timers(reactor), &conn->timer, sl_reactor_now_ns(reactor) + DRAIN_NS);
+}
+
+static void stop_timer(struct sl_tcp_conn *conn)
+{
+    if (sl_timer_armed(&conn->timer)) {
+        sl_timer_disarm(sl_reactor_timers(conn->tcp->base.reactor), &conn->timer);
+    }
+}
+
+/* The staging block may still be read by the receiver of a message of the connection that was here
+ * before: it alone outlives a connection, and everything else begins anew. The arrays are not
+ * cleared, so that memory which is never used is never touched. */
+static void reset(struct sl_tcp_conn *conn, int fd)
+{
+    conn->fd = fd;
+    conn->ops_in_flight = 0;
+    conn->life = SL_TCP_LIVE;
+    conn->end_err = 0;
+    conn->moved = NULL;
+    conn->spare_next = NULL;
+    conn->all = conn->sending = conn->waiting = (struct sl_tcp_link){0};
+    conn->timer = (struct sl_timer){.run = on_timer};
+    conn->connecting = false;
+    conn->receive = (struct sl_tcp_receive){.phase = SL_TCP_PHASE_HEADER};
+    conn->send.in_flight = conn->send.wants_room = conn->send.shut = conn->send.broken = false;
+    conn->send.head = conn->send.tail = 0;
+    conn->send.offset = 0;
+}
+
+static struct sl_tcp_conn *allocate(void)
+{
+    struct sl_tcp_conn *conn = aligned_alloc(_Alignof(struct sl_tcp_conn), sizeof *conn);
+    if (conn != NULL) {
+        conn->staging.hold = (struct sl_tcp_hold){.kind = SL_TCP_HOLD_OWNED};
+    }
+    return conn;
+}
+
+static void link_to(struct sl_tcp *tcp, struct sl_tcp_conn *conn)
+{
+    conn->tcp = tcp;
+    sl_tcp_list_append(&tcp->all, &conn->all);
+    tcp->stats.connections++;
+}
+
+static void unlink_and_spare(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp *tcp = conn->tcp;
+    sl_tcp_list_remove(&conn->all);
+    sl_tcp_list_remove(&conn->sending);
+    sl_tcp_list_remove(&conn->waiting);
+    tcp->stats.connections--;
+    conn->spare_next = tcp->spare;
+    tcp->spare = conn;
+}
+
+struct sl_tcp_conn *sl_tcp_conn_create(struct sl_tcp *tcp, int fd,
+                                       const struct sl_transport_events *events, void *ctx)
+{
+    struct sl_tcp_conn *conn = tcp->spare;
+    if (conn != NULL) {
+        tcp->spare = conn->spare_next;
+    } else {
+        conn = allocate();
+        if (conn == NULL) {
+            return NULL;
+        }
+    }
+    reset(conn, fd);
+    sl_conn_init(&conn->base, &tcp->base, events, ctx);
+    link_to(tcp, conn);
+    return conn;
+}
+
+void sl_tcp_conn_free_spares(struct sl_tcp *tcp)
+{
+    while (tcp->spare != NULL) {
+        struct sl_tcp_conn *conn = tcp->spare;
+        tcp->spare = conn->spare_next;
+        free(conn);
+    }
+}
+
+void sl_tcp_conn_op_begin(struct sl_tcp_conn *conn)
+{
+    conn->ops_in_flight++;
+    conn->tcp->ops_in_flight++;
+}
+
+void sl_tcp_conn_op_end(struct sl_tcp_conn *conn)
+{
+    sl_assert(conn->ops_in_flight > 0);
+    conn->ops_in_flight--;
+    conn->tcp->ops_in_flight--;
+    if (conn->life == SL_TCP_ENDING && conn->ops_in_flight == 0) {
+        sl_tcp_list_append(&conn->tcp->ended, &conn->waiting);
+    }
+}
+
+static void cancel_all(struct sl_tcp_conn *conn)
+{
+    if (conn->connecting) {
+        sl_tcp_cancel(conn->tcp, &conn->connect_op);
+    }
+    if (conn->receive.in_flight) {
+        sl_tcp_cancel(conn->tcp, &conn->receive.op);
+    }
+    if (conn->send.in_flight) {
+        sl_tcp_cancel(conn->tcp, &conn->send.op);
+    }
+}
+
+void sl_tcp_conn_end(struct sl_tcp_conn *conn, int err)
+{
+    if (conn->life == SL_TCP_ENDING || conn->life == SL_TCP_LEAVING) {
+        return;
+    }
+    conn->end_err = conn->life == SL_TCP_DRAINING ? SL_OK : err;
+    conn->life = SL_TCP_ENDING;
+    conn->base.state = SL_CONN_CLOSING;
+    stop_timer(conn);
+    sl_tcp_list_remove(&conn->sending);
+    sl_tcp_list_remove(&conn->waiting);
+    cancel_all(conn);
+    if (conn->ops_in_flight == 0) {
+        sl_tcp_list_append(&conn->tcp->ended, &conn->waiting);
+    }
+}
+
+void sl_tcp_conn_abort(struct sl_tcp_conn *conn)
+{
+    sl_tcp_conn_end(conn, SL_ERR_CANCELLED);
+    conn->end_err = SL_ERR_CANCELLED;
+}
+
+void sl_tcp_conn_finish(struct sl_tcp_conn *conn)
+{
+    sl_assert(conn->life == SL_TCP_ENDING);
+    sl_assert(conn->ops_in_flight == 0);
+    sl_tcp_receive_drop(conn);
+    close(conn->fd);
+    conn->fd = -1;
+    sl_conn_report_closed(&conn->base, conn->end_err);
+    unlink_and_spare(conn);
+}
+
+/* ---- Connect ----------------------------------------------------------------------------------
+ */
+
+static int connect_err(int error)
+{
+    switch (error) {
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case EADDRNOTAVAIL:
+        return SL_ERR_NOT_FOUND;
+    default:
+        return sl_err_from_errno(error);
+    }
+}
+
+static void on_connect(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+{
+    (void)cqe_flags;
+    struct sl_tcp_conn *conn =
+        (struct sl_tcp_conn *)((char *)op - offsetof(struct sl_tcp_conn, connect_op));
+    conn->connecting = false;
+    sl_tcp_conn_op_end(conn);
+    if (conn->life != SL_TCP_LIVE) {
+        return;
+    }
+    if (result < 0) {
+        sl_tcp_conn_end(conn, connect_err(-result));
+    } else if (sl_tcp_socket_is_own_peer(conn->fd)) {
+        sl_tcp_conn_end(conn, SL_ERR_REFUSED);
+    } else {
+        sl_conn_report_connected(&conn->base);
+        sl_tcp_receive_advance(conn);
+    }
+}
+
+static int open_socket(struct sl_tcp *tcp, const struct sl_endpoint *endpoint,
+                       struct sockaddr_storage *address, socklen_t *address_bytes, int *out_fd)
+{
+    char reason[256];
+    int err = sl_endpoint_resolve(endpoint, false, address, address_bytes, reason, sizeof reason);
+    if (err != 0) {
+        if (sl_tcp_may_log(tcp)) {
+            sl_log_warn("cannot connect to %s: %s", endpoint->host, reason);
+        }
+        return err;
+    }
+    return sl_tcp_socket_open(tcp, address->ss_family, out_fd);
+}
+
+int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                        const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+{
+    struct sl_tcp *tcp = (struct sl_tcp *)transport;
+    if (tcp->closing) {
+        return SL_ERR_CLOSED;
+    }
+    if (tcp->stats.connections >= tcp->connections_max) {
+        return SL_ERR_TOO_LARGE;
+    }
+    struct sockaddr_storage address;
+    socklen_t address_bytes;
+    int fd;
+    int err = open_socket(tcp, endpoint, &address, &address_bytes, &fd);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_tcp_conn *conn = sl_tcp_conn_create(tcp, fd, events, ctx);
+    if (conn == NULL) {
+        close(fd);
+        return SL_ERR_NO_MEMORY;
+    }
+    sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
+    conn->address = address;
+    conn->connecting = true;
+    conn->connect_op.complete = on_connect;
+    struct io_uring_sqe *sqe = sl_ring_sqe(tcp->ring, &conn->connect_op);
+    io_uring_prep_connect(sqe, fd, (struct sockaddr *)&conn->address, address_bytes);
+    sl_tcp_conn_op_begin(conn);
+    *out = &conn->base;
+    return 0;
+}
+
+/* ---- Disconnect -------------------------------------------------------------------------------
+ */
+
+void sl_tcp_conn_disconnect(struct sl_conn *base)
+{
+    struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
+    if (base->state == SL_CONN_CLOSING) {
+        return;
+    }
+    if (base->state == SL_CONN_CONNECTING) {
+        sl_tcp_conn_end(conn, SL_OK);
+        return;
+    }
+    base->state = SL_CONN_CLOSING;
+    conn->life = SL_TCP_DRAINING;
+    if (conn->send.broken) {
+        sl_tcp_conn_end(conn, SL_OK);
+        return;
+    }
+    start_timer(conn);
+    /* Perhaps this is an upcall of the connection's own receive: what was received is dropped when
+     * that has returned, or in the next poll. */
+    sl_tcp_list_append(&conn->tcp->pending, &conn->waiting);
+}
+
+void sl_tcp_conn_drain(struct sl_tcp_conn *conn)
+{
+    if (conn->life != SL_TCP_DRAINING || !sl_tcp_send_idle(conn)) {
+        return;
+    }
+    if (conn->receive.eof) {
+        sl_tcp_conn_end(conn, SL_OK);
+    } else if (!conn->send.shut) {
+        conn->send.shut = true;
+        (void)shutdown(conn->fd, SHUT_WR); /* a peer that is gone shows in the receive */
+    }
+}
+
+void sl_tcp_conn_send_broke(struct sl_tcp_conn *conn)
+{
+    conn->send.broken = true;
+    sl_tcp_list_remove(&conn->sending);
+    if (conn->life == SL_TCP_DRAINING || conn->receive.eof) {
+        sl_tcp_conn_end(conn, SL_ERR_CLOSED);
+    } else if (conn->life == SL_TCP_LIVE) {
+        start_timer(conn);
+    }
+}
+
+/* ---- To another reactor -----------------------------------------------------------------------
+ */
+
+int sl_tcp_conn_hand_over(struct sl_conn *base, struct sl_transport *to,
+                          const struct sl_transport_events *events, void *ctx, void *user)
+{
+    struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
+    sl_assert(conn->life == SL_TCP_LIVE);
+    sl_assert(sl_tcp_send_idle(conn));
+    struct sl_tcp_conn *moved = allocate();
+    if (moved == NULL) {
+        sl_tcp_conn_end(conn, SL_ERR_NO_MEMORY);
+        return SL_ERR_NO_MEMORY;
+    }
+    reset(moved, conn->fd);
+    sl_conn_init(&moved->base, to, events, ctx);
+    moved->base.user = user;
+    memcpy(moved->base.peer, base->peer, sizeof moved->base.peer);
+    conn->moved = moved;
+    conn->life = SL_TCP_LEAVING;
+    base->state = SL_CONN_CLOSED;
+    stop_timer(conn);
+    sl_tcp_list_remove(&conn->waiting);
+    return 0; /* the receive that made the upcall sees to the rest */
+}
+
+/* All that was received and not parsed, in one piece: *out is NULL when there is none. */
+static int collect(struct sl_tcp_conn *conn, struct sl_tcp_hold **out)
+{
+    uint32_t bytes = 0;
+    for (struct sl_tcp_hold *hold = conn->receive.first; hold != NULL; hold = hold->next) {
+        bytes += hold->left;
+    }
+    *out = NULL;
+    if (bytes == 0) {
+        return 0;
+    }
+    uint8_t *to;
+    *out = sl_tcp_buffers_heap(bytes, &to);
+    if (*out == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    for (struct sl_tcp_hold *hold = conn->receive.first; hold != NULL; hold = hold->next) {
+        memcpy(to, hold->at, hold->left);
+        to += hold->left;
+    }
+    conn->tcp->stats.copied_bytes += bytes;
+    return 0;
+}
+
+/* On the thread that the connection came to. */
+static void arrive(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_tcp_conn *conn = ctx;
+    struct sl_tcp *tcp = (struct sl_tcp *)conn->base.transport;
+    link_to(tcp, conn);
+    sl_tcp_list_append(&tcp->pending, &conn->waiting);
+}
+
+void sl_tcp_conn_depart(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_conn *moved = conn->moved;
+    struct sl_reactor *from = conn->tcp->base.reactor;
+    struct sl_reactor *to = moved->base.transport->reactor;
+    /* Without memory for the leftovers the stream has a hole: the peer and the new owner see it
+     * closed. */
+    if (collect(conn, &moved->receive.first) != 0) {
+        (void)shutdown(conn->fd, SHUT_RDWR);
+    }
+    moved->receive.last = moved->receive.first;
+    sl_tcp_receive_drop(conn);
+    unlink_and_spare(conn);
+    if (from == to) {
+        arrive(moved, 0, 0);
+    } else {
+        sl_reactor_post(from, sl_reactor_index(to), (struct sl_mail){.run = arrive, .ctx = moved});
+    }
+}
+
+/* ---- From poll --------------------------------------------------------------------------------
+ */
+
+void sl_tcp_conn_resume(struct sl_tcp_conn *conn)
+{
+    if (conn->base.state == SL_CONN_CONNECTING) {
+        sl_conn_report_accepted(&conn->base); /* it came from another reactor */
+    }
+    sl_tcp_receive_advance(conn);
+}

@@ -1,0 +1,233 @@
+/* What the files of this folder share: the transport's and the connection's state, and what each
+ * file does for the others. Owner reactor throughout. */
+#ifndef SL_NET_TCP_INTERNAL_H
+#define SL_NET_TCP_INTERNAL_H
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "net/tcp/buffers.h"
+#include "net/tcp/list.h"
+#include "net/transport.h"
+#include "reactor/ring.h"
+#include "reactor/timer.h"
+
+#define SL_TCP_SEND_FRAMES 512 /* queued on one connection: twice the credits in requests */
+#define SL_TCP_SEND_PIECES 64  /* of memory, in one system call */
+#define SL_TCP_SEND_BYTES                                                                          \
+    (1U << 20) /* after these a send takes no further frame: `sent` is not                         \
+                  put off for too long */
+#define SL_TCP_DIRECT_BYTES                                                                        \
+    (32U << 10) /* what is left of a long payload is received in place from                        \
+                   here on; below, a copy is cheaper than to cancel */
+#define SL_TCP_PEEK_BYTES            4096 /* read after a long frame, since another is likely */
+#define SL_TCP_CONGESTION_NAME_BYTES 16   /* the kernel's TCP_CA_NAME_MAX */
+
+struct sl_tcp_listener;
+
+struct sl_tcp {
+    struct sl_transport base;
+    struct sl_ring *ring;
+    struct sl_tcp_buffers buffers;
+    char congestion[SL_TCP_CONGESTION_NAME_BYTES]; /* "": the system's default */
+    uint32_t connections_max;
+    uint32_t ops_in_flight; /* of listeners and connections */
+    bool closing;
+
+    struct sl_tcp_list all;     /* connections, until their `closed` */
+    struct sl_tcp_list sending; /* have something queued and no send in flight */
+    /* A connection waits in at most one of these: */
+    struct sl_tcp_list pending; /* to be looked at in the next poll */
+    struct sl_tcp_list stalled; /* for memory to receive a frame into: asked again in each poll */
+    struct sl_tcp_list starved; /* for a buffer to come back to the ring */
+    struct sl_tcp_list ended;   /* for `closed` to be made */
+
+    struct sl_tcp_conn *spare; /* closed connections, to be used again */
+    struct sl_tcp_listener *listeners;
+    struct sl_transport_stats stats;
+    uint64_t log_next_ns; /* until then lines about peers are only counted */
+    uint32_t log_dropped;
+};
+
+/* Where the parser stands in the stream. */
+enum sl_tcp_phase {
+    SL_TCP_PHASE_HEADER, /* header_have bytes of a header are there */
+    SL_TCP_PHASE_INLINE, /* a payload that the transport has memory for */
+    SL_TCP_PHASE_SINK,   /* a long payload that nobody has named memory for */
+    SL_TCP_PHASE_LONG    /* a long payload, into `payload` */
+};
+
+struct sl_tcp_receive {
+    struct sl_ring_op op; /* at most one receive is in flight */
+    bool in_flight;
+    bool multishot;  /* what is in flight; or: */
+    bool direct;     /* into `payload` */
+    bool cancelling; /* what is in flight was asked to end */
+    bool eof;
+    bool empty_ring; /* the last receive ended since the ring had no buffer */
+    bool peek;       /* a long frame was last: read little, and see */
+    bool stalled;    /* parsing waits for memory */
+    enum sl_tcp_phase phase;
+    struct sl_tcp_hold *first, *last; /* received and not parsed yet */
+    struct sl_frame frame;            /* in all phases but HEADER */
+    uint32_t header_have;
+    uint32_t payload_have;
+    struct sl_tcp_staging *staging; /* INLINE: being filled, or NULL */
+    uint8_t *payload;               /* LONG: the sink */
+    uint8_t header[SL_FRAME_HEADER_BYTES];
+};
+
+struct sl_tcp_send {
+    struct sl_ring_op op; /* at most one send is in flight */
+    bool in_flight;
+    bool wants_room;     /* owes the upper layer a `writable` */
+    bool shut;           /* the peer has been told that nothing follows */
+    bool broken;         /* a send failed: what the peer sent before is still being read */
+    uint32_t head, tail; /* run freely over frames[] */
+    uint64_t offset;     /* bytes of the frame at head that were sent */
+    struct msghdr message;
+    struct iovec pieces[SL_TCP_SEND_PIECES];
+    struct sl_transport_frame frames[SL_TCP_SEND_FRAMES];
+};
+
+enum sl_tcp_life {
+    SL_TCP_LIVE,
+    SL_TCP_DRAINING, /* disconnect: what is queued is sent, what arrives is dropped */
+    SL_TCP_LEAVING,  /* handed over: its last receive is awaited */
+    SL_TCP_ENDING    /* its operations are awaited, then `closed` is made */
+};
+
+struct sl_tcp_conn {
+    struct sl_conn base;
+    struct sl_tcp *tcp;
+    int fd;
+    uint32_t ops_in_flight;
+    enum sl_tcp_life life;
+    int end_err;               /* ENDING */
+    struct sl_tcp_conn *moved; /* LEAVING: what it will be on the other reactor */
+    struct sl_tcp_conn *spare_next;
+    struct sl_tcp_link all, sending, waiting;
+    struct sl_timer timer; /* DRAINING, or broken: how long we are patient */
+    struct sl_ring_op connect_op;
+    bool connecting;
+    struct sockaddr_storage address; /* of the peer, while connecting */
+    struct sl_tcp_receive receive;
+    struct sl_tcp_send send;
+    struct sl_tcp_staging staging; /* its own: it can always take one frame */
+};
+
+#define SL_TCP_CONN_OF(link, member)                                                               \
+    ((struct sl_tcp_conn *)((char *)(link)-offsetof(struct sl_tcp_conn, member)))
+
+/* ---- tcp.c ------------------------------------------------------------------------------------
+ */
+
+/* Whether a line about a peer's misdeeds may be logged now: one in a second. */
+bool sl_tcp_may_log(struct sl_tcp *tcp);
+
+/* Asks the kernel to end an operation; its completion still comes. */
+void sl_tcp_cancel(struct sl_tcp *tcp, struct sl_ring_op *op);
+
+/* ---- socket.c ---------------------------------------------------------------------------------
+ */
+
+/* A blocking socket (the ring needs no other) with our options. Errors: IO, NO_MEMORY. */
+int sl_tcp_socket_open(const struct sl_tcp *tcp, int family, int *out_fd);
+
+/* Sets what an accepted socket does not inherit reliably. */
+void sl_tcp_socket_tune(int fd);
+
+/* Bound to the address and listening. Errors: IN_USE, IO, NOT_FOUND (no such local address). */
+int sl_tcp_socket_listen(const struct sl_tcp *tcp, const struct sockaddr_storage *address,
+                         socklen_t address_bytes, int *out_fd);
+
+/* Whether this system knows the congestion control. Errors: INVALID, with a line that says which
+ * there are. */
+int sl_tcp_socket_check_congestion(const char *name);
+
+/* The endpoint of this side or of the peer. Errors: IO. */
+int sl_tcp_socket_name(int fd, bool of_peer, struct sl_endpoint *out);
+
+/* A connection to itself: the kernel may choose the very port that is connected to. */
+bool sl_tcp_socket_is_own_peer(int fd);
+
+/* ---- listen.c ---------------------------------------------------------------------------------
+ */
+
+int sl_tcp_listen_open(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                       const struct sl_transport_events *events, void *ctx,
+                       struct sl_endpoint *bound);
+
+/* Closes every listener; they are freed by sl_tcp_listen_free once no operation is in flight. */
+void sl_tcp_listen_stop(struct sl_tcp *tcp);
+void sl_tcp_listen_free(struct sl_tcp *tcp);
+
+/* ---- conn.c -----------------------------------------------------------------------------------
+ */
+
+/* A connection around a socket, linked to the transport; NULL without memory. */
+struct sl_tcp_conn *sl_tcp_conn_create(struct sl_tcp *tcp, int fd,
+                                       const struct sl_transport_events *events, void *ctx);
+
+int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                        const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
+void sl_tcp_conn_disconnect(struct sl_conn *base);
+int sl_tcp_conn_hand_over(struct sl_conn *base, struct sl_transport *to,
+                          const struct sl_transport_events *events, void *ctx, void *user);
+
+/* Counts an operation as in flight, or as completed. */
+void sl_tcp_conn_op_begin(struct sl_tcp_conn *conn);
+void sl_tcp_conn_op_end(struct sl_tcp_conn *conn);
+
+/* The connection is over: operations are cancelled, `closed` follows from a poll. The first reason
+ * counts, and after disconnect it is OK. */
+void sl_tcp_conn_end(struct sl_tcp_conn *conn, int err);
+
+/* As end, with CANCELLED whatever was before. */
+void sl_tcp_conn_abort(struct sl_tcp_conn *conn);
+
+/* The peer cannot be sent to any more: gives what it sent before a second to be read. */
+void sl_tcp_conn_send_broke(struct sl_tcp_conn *conn);
+
+/* DRAINING: takes the next step towards the end, if nothing is awaited for it. */
+void sl_tcp_conn_drain(struct sl_tcp_conn *conn);
+
+/* LEAVING, and nothing in flight: sends it on its way. */
+void sl_tcp_conn_depart(struct sl_tcp_conn *conn);
+
+/* Of the lists `pending` and `ended`, from poll. */
+void sl_tcp_conn_resume(struct sl_tcp_conn *conn);
+void sl_tcp_conn_finish(struct sl_tcp_conn *conn);
+
+/* Memory of a connection; for the transport's close. */
+void sl_tcp_conn_free_spares(struct sl_tcp *tcp);
+
+/* ---- receive.c --------------------------------------------------------------------------------
+ */
+
+/* Parses what is there, makes the upcalls, then sees to it that the right receive is in flight. */
+void sl_tcp_receive_advance(struct sl_tcp_conn *conn);
+
+/* Gives back all memory that is held for bytes not parsed, or not delivered. */
+void sl_tcp_receive_drop(struct sl_tcp_conn *conn);
+
+/* Starved connections try again, as many as there are buffers. */
+void sl_tcp_receive_feed(struct sl_tcp *tcp);
+
+void sl_tcp_receive_release(struct sl_conn *base, const struct sl_transport_message *message);
+
+/* ---- send.c -----------------------------------------------------------------------------------
+ */
+
+uint32_t sl_tcp_send_burst(struct sl_conn *base, const struct sl_transport_frame *frames,
+                           uint32_t count);
+
+/* Puts a send in flight for what is queued. */
+void sl_tcp_send_start(struct sl_tcp_conn *conn);
+
+static inline bool sl_tcp_send_idle(const struct sl_tcp_conn *conn)
+{
+    return conn->send.head == conn->send.tail && !conn->send.in_flight;
+}
+
+#endif

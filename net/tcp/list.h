@@ -1,0 +1,80 @@
+/* Doubly linked lists through their members, O(1) to leave from anywhere. A link that is zero is in
+ * no list. */
+#ifndef SL_NET_TCP_LIST_H
+#define SL_NET_TCP_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct sl_tcp_link {
+    struct sl_tcp_link *prev, *next;
+};
+
+struct sl_tcp_list {
+    struct sl_tcp_link head;
+};
+
+static inline void sl_tcp_list_init(struct sl_tcp_list *list)
+{
+    list->head.prev = list->head.next = &list->head;
+}
+
+static inline bool sl_tcp_list_empty(const struct sl_tcp_list *list)
+{
+    return list->head.next == &list->head;
+}
+
+static inline bool sl_tcp_list_linked(const struct sl_tcp_link *link)
+{
+    return link->next != NULL;
+}
+
+/* Leaves the list that it is in, if any. */
+static inline void sl_tcp_list_remove(struct sl_tcp_link *link)
+{
+    if (link->next != NULL) {
+        link->prev->next = link->next;
+        link->next->prev = link->prev;
+        link->prev = link->next = NULL;
+    }
+}
+
+/* Appends, leaving the list that it was in before. */
+static inline void sl_tcp_list_append(struct sl_tcp_list *list, struct sl_tcp_link *link)
+{
+    sl_tcp_list_remove(link);
+    link->prev = list->head.prev;
+    link->next = &list->head;
+    list->head.prev->next = link;
+    list->head.prev = link;
+}
+
+/* The first, or NULL. */
+static inline struct sl_tcp_link *sl_tcp_list_first(struct sl_tcp_list *list)
+{
+    return sl_tcp_list_empty(list) ? NULL : list->head.next;
+}
+
+/* Takes the first out, or NULL. */
+static inline struct sl_tcp_link *sl_tcp_list_pop(struct sl_tcp_list *list)
+{
+    struct sl_tcp_link *link = sl_tcp_list_first(list);
+    if (link != NULL) {
+        sl_tcp_list_remove(link);
+    }
+    return link;
+}
+
+/* Moves all of `from` to the empty `to`. */
+static inline void sl_tcp_list_take_all(struct sl_tcp_list *to, struct sl_tcp_list *from)
+{
+    sl_tcp_list_init(to);
+    if (!sl_tcp_list_empty(from)) {
+        to->head = from->head;
+        to->head.next->prev = &to->head;
+        to->head.prev->next = &to->head;
+        sl_tcp_list_init(from);
+    }
+}
+
+#endif

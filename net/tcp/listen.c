@@ -1,0 +1,192 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "net/tcp/internal.h"
+
+#define RETRY_NS (100 * SL_CLOCK_NS_PER_MS) /* when the process is out of descriptors */
+
+struct sl_tcp_listener {
+    struct sl_ring_op op;
+    struct sl_tcp *tcp;
+    struct sl_tcp_listener *next;
+    const struct sl_transport_events *events;
+    void *ctx;
+    struct sl_timer timer;
+    int fd;
+    bool in_flight;
+    bool multishot;
+};
+
+static void arm(struct sl_tcp_listener *listener)
+{
+    struct io_uring_sqe *sqe = sl_ring_sqe(listener->tcp->ring, &listener->op);
+    if (listener->multishot) {
+        io_uring_prep_multishot_accept(sqe, listener->fd, NULL, NULL, SOCK_CLOEXEC);
+    } else {
+        io_uring_prep_accept(sqe, listener->fd, NULL, NULL, SOCK_CLOEXEC);
+    }
+    listener->in_flight = true;
+    listener->tcp->ops_in_flight++;
+}
+
+static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    arm((struct sl_tcp_listener *)((char *)timer - offsetof(struct sl_tcp_listener, timer)));
+}
+
+static void take(struct sl_tcp_listener *listener, int fd)
+{
+    struct sl_tcp *tcp = listener->tcp;
+    struct sl_endpoint peer;
+    if (tcp->closing || sl_tcp_socket_name(fd, true, &peer) != 0) {
+        close(fd); /* gone before we could say hello */
+        return;
+    }
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(&peer, text, sizeof text);
+    if (tcp->stats.connections >= tcp->connections_max) {
+        if (sl_tcp_may_log(tcp)) {
+            sl_log_warn("%s turned away: %u connections are open, which is the limit", text,
+                        tcp->stats.connections);
+        }
+        close(fd);
+        return;
+    }
+    sl_tcp_socket_tune(fd);
+    struct sl_tcp_conn *conn = sl_tcp_conn_create(tcp, fd, listener->events, listener->ctx);
+    if (conn == NULL) {
+        if (sl_tcp_may_log(tcp)) {
+            sl_log_warn("%s turned away: no memory for another connection", text);
+        }
+        close(fd);
+        return;
+    }
+    memcpy(conn->base.peer, text, sizeof conn->base.peer);
+    sl_conn_report_accepted(&conn->base);
+    sl_tcp_receive_advance(conn);
+}
+
+/* What a failed accept means for the next one: at once, or after a while when the process is short
+ * of what a connection needs, which would fail again at once. */
+static void handle_error(struct sl_tcp_listener *listener, int error)
+{
+    struct sl_tcp *tcp = listener->tcp;
+    if (error == EINVAL && listener->multishot) {
+        listener->multishot = false;
+        arm(listener);
+        return;
+    }
+    if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM) {
+        arm(listener);
+        return;
+    }
+    if (sl_tcp_may_log(tcp)) {
+        sl_log_warn("tcp: cannot accept a connection: %s; trying again", strerror(error));
+    }
+    uint64_t due = sl_reactor_now_ns(tcp->base.reactor) + RETRY_NS;
+    sl_timer_arm(sl_reactor_timers(tcp->base.reactor), &listener->timer, due);
+}
+
+static void on_accept(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+{
+    struct sl_tcp_listener *listener = (struct sl_tcp_listener *)op;
+    if ((cqe_flags & IORING_CQE_F_MORE) == 0) {
+        listener->in_flight = false;
+        listener->tcp->ops_in_flight--;
+    }
+    if (result >= 0) {
+        take(listener, result);
+    }
+    if (listener->in_flight || listener->tcp->closing) {
+        return;
+    }
+    if (result < 0) {
+        handle_error(listener, -result);
+    } else {
+        arm(listener);
+    }
+}
+
+/* Resolves, binds and listens; writes where to *bound. */
+static int open_socket(struct sl_tcp *tcp, const struct sl_endpoint *endpoint,
+                       struct sl_endpoint *bound, int *out_fd)
+{
+    char text[SL_LIMIT_ENDPOINT_BYTES], reason[256];
+    sl_endpoint_format(endpoint, text, sizeof text);
+    struct sockaddr_storage address;
+    socklen_t address_bytes;
+    int err = sl_endpoint_resolve(endpoint, true, &address, &address_bytes, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("cannot listen on %s: %s", text, reason);
+        return err;
+    }
+    int fd;
+    err = sl_tcp_socket_listen(tcp, &address, address_bytes, &fd);
+    if (err != 0) {
+        sl_log_error("cannot listen on %s: %s", text, sl_err_name(err));
+        return err;
+    }
+    err = sl_tcp_socket_name(fd, false, bound);
+    if (err != 0) {
+        close(fd);
+        return err;
+    }
+    *out_fd = fd;
+    return 0;
+}
+
+int sl_tcp_listen_open(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                       const struct sl_transport_events *events, void *ctx,
+                       struct sl_endpoint *bound)
+{
+    struct sl_tcp *tcp = (struct sl_tcp *)transport;
+    struct sl_tcp_listener *listener = malloc(sizeof *listener);
+    if (listener == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    int fd;
+    int err = open_socket(tcp, endpoint, bound, &fd);
+    if (err != 0) {
+        free(listener);
+        return err;
+    }
+    /* A kernel that has no multishot receive may have no multishot accept either. */
+    *listener = (struct sl_tcp_listener){.op.complete = on_accept,
+                                         .tcp = tcp,
+                                         .next = tcp->listeners,
+                                         .events = events,
+                                         .ctx = ctx,
+                                         .timer.run = on_timer,
+                                         .fd = fd,
+                                         .multishot = tcp->ring->multishot_recv};
+    tcp->listeners = listener;
+    arm(listener);
+    return 0;
+}
+
+void sl_tcp_listen_stop(struct sl_tcp *tcp)
+{
+    for (struct sl_tcp_listener *listener = tcp->listeners; listener != NULL;
+         listener = listener->next) {
+        if (sl_timer_armed(&listener->timer)) {
+            sl_timer_disarm(sl_reactor_timers(tcp->base.reactor), &listener->timer);
+        }
+        if (listener->in_flight) {
+            sl_tcp_cancel(tcp, &listener->op);
+        }
+    }
+}
+
+void sl_tcp_listen_free(struct sl_tcp *tcp)
+{
+    while (tcp->listeners != NULL) {
+        struct sl_tcp_listener *listener = tcp->listeners;
+        tcp->listeners = listener->next;
+        close(listener->fd);
+        free(listener);
+    }
+}

@@ -1,0 +1,420 @@
+#include "net/tcp/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+
+/* ---- The queue of received bytes --------------------------------------------------------------
+ */
+
+static void push_hold(struct sl_tcp_receive *receive, struct sl_tcp_hold *hold)
+{
+    hold->next = NULL;
+    if (receive->last != NULL) {
+        receive->last->next = hold;
+    } else {
+        receive->first = hold;
+    }
+    receive->last = hold;
+}
+
+static void pop_hold(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    struct sl_tcp_hold *hold = receive->first;
+    receive->first = hold->next;
+    if (receive->first == NULL) {
+        receive->last = NULL;
+    }
+    sl_tcp_buffers_put(&conn->tcp->buffers, hold);
+}
+
+static void consume(struct sl_tcp_conn *conn, uint32_t bytes)
+{
+    struct sl_tcp_hold *hold = conn->receive.first;
+    hold->at += bytes;
+    hold->left -= bytes;
+    if (hold->left == 0) {
+        pop_hold(conn);
+    }
+}
+
+/* Copies up to `wanted` bytes of the first hold to `to` and consumes them; returns how many. */
+static uint32_t copy_out(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
+{
+    struct sl_tcp_hold *hold = conn->receive.first;
+    uint32_t bytes = hold->left < wanted ? hold->left : wanted;
+    memcpy(to, hold->at, bytes);
+    conn->tcp->stats.copied_bytes += bytes;
+    consume(conn, bytes);
+    return bytes;
+}
+
+void sl_tcp_receive_drop(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    while (receive->first != NULL) {
+        pop_hold(conn);
+    }
+    if (receive->staging != NULL) {
+        sl_tcp_buffers_put(&conn->tcp->buffers, &receive->staging->hold);
+        receive->staging = NULL;
+    }
+}
+
+/* ---- The parser: one step is one header, one piece of a payload, or one question --------------
+ * Each returns whether there may be another step. */
+
+static bool readable(const struct sl_tcp_conn *conn)
+{
+    return conn->life == SL_TCP_LIVE && conn->base.state == SL_CONN_OPEN;
+}
+
+static bool deliver(struct sl_tcp_conn *conn, const uint8_t *payload, void *token)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    struct sl_transport_message message = {
+        .header = receive->frame, .payload = payload, .token = token};
+    receive->phase = SL_TCP_PHASE_HEADER;
+    conn->tcp->stats.frames_received++;
+    sl_conn_report_received(&conn->base, &message);
+    return readable(conn);
+}
+
+static bool stall(struct sl_tcp_conn *conn)
+{
+    conn->receive.stalled = true;
+    sl_tcp_list_append(&conn->tcp->stalled, &conn->waiting);
+    return false;
+}
+
+/* A frame of another version is passed on, so that the upper layer can answer in words, as long as
+ * it looks like something that an upper layer would send first. */
+static int decode(const uint8_t *header, struct sl_frame *out)
+{
+    int err = sl_frame_decode(header, out);
+    if (err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        return 0;
+    }
+    return err;
+}
+
+static bool refuse(struct sl_tcp_conn *conn, int err)
+{
+    if (sl_tcp_may_log(conn->tcp)) {
+        sl_log_warn("%s: closed, since it sent a frame header that is not ours: %s",
+                    conn->base.peer, sl_err_name(err));
+    }
+    sl_tcp_conn_end(conn, err);
+    return false;
+}
+
+static bool step_header(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    int err;
+    if (receive->header_have == 0 && receive->first->left >= SL_FRAME_HEADER_BYTES) {
+        err = decode(receive->first->at, &receive->frame);
+        consume(conn, SL_FRAME_HEADER_BYTES);
+    } else {
+        receive->header_have += copy_out(conn, receive->header + receive->header_have,
+                                         SL_FRAME_HEADER_BYTES - receive->header_have);
+        if (receive->header_have < SL_FRAME_HEADER_BYTES) {
+            return true;
+        }
+        receive->header_have = 0;
+        err = decode(receive->header, &receive->frame);
+    }
+    if (err != 0) {
+        return refuse(conn, err);
+    }
+    if (receive->frame.payload_bytes == 0) {
+        struct sl_tcp_hold *empty = &conn->tcp->buffers.empty;
+        return deliver(conn, (const uint8_t *)empty, empty);
+    }
+    receive->payload_have = 0;
+    receive->phase = receive->frame.payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES
+                         ? SL_TCP_PHASE_SINK
+                         : SL_TCP_PHASE_INLINE;
+    return true;
+}
+
+static bool step_inline(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    struct sl_tcp_hold *hold = receive->first;
+    uint32_t payload_bytes = receive->frame.payload_bytes;
+    if (receive->staging == NULL && hold->left >= payload_bytes && (uintptr_t)hold->at % 8 == 0) {
+        const uint8_t *payload = hold->at;
+        hold->refs++;
+        consume(conn, payload_bytes);
+        return deliver(conn, payload, hold);
+    }
+    if (receive->staging == NULL) {
+        receive->staging = sl_tcp_buffers_stage(&conn->tcp->buffers, &conn->staging);
+        if (receive->staging == NULL) {
+            return stall(conn);
+        }
+    }
+    struct sl_tcp_staging *staging = receive->staging;
+    receive->payload_have += copy_out(conn, staging->payload + receive->payload_have,
+                                      payload_bytes - receive->payload_have);
+    if (receive->payload_have < payload_bytes) {
+        return true;
+    }
+    receive->staging = NULL;
+    return deliver(conn, staging->payload, &staging->hold);
+}
+
+static bool step_sink(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    void *memory = sl_conn_ask_sink(&conn->base, &receive->frame);
+    if (!readable(conn)) {
+        return false;
+    }
+    if (memory == NULL) {
+        return stall(conn);
+    }
+    receive->payload = memory;
+    receive->phase = SL_TCP_PHASE_LONG;
+    return true;
+}
+
+static bool deliver_long(struct sl_tcp_conn *conn)
+{
+    conn->receive.peek = true;
+    return deliver(conn, conn->receive.payload, NULL);
+}
+
+static bool step_long(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    receive->payload_have += copy_out(conn, receive->payload + receive->payload_have,
+                                      receive->frame.payload_bytes - receive->payload_have);
+    return receive->payload_have < receive->frame.payload_bytes || deliver_long(conn);
+}
+
+static bool step(struct sl_tcp_conn *conn)
+{
+    switch (conn->receive.phase) {
+    case SL_TCP_PHASE_HEADER:
+        return step_header(conn);
+    case SL_TCP_PHASE_INLINE:
+        return step_inline(conn);
+    case SL_TCP_PHASE_SINK:
+        return step_sink(conn);
+    case SL_TCP_PHASE_LONG:
+        return step_long(conn);
+    }
+    return false;
+}
+
+static void parse(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    if (receive->stalled) {
+        receive->stalled = false;
+        sl_tcp_list_remove(&conn->waiting);
+    }
+    bool more = readable(conn);
+    while (more && (receive->first != NULL || receive->phase == SL_TCP_PHASE_SINK)) {
+        more = step(conn);
+    }
+}
+
+/* ---- What is received next --------------------------------------------------------------------
+ */
+
+static void on_buffer(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
+static void on_direct(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
+
+static struct io_uring_sqe *begin(struct sl_tcp_conn *conn)
+{
+    conn->receive.in_flight = true;
+    conn->receive.cancelling = false;
+    conn->tcp->stats.receive_calls++;
+    sl_tcp_conn_op_begin(conn);
+    return sl_ring_sqe(conn->tcp->ring, &conn->receive.op);
+}
+
+static void receive_direct(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    receive->op.complete = on_direct;
+    receive->multishot = false;
+    receive->direct = true;
+    io_uring_prep_recv(begin(conn), conn->fd, receive->payload + receive->payload_have,
+                       receive->frame.payload_bytes - receive->payload_have, MSG_WAITALL);
+}
+
+static void receive_buffers(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    struct sl_tcp_buffers *buffers = &conn->tcp->buffers;
+    receive->op.complete = on_buffer;
+    receive->direct = false;
+    receive->multishot = conn->tcp->ring->multishot_recv && !receive->peek;
+    struct io_uring_sqe *sqe = begin(conn);
+    if (receive->multishot) {
+        io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
+    } else {
+        bool little = receive->peek && SL_TCP_PEEK_BYTES < buffers->buffer_bytes;
+        io_uring_prep_recv(sqe, conn->fd, NULL, little ? SL_TCP_PEEK_BYTES : buffers->buffer_bytes,
+                           0);
+    }
+    sqe->flags |= IOSQE_BUFFER_SELECT;
+    sqe->buf_group = buffers->group;
+    receive->peek = false;
+}
+
+/* Whether the rest of a long payload is better received in place; it always is when the ring has no
+ * buffers, so that a connection that has been given memory never waits for those that have not. */
+static bool wants_direct(const struct sl_tcp_conn *conn)
+{
+    const struct sl_tcp_receive *receive = &conn->receive;
+    return conn->life == SL_TCP_LIVE && receive->phase == SL_TCP_PHASE_LONG &&
+           (receive->frame.payload_bytes - receive->payload_have >= SL_TCP_DIRECT_BYTES ||
+            conn->tcp->buffers.offered == 0 || receive->empty_ring);
+}
+
+/* Something is in flight: is it still what we want? */
+static void reconsider(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    bool unwanted = conn->life == SL_TCP_LEAVING || receive->stalled || wants_direct(conn);
+    if (unwanted && !receive->direct && !receive->cancelling) {
+        receive->cancelling = true;
+        sl_tcp_cancel(conn->tcp, &receive->op);
+    }
+}
+
+/* Nothing is in flight. */
+static void receive_next(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    if (conn->life == SL_TCP_LEAVING) {
+        sl_tcp_conn_depart(conn);
+    } else if (receive->stalled) {
+        return; /* asked again in later polls */
+    } else if (receive->eof) {
+        if (conn->life == SL_TCP_LIVE) {
+            sl_tcp_conn_end(conn, SL_ERR_CLOSED);
+        }
+    } else if (wants_direct(conn)) {
+        receive_direct(conn);
+    } else if (receive->empty_ring) {
+        sl_tcp_list_append(&conn->tcp->starved, &conn->waiting);
+    } else {
+        receive_buffers(conn);
+    }
+}
+
+void sl_tcp_receive_advance(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    parse(conn);
+    if (conn->life == SL_TCP_DRAINING) {
+        sl_tcp_receive_drop(conn);
+        sl_tcp_conn_drain(conn);
+    }
+    if (conn->life == SL_TCP_ENDING) {
+        return;
+    }
+    if (receive->in_flight) {
+        reconsider(conn);
+    } else {
+        receive_next(conn);
+    }
+}
+
+void sl_tcp_receive_feed(struct sl_tcp *tcp)
+{
+    uint32_t offered = tcp->buffers.offered;
+    while (offered > 0 && !sl_tcp_list_empty(&tcp->starved)) {
+        struct sl_tcp_conn *conn = SL_TCP_CONN_OF(sl_tcp_list_pop(&tcp->starved), waiting);
+        conn->receive.empty_ring = false;
+        receive_next(conn);
+        offered--;
+    }
+}
+
+/* ---- Completions ------------------------------------------------------------------------------
+ */
+
+static struct sl_tcp_conn *of_op(struct sl_ring_op *op)
+{
+    return (struct sl_tcp_conn *)((char *)op - offsetof(struct sl_tcp_conn, receive.op));
+}
+
+static void complete_op(struct sl_tcp_conn *conn)
+{
+    conn->receive.in_flight = false;
+    sl_tcp_conn_op_end(conn);
+}
+
+/* What a receive that brought no bytes says. */
+static void note_result(struct sl_tcp_conn *conn, int32_t result)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    if (result == 0) {
+        receive->eof = true;
+    } else if (result == -ENOBUFS) {
+        receive->empty_ring = true;
+    } else if (result != -ECANCELED && result != -EINTR && result != -EAGAIN) {
+        sl_tcp_conn_end(conn, sl_err_from_errno(-result));
+    }
+}
+
+static void on_buffer(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+{
+    struct sl_tcp_conn *conn = of_op(op);
+    struct sl_tcp_buffers *buffers = &conn->tcp->buffers;
+    if ((cqe_flags & IORING_CQE_F_MORE) == 0) {
+        complete_op(conn);
+    }
+    if ((cqe_flags & IORING_CQE_F_BUFFER) != 0) {
+        uint32_t bytes = result > 0 ? (uint32_t)result : 0;
+        struct sl_tcp_hold *hold = sl_tcp_buffers_take(buffers, cqe_flags, bytes);
+        conn->tcp->stats.bytes_received += bytes;
+        if (bytes == 0 || conn->life == SL_TCP_ENDING || conn->life == SL_TCP_DRAINING) {
+            sl_tcp_buffers_put(buffers, hold);
+        } else {
+            push_hold(&conn->receive, hold);
+        }
+    }
+    if (result <= 0) {
+        note_result(conn, result);
+    }
+    if (conn->life != SL_TCP_ENDING) {
+        sl_tcp_receive_advance(conn);
+    }
+}
+
+static void on_direct(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+{
+    (void)cqe_flags;
+    struct sl_tcp_conn *conn = of_op(op);
+    struct sl_tcp_receive *receive = &conn->receive;
+    complete_op(conn);
+    if (result > 0) {
+        receive->payload_have += (uint32_t)result;
+        conn->tcp->stats.bytes_received += (uint32_t)result;
+        if (readable(conn) && receive->payload_have == receive->frame.payload_bytes) {
+            deliver_long(conn);
+        }
+    } else {
+        note_result(conn, result);
+    }
+    if (conn->life != SL_TCP_ENDING) {
+        sl_tcp_receive_advance(conn);
+    }
+}
+
+void sl_tcp_receive_release(struct sl_conn *base, const struct sl_transport_message *message)
+{
+    struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
+    sl_tcp_buffers_put(&conn->tcp->buffers, message->token);
+}

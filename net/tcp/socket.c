@@ -1,0 +1,126 @@
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/err.h"
+#include "core/log.h"
+#include "net/tcp/internal.h"
+
+#define LISTEN_BACKLOG       4096
+#define USER_TIMEOUT_MS      30000 /* sent data that is not acknowledged for so long ends it */
+#define KEEPALIVE_IDLE_S     10
+#define KEEPALIVE_INTERVAL_S 5
+#define KEEPALIVE_COUNT      3
+
+static int set_int(int fd, int level, int option, int value)
+{
+    return setsockopt(fd, level, option, &value, sizeof value);
+}
+
+/* None of these is needed to be correct: a refusal is not worth a failure. */
+void sl_tcp_socket_tune(int fd)
+{
+    (void)set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    (void)set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS);
+    (void)set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    (void)set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
+    (void)set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
+    (void)set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT);
+}
+
+static int set_congestion(int fd, const char *name)
+{
+    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
+}
+
+int sl_tcp_socket_open(const struct sl_tcp *tcp, int family, int *out_fd)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP);
+    if (fd < 0) {
+        return sl_err_from_errno(errno);
+    }
+    if (tcp->congestion[0] != '\0' && set_congestion(fd, tcp->congestion) != 0) {
+        int err = sl_err_from_errno(errno);
+        close(fd);
+        return err;
+    }
+    sl_tcp_socket_tune(fd);
+    *out_fd = fd;
+    return 0;
+}
+
+int sl_tcp_socket_listen(const struct sl_tcp *tcp, const struct sockaddr_storage *address,
+                         socklen_t address_bytes, int *out_fd)
+{
+    int fd;
+    int err = sl_tcp_socket_open(tcp, address->ss_family, &fd);
+    if (err != 0) {
+        return err;
+    }
+    if (set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1) != 0 ||
+        (address->ss_family == AF_INET6 && set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) != 0) ||
+        bind(fd, (const struct sockaddr *)address, address_bytes) != 0 ||
+        listen(fd, LISTEN_BACKLOG) != 0) {
+        err = errno == EADDRNOTAVAIL ? SL_ERR_NOT_FOUND : sl_err_from_errno(errno);
+        close(fd);
+        return err;
+    }
+    *out_fd = fd;
+    return 0;
+}
+
+static void read_available(char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "unknown");
+    FILE *file = fopen("/proc/sys/net/ipv4/tcp_available_congestion_control", "re");
+    if (file == NULL) {
+        return;
+    }
+    char line[256];
+    if (fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(text, text_bytes, "%s", line);
+    }
+    fclose(file);
+}
+
+int sl_tcp_socket_check_congestion(const char *name)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP);
+    if (fd < 0) {
+        return sl_err_from_errno(errno);
+    }
+    int failed = set_congestion(fd, name) != 0 ? errno : 0;
+    close(fd);
+    if (failed == 0) {
+        return 0;
+    }
+    char available[256];
+    read_available(available, sizeof available);
+    sl_log_error("tcp: congestion control \"%s\" cannot be used: %s; this system has: %s%s", name,
+                 strerror(failed), available,
+                 failed == EPERM ? " (some of them for root only)" : "");
+    return SL_ERR_INVALID;
+}
+
+int sl_tcp_socket_name(int fd, bool of_peer, struct sl_endpoint *out)
+{
+    struct sockaddr_storage address;
+    socklen_t bytes = sizeof address;
+    int failed = of_peer ? getpeername(fd, (struct sockaddr *)&address, &bytes)
+                         : getsockname(fd, (struct sockaddr *)&address, &bytes);
+    if (failed != 0) {
+        return SL_ERR_IO;
+    }
+    return sl_endpoint_from_sockaddr(&address, out);
+}
+
+bool sl_tcp_socket_is_own_peer(int fd)
+{
+    struct sl_endpoint here, there;
+    return sl_tcp_socket_name(fd, false, &here) == 0 && sl_tcp_socket_name(fd, true, &there) == 0 &&
+           here.port == there.port && strcmp(here.host, there.host) == 0;
+}

@@ -1,0 +1,227 @@
+#include "net/tcp/tcp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "net/tcp/internal.h"
+
+#define BUFFER_BYTES_DEFAULT (32U << 10)
+#define BUFFER_COUNT_DEFAULT 256
+#define LOG_INTERVAL_NS      SL_CLOCK_NS_PER_S
+#define CLOSE_WAIT_NS        (100 * SL_CLOCK_NS_PER_MS)
+
+bool sl_tcp_may_log(struct sl_tcp *tcp)
+{
+    uint64_t now_ns = sl_reactor_now_ns(tcp->base.reactor);
+    if (now_ns < tcp->log_next_ns) {
+        tcp->log_dropped++;
+        return false;
+    }
+    tcp->log_next_ns = now_ns + LOG_INTERVAL_NS;
+    if (tcp->log_dropped > 0) {
+        sl_log_warn("tcp: %u more lines about peers were left out", tcp->log_dropped);
+        tcp->log_dropped = 0;
+    }
+    return true;
+}
+
+void sl_tcp_cancel(struct sl_tcp *tcp, struct sl_ring_op *op)
+{
+    struct io_uring_sqe *sqe = sl_ring_sqe(tcp->ring, NULL);
+    io_uring_prep_cancel(sqe, op, 0);
+}
+
+/* ---- Open and close ---------------------------------------------------------------------------
+ */
+
+static int set_congestion(struct sl_tcp *tcp, const char *name)
+{
+    if (name == NULL || name[0] == '\0') {
+        return 0;
+    }
+    int err = sl_tcp_socket_check_congestion(name);
+    if (err == 0) {
+        snprintf(tcp->congestion, sizeof tcp->congestion, "%s", name);
+    }
+    return err;
+}
+
+static int init_buffers(struct sl_tcp *tcp, const struct sl_transport_options *options)
+{
+    uint32_t count = options->buffer_count != 0 ? options->buffer_count : BUFFER_COUNT_DEFAULT;
+    uint32_t bytes = options->buffer_bytes != 0 ? options->buffer_bytes : BUFFER_BYTES_DEFAULT;
+    int err = sl_tcp_buffers_init(&tcp->buffers, tcp->ring, count, bytes);
+    if (err == SL_ERR_INVALID) {
+        sl_log_error("tcp: %u receive buffers of %u bytes cannot be: their number must be a power "
+                     "of two up to 32768, their size a multiple of 64",
+                     count, bytes);
+    } else if (err != 0) {
+        sl_log_error("tcp: no memory for %u receive buffers of %u bytes", count, bytes);
+    }
+    return err;
+}
+
+static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_options *options,
+                    struct sl_transport **out)
+{
+    struct sl_ring *ring = sl_reactor_ring(reactor);
+    if (ring == NULL) {
+        sl_log_error("tcp: reactor %s has no io_uring", sl_reactor_name(reactor));
+        return SL_ERR_UNSUPPORTED;
+    }
+    struct sl_tcp *tcp = calloc(1, sizeof *tcp);
+    if (tcp == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    tcp->base.ops = &sl_tcp_ops;
+    tcp->base.reactor = reactor;
+    tcp->ring = ring;
+    tcp->connections_max =
+        options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
+    sl_tcp_list_init(&tcp->all);
+    sl_tcp_list_init(&tcp->sending);
+    sl_tcp_list_init(&tcp->pending);
+    sl_tcp_list_init(&tcp->stalled);
+    sl_tcp_list_init(&tcp->starved);
+    sl_tcp_list_init(&tcp->ended);
+    int err = set_congestion(tcp, options->congestion_control);
+    if (err == 0) {
+        err = init_buffers(tcp, options);
+    }
+    if (err != 0) {
+        free(tcp);
+        return err;
+    }
+    *out = &tcp->base;
+    return 0;
+}
+
+static uint32_t finish_ended(struct sl_tcp *tcp, uint32_t budget)
+{
+    uint32_t work = 0;
+    struct sl_tcp_link *link;
+    while (work < budget && (link = sl_tcp_list_pop(&tcp->ended)) != NULL) {
+        sl_tcp_conn_finish(SL_TCP_CONN_OF(link, waiting));
+        work++;
+    }
+    return work;
+}
+
+/* Every connection ends; those that are on their way to another reactor get there. */
+static void tcp_close(struct sl_transport **transport)
+{
+    struct sl_tcp *tcp = (struct sl_tcp *)*transport;
+    tcp->closing = true;
+    sl_tcp_listen_stop(tcp);
+    struct sl_tcp_link *next;
+    for (struct sl_tcp_link *link = tcp->all.head.next; link != &tcp->all.head; link = next) {
+        next = link->next;
+        sl_tcp_conn_abort(SL_TCP_CONN_OF(link, all));
+    }
+    while (finish_ended(tcp, UINT32_MAX) > 0 || tcp->ops_in_flight > 0) {
+        if (sl_ring_reap(tcp->ring, SL_LIMIT_TURN_EVENTS) == 0 && tcp->ops_in_flight > 0) {
+            sl_ring_wait(tcp->ring, CLOSE_WAIT_NS);
+        }
+    }
+    sl_assert(sl_tcp_list_empty(&tcp->all));
+    sl_tcp_listen_free(tcp);
+    sl_tcp_conn_free_spares(tcp);
+    sl_tcp_buffers_fini(&tcp->buffers);
+    free(tcp);
+    *transport = NULL;
+}
+
+/* ---- The turn ---------------------------------------------------------------------------------
+ */
+
+/* Asks those that wait for memory again. Only to have asked is no work: else the reactor would
+ * never sleep. */
+static uint32_t retry_stalled(struct sl_tcp *tcp)
+{
+    struct sl_tcp_list asked;
+    sl_tcp_list_take_all(&asked, &tcp->stalled);
+    uint32_t work = 0;
+    struct sl_tcp_link *link;
+    while ((link = sl_tcp_list_pop(&asked)) != NULL) {
+        struct sl_tcp_conn *conn = SL_TCP_CONN_OF(link, waiting);
+        uint64_t frames_before = tcp->stats.frames_received;
+        sl_tcp_receive_advance(conn);
+        if (!conn->receive.stalled || tcp->stats.frames_received != frames_before) {
+            work++;
+        }
+    }
+    return work;
+}
+
+static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
+{
+    struct sl_tcp *tcp = (struct sl_tcp *)transport;
+    uint32_t work = 0;
+    struct sl_tcp_link *link;
+    while (work < budget && (link = sl_tcp_list_pop(&tcp->pending)) != NULL) {
+        sl_tcp_conn_resume(SL_TCP_CONN_OF(link, waiting));
+        work++;
+    }
+    work += retry_stalled(tcp);
+    return work + finish_ended(tcp, budget);
+}
+
+static void tcp_flush(struct sl_transport *transport)
+{
+    struct sl_tcp *tcp = (struct sl_tcp *)transport;
+    sl_tcp_receive_feed(tcp);
+    struct sl_tcp_link *link;
+    while ((link = sl_tcp_list_pop(&tcp->sending)) != NULL) {
+        sl_tcp_send_start(SL_TCP_CONN_OF(link, sending));
+    }
+}
+
+static bool tcp_arm(struct sl_transport *transport)
+{
+    struct sl_tcp *tcp = (struct sl_tcp *)transport;
+    bool fed = tcp->buffers.offered > 0 && !sl_tcp_list_empty(&tcp->starved);
+    return sl_tcp_list_empty(&tcp->pending) && sl_tcp_list_empty(&tcp->ended) &&
+           sl_tcp_list_empty(&tcp->sending) && !fed;
+}
+
+static void tcp_stats(const struct sl_transport *transport, struct sl_transport_stats *out)
+{
+    *out = ((const struct sl_tcp *)transport)->stats;
+}
+
+/* The kernel reads any memory. */
+static int memory_register(struct sl_transport *transport, void *base, size_t bytes)
+{
+    (void)transport;
+    (void)base;
+    (void)bytes;
+    return 0;
+}
+
+static void memory_unregister(struct sl_transport *transport, void *base)
+{
+    (void)transport;
+    (void)base;
+}
+
+const struct sl_transport_ops sl_tcp_ops = {
+    .scheme = "tcp",
+    .capabilities = SL_TRANSPORT_HANDS_OVER,
+    .open = tcp_open,
+    .close = tcp_close,
+    .memory_register = memory_register,
+    .memory_unregister = memory_unregister,
+    .listen = sl_tcp_listen_open,
+    .connect = sl_tcp_conn_connect,
+    .disconnect = sl_tcp_conn_disconnect,
+    .hand_over = sl_tcp_conn_hand_over,
+    .send_burst = sl_tcp_send_burst,
+    .release = sl_tcp_receive_release,
+    .flush = tcp_flush,
+    .poll = tcp_poll,
+    .arm = tcp_arm,
+    .stats = tcp_stats,
+};

@@ -1,0 +1,180 @@
+#include "net/transport.h"
+
+#include "core/assert.h"
+
+static struct sl_transport *transport_of(struct sl_reactor_source *source)
+{
+    return (struct sl_transport *)((char *)source - offsetof(struct sl_transport, source));
+}
+
+static uint32_t source_poll(struct sl_reactor_source *source, uint32_t budget)
+{
+    struct sl_transport *transport = transport_of(source);
+    return transport->ops->poll(transport, budget);
+}
+
+static void source_flush(struct sl_reactor_source *source)
+{
+    struct sl_transport *transport = transport_of(source);
+    transport->ops->flush(transport);
+}
+
+static bool source_arm(struct sl_reactor_source *source)
+{
+    struct sl_transport *transport = transport_of(source);
+    return transport->ops->arm(transport);
+}
+
+static void assert_complete(const struct sl_transport_ops *ops)
+{
+    sl_assert(ops->scheme != NULL);
+    sl_assert(ops->open != NULL);
+    sl_assert(ops->close != NULL);
+    sl_assert(ops->memory_register != NULL);
+    sl_assert(ops->memory_unregister != NULL);
+    sl_assert(ops->listen != NULL);
+    sl_assert(ops->connect != NULL);
+    sl_assert(ops->disconnect != NULL);
+    sl_assert(ops->hand_over != NULL);
+    sl_assert(ops->send_burst != NULL);
+    sl_assert(ops->release != NULL);
+    sl_assert(ops->flush != NULL);
+    sl_assert(ops->poll != NULL);
+    sl_assert(ops->arm != NULL);
+    sl_assert(ops->stats != NULL);
+}
+
+static void assert_events(const struct sl_transport_events *events)
+{
+    sl_assert(events != NULL);
+    sl_assert(events->sink != NULL);
+    sl_assert(events->received != NULL);
+    sl_assert(events->sent != NULL);
+    sl_assert(events->writable != NULL);
+    sl_assert(events->closed != NULL);
+}
+
+int sl_transport_open(const struct sl_transport_ops *ops, struct sl_reactor *reactor,
+                      const struct sl_transport_options *options, struct sl_transport **out)
+{
+    static const struct sl_transport_options defaults;
+    assert_complete(ops);
+    sl_assert(out != NULL);
+    sl_reactor_assert_owner(reactor);
+    struct sl_transport *transport;
+    int err = ops->open(reactor, options != NULL ? options : &defaults, &transport);
+    if (err != 0) {
+        return err;
+    }
+    transport->ops = ops;
+    transport->reactor = reactor;
+    transport->polling = false;
+    transport->source = (struct sl_reactor_source){
+        .name = ops->scheme, .poll = source_poll, .flush = source_flush, .arm = source_arm};
+    sl_reactor_add_source(reactor, &transport->source);
+    *out = transport;
+    return 0;
+}
+
+void sl_transport_close(struct sl_transport **transport)
+{
+    struct sl_transport *closing = *transport;
+    if (closing == NULL) {
+        return;
+    }
+    sl_reactor_assert_owner(closing->reactor);
+    sl_assert(!closing->polling);
+    sl_reactor_remove_source(closing->reactor, &closing->source);
+    closing->ops->close(&closing);
+    *transport = NULL;
+}
+
+int sl_transport_memory_register(struct sl_transport *transport, void *base, size_t bytes)
+{
+    sl_reactor_assert_owner(transport->reactor);
+    sl_assert(base != NULL);
+    sl_assert(bytes > 0);
+    return transport->ops->memory_register(transport, base, bytes);
+}
+
+void sl_transport_memory_unregister(struct sl_transport *transport, void *base)
+{
+    sl_reactor_assert_owner(transport->reactor);
+    transport->ops->memory_unregister(transport, base);
+}
+
+int sl_transport_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                        const struct sl_transport_events *events, void *ctx,
+                        struct sl_endpoint *bound)
+{
+    sl_reactor_assert_owner(transport->reactor);
+    assert_events(events);
+    sl_assert(events->accepted != NULL);
+    struct sl_endpoint chosen;
+    return transport->ops->listen(transport, endpoint, events, ctx,
+                                  bound != NULL ? bound : &chosen);
+}
+
+int sl_transport_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                         const struct sl_transport_events *events, void *ctx, void *user,
+                         struct sl_conn **out)
+{
+    sl_reactor_assert_owner(transport->reactor);
+    assert_events(events);
+    sl_assert(events->connected != NULL);
+    sl_assert(out != NULL);
+    struct sl_conn *conn;
+    int err = transport->ops->connect(transport, endpoint, events, ctx, &conn);
+    if (err != 0) {
+        return err;
+    }
+    conn->user = user;
+    *out = conn;
+    return 0;
+}
+
+void sl_transport_disconnect(struct sl_conn *conn)
+{
+    sl_reactor_assert_owner(conn->transport->reactor);
+    sl_assert(conn->state != SL_CONN_CLOSED);
+    conn->transport->ops->disconnect(conn);
+}
+
+int sl_transport_hand_over(struct sl_conn *conn, struct sl_transport *to,
+                           const struct sl_transport_events *events, void *ctx, void *user)
+{
+    sl_reactor_assert_owner(conn->transport->reactor);
+    sl_assert(conn->transport->polling);
+    sl_assert(conn->state == SL_CONN_OPEN);
+    sl_assert(conn->accepted);
+    sl_assert(to->ops == conn->transport->ops);
+    assert_events(events);
+    sl_assert(events->accepted != NULL);
+    return conn->transport->ops->hand_over(conn, to, events, ctx, user);
+}
+
+uint32_t sl_transport_send_burst(struct sl_conn *conn, const struct sl_transport_frame *frames,
+                                 uint32_t count)
+{
+    sl_reactor_assert_owner(conn->transport->reactor);
+    sl_assert(conn->state != SL_CONN_CLOSED);
+    for (uint32_t i = 0; i < count; i++) {
+        sl_assert(frames[i].head_bytes >= SL_FRAME_HEADER_BYTES);
+        sl_assert(frames[i].payload != NULL || frames[i].payload_bytes == 0);
+    }
+    return conn->transport->ops->send_burst(conn, frames, count);
+}
+
+void sl_transport_release(struct sl_conn *conn, const struct sl_transport_message *message)
+{
+    sl_reactor_assert_owner(conn->transport->reactor);
+    if (message->token != NULL) {
+        conn->transport->ops->release(conn, message);
+    }
+}
+
+void sl_transport_get_stats(const struct sl_transport *transport, struct sl_transport_stats *out)
+{
+    sl_reactor_assert_owner(transport->reactor);
+    transport->ops->stats(transport, out);
+}
