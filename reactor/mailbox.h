@@ -28,7 +28,9 @@ struct sl_mailbox_lane;
 /* Errors: NO_MEMORY, IO (no eventfd). Before start. */
 int sl_mailbox_create(struct sl_mailbox **out);
 
-/* All lanes must be closed, or their senders gone. Nulls *mailbox. */
+/* The receiver is gone: mail not yet drained is dropped. Lanes that are still open remain valid for
+ * their senders, who may post (to nobody) and close; the memory goes with the last of them. Nulls
+ * *mailbox. */
 void sl_mailbox_destroy(struct sl_mailbox **mailbox);
 
 /* A new lane, owned by the caller, used by one thread at a time. Takes a lock: not on the data
@@ -45,6 +47,9 @@ int sl_mailbox_post(struct sl_mailbox_lane *lane, struct sl_mail mail);
 /* Runs up to `budget` mails, round the lanes; returns how many ran. Receiver. */
 uint32_t sl_mailbox_drain(struct sl_mailbox *mailbox, uint32_t budget);
 
+/* True when a drain would find something to do. Receiver. */
+bool sl_mailbox_pending(const struct sl_mailbox *mailbox);
+
 /* Says that the receiver is about to sleep. True: nothing is waiting, a later post will make the
  * eventfd readable. False: there is mail, do not sleep. Receiver. */
 bool sl_mailbox_arm(struct sl_mailbox *mailbox);
@@ -52,10 +57,16 @@ bool sl_mailbox_arm(struct sl_mailbox *mailbox);
 /* The receiver is awake again; empties the eventfd. Receiver. */
 void sl_mailbox_disarm(struct sl_mailbox *mailbox);
 
+/* Makes the eventfd readable although nothing was posted: for a flag that the receiver looks at
+ * when it wakes. Any thread, also a signal handler. */
+void sl_mailbox_wake(struct sl_mailbox *mailbox);
+
 /* Readable when the receiver was woken; the mailbox's own. */
 int sl_mailbox_fd(const struct sl_mailbox *mailbox);
 
-/* For receivers without a reactor: sleeps until there is mail or `timeout_ns` has passed. */
+/* For receivers without a reactor: returns when there is mail or `timeout_ns` has passed (may be
+ * SL_CLOCK_NEVER); it may also return early, so look again. Spins for a few microseconds, then
+ * sleeps. Receiver. */
 void sl_mailbox_wait(struct sl_mailbox *mailbox, uint64_t timeout_ns);
 
 #endif

@@ -26,7 +26,9 @@ struct sl_reactor_options {
     int core;                     /* logical core to pin to (topology.h), or -1: not pinned */
     bool polling;                 /* never sleep */
     bool stepped;                 /* no thread and no ring: driven by sl_reactor_turn */
-    uint32_t spin_us;             /* event mode: how long an idle loop spins before it sleeps */
+    uint32_t spin_us;             /* event mode: how long an idle loop spins before it sleeps, at
+                                   * most; 0: it does not. Spinning stops while idle times have of
+                                   * late been too long for it to pay. */
     uint32_t ring_entries;        /* 0: 1024 */
     const struct sl_clock *clock; /* NULL: the system's; must outlive the reactor */
     uint64_t seed;                /* of sl_reactor_random; 0: from the system */
@@ -51,17 +53,23 @@ int sl_reactor_create(const struct sl_reactor_options *options, struct sl_reacto
 /* Stopped, or never started. Nulls *reactor. */
 void sl_reactor_destroy(struct sl_reactor **reactor);
 
-/* Opens a lane for every ordered pair, so that sl_reactor_post works among them. Before start. */
+/* Opens a lane for every ordered pair (and from each to itself), so that sl_reactor_post works
+ * among them; reactors[i] has index i. Once, before start. Errors: NO_MEMORY, TOO_LARGE. */
 int sl_reactor_connect(struct sl_reactor *const *reactors, uint32_t count);
 
 /* Starts the thread, pins it, makes the ring, runs `on_start(ctx)` on it, and returns its result;
- * if that is an error the thread has ended. on_start may be NULL. Any thread. */
+ * if that is an error the thread has ended and on_stop has not run. on_start may be NULL. Once: a
+ * reactor that was stopped does not start again. The thread takes no signals. Errors: on_start's,
+ * INVALID (no such core), UNSUPPORTED (no io_uring), NO_MEMORY. Any thread. */
 int sl_reactor_start(struct sl_reactor *reactor, int (*on_start)(void *ctx), void *ctx);
 
-/* The loop ends after the turn in progress. Any thread, also a signal-handling one. */
+/* The loop ends after the turn in progress; mail that comes later is not delivered. Any thread,
+ * also from a signal handler. */
 void sl_reactor_stop(struct sl_reactor *reactor);
 
-/* Waits for the thread to end; `on_stop(ctx)` set by sl_reactor_on_stop has run on it. */
+/* Waits for the thread to end; `on_stop(ctx)` set by sl_reactor_on_stop has run on it. What the
+ * reactor owned belongs to nobody afterwards: any thread may then free it. Does nothing when the
+ * thread was never started, or was joined before. */
 void sl_reactor_join(struct sl_reactor *reactor);
 
 /* Runs on the reactor's thread after the last turn, while the ring still exists. Owner, or before
@@ -75,7 +83,9 @@ uint32_t sl_reactor_turn(struct sl_reactor *reactor, uint64_t now_ns);
 /* The earliest time at which a stepped reactor that is idle has something to do. */
 uint64_t sl_reactor_next_ns(const struct sl_reactor *reactor);
 
-/* Adds a source, polled in the order of adding, until removed. Owner, or before start. */
+/* Adds a source, polled in the order of adding, until removed. Both may be called in a turn, also
+ * by the source itself; one added in a turn may be polled in that turn or not until the next.
+ * Owner, before start, or after join. */
 void sl_reactor_add_source(struct sl_reactor *reactor, struct sl_reactor_source *source);
 void sl_reactor_remove_source(struct sl_reactor *reactor, struct sl_reactor_source *source);
 
@@ -104,15 +114,28 @@ void sl_reactor_post(struct sl_reactor *from, uint32_t to_index, struct sl_mail 
 uint32_t sl_reactor_index(const struct sl_reactor *reactor);
 const char *sl_reactor_name(const struct sl_reactor *reactor);
 
+/* True on the reactor's thread; on any thread before it starts and after it was joined. */
 bool sl_reactor_is_owner(const struct sl_reactor *reactor);
 #define sl_reactor_assert_owner(reactor) sl_assert(sl_reactor_is_owner(reactor))
 
-/* Counters, written by the owner; exact after join. */
+/* Counters since creation. Read while the reactor runs, each is right, but they are not of one
+ * moment. */
 struct sl_reactor_stats {
     uint64_t turns, idle_turns, sleeps, mails, timers, events;
-    uint64_t stalls; /* turns over SL_LIMIT_TURN_STALL_NS */
-    uint64_t turn_ns_max;
+    /* Turns longer than SL_LIMIT_TURN_STALL_NS by the clock in which the thread computed for as
+     * long, or blocked in a system call: a source that takes too much at a time. */
+    uint64_t stalls;
+    /* Turns as long as that in which the thread did neither, so it was waiting for a processor:
+     * more threads than cores. A long turn that was both counts as preempted unless its own part
+     * alone makes it a stall. */
+    uint64_t preempted;
+    uint64_t turn_ns_max;    /* the longest turn by the clock, of either kind */
+    const char *stall_phase; /* what took longest in the last stall: a source's name, or "mail",
+                              * "timers", "ring", "flush", "submit", or "idle" when nothing in the
+                              * turn reported work; NULL: no stall so far. Static storage. */
 };
+
+/* Any thread. A stepped reactor has no stalls: its clock does not move within a turn. */
 void sl_reactor_get_stats(const struct sl_reactor *reactor, struct sl_reactor_stats *out);
 
 #endif

@@ -11,9 +11,22 @@
 #include "core/err.h"
 
 /* An operation in flight: the submission's user_data points to it. It lives in its owner's object
- * until its last completion (the one without IORING_CQE_F_MORE) has been delivered. */
+ * until its last completion (the one without IORING_CQE_F_MORE) has been delivered. `complete` may
+ * free it then, and may call everything below but sl_ring_fini. */
 struct sl_ring_op {
     void (*complete)(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
+};
+
+struct sl_ring;
+
+/* A descriptor whose becoming readable is to wake the ring, an eventfd above all. `readable` must
+ * read what is there. Lives as long as the ring. */
+struct sl_ring_watch {
+    struct sl_ring_op op;
+    struct sl_ring *ring;
+    void (*readable)(struct sl_ring_watch *watch);
+    int fd;
+    bool multishot; /* one submission for all wake-ups; else one for each */
 };
 
 struct sl_ring {
@@ -23,6 +36,8 @@ struct sl_ring {
     bool multishot_recv;        /* probed: kernel 6.0 */
     bool provided_buffer_rings; /* probed: kernel 5.19 */
     bool send_zero_copy;        /* probed: kernel 6.0 */
+    bool taskrun_flag;          /* probed: the kernel says in shared memory that work is pending */
+    uint16_t buffer_groups;     /* groups of provided buffers given out: the next one's number */
     uint64_t submit_calls;      /* system calls made */
     uint64_t completions;
 };
@@ -34,7 +49,8 @@ int sl_ring_init(struct sl_ring *ring, uint32_t entries);
 void sl_ring_fini(struct sl_ring *ring);
 
 /* A free submission entry with `op` set (NULL: its completion is ignored); submits what is queued
- * to make room when full, so it never fails. */
+ * to make room when full, so it never fails. Fill it with an
+ * io_uring_prep_* function, which leaves the op as it is. */
 struct io_uring_sqe *sl_ring_sqe(struct sl_ring *ring, struct sl_ring_op *op);
 
 /* Submits what is queued, without waiting, and lets deferred work run. */
@@ -46,5 +62,9 @@ uint32_t sl_ring_reap(struct sl_ring *ring, uint32_t budget);
 
 /* Submits and sleeps until a completion is there or `timeout_ns` has passed. */
 void sl_ring_wait(struct sl_ring *ring, uint64_t timeout_ns);
+
+/* Watches fd from now on, until the ring ends; `readable` runs from sl_ring_reap. */
+void sl_ring_watch(struct sl_ring *ring, struct sl_ring_watch *watch, int fd,
+                   void (*readable)(struct sl_ring_watch *watch));
 
 #endif

@@ -1,5 +1,8 @@
 /* Timers of one reactor: a hashed wheel of 1 ms slots, O(1) to arm and to disarm, intrusive, no
- * allocation. A timer never runs early; it runs in the first turn after its time. Owner reactor. */
+ * allocation. A timer never runs early; it runs in the first turn after its time. Timers that are
+ * due in the same turn run in an order that depends on nothing but what was armed, and when, and is
+ * that of their times to within a slot unless the clock jumped by more than a turn of the wheel.
+ * Owner reactor. */
 #ifndef SL_REACTOR_TIMER_H
 #define SL_REACTOR_TIMER_H
 
@@ -18,7 +21,9 @@ struct sl_timer {
 struct sl_timer_wheel {
     struct sl_timer slots[SL_TIMER_SLOTS]; /* list heads */
     uint64_t occupied[SL_TIMER_SLOTS / 64];
-    uint64_t now_tick; /* every earlier slot has been run */
+    struct sl_timer due; /* head of those that the run in progress has yet to call */
+    uint64_t now_tick;   /* every earlier slot has been run */
+    uint64_t next_ns;    /* no armed timer is due before; what makes a run with nothing due cheap */
     uint32_t armed_count;
 };
 
@@ -35,8 +40,9 @@ static inline bool sl_timer_armed(const struct sl_timer *timer)
 /* Runs what is due; returns how many ran. A timer that arms itself again runs in a later call. */
 uint32_t sl_timer_run(struct sl_timer_wheel *wheel, uint64_t now_ns);
 
-/* A time at or before the earliest due timer, at most one turn of the wheel away, or
- * SL_CLOCK_NEVER when none is armed: how long the reactor may sleep. */
+/* A time at or before that of the earliest timer, or SL_CLOCK_NEVER when none is armed: until when
+ * the reactor may sleep. Earlier than the timer when one armed before it was disarmed, when it is
+ * more than a turn of the wheel away, or when many timers of later turns lie before it. */
 uint64_t sl_timer_next_ns(const struct sl_timer_wheel *wheel);
 
 #endif

@@ -1,0 +1,266 @@
+#include "reactor/ring.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/log.h"
+
+#define COMPLETIONS_PER_ENTRY 4
+
+/* How long a full submission queue may wait for a kernel that is out of memory. */
+#define ROOM_WAIT_NS          SL_CLOCK_NS_PER_S
+
+/* What the kernel must have whatever else it lacks: all of it came before 5.19. */
+#define FEATURES_NEEDED       (IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG | IORING_FEAT_FAST_POLL)
+
+/* From the best to what every kernel has. Deferred task running (6.1) keeps the kernel from
+ * interrupting this thread for each completion; cooperative running (5.19) does half of that. */
+static const unsigned setups[] = {
+    IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
+        IORING_SETUP_SUBMIT_ALL,
+    IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL,
+    0,
+};
+
+static int setup_failed(int err)
+{
+    if (err == -ENOMEM) {
+        sl_log_error("no memory for an io_uring: raise the memory limit of the control group, or "
+                     "ulimit -l");
+        return SL_ERR_NO_MEMORY;
+    }
+    sl_log_error("io_uring cannot be used here (%s): Starling needs Linux 5.19 or later, "
+                 "kernel.io_uring_disabled = 0, and a container profile that allows io_uring",
+                 strerror(-err));
+    return SL_ERR_UNSUPPORTED;
+}
+
+static int setup(struct sl_ring *ring, uint32_t entries)
+{
+    int err = -EINVAL;
+    for (size_t i = 0; i < sizeof setups / sizeof setups[0] && err == -EINVAL; i++) {
+        struct io_uring_params params = {
+            .flags = setups[i] | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
+            .cq_entries = entries * COMPLETIONS_PER_ENTRY,
+        };
+        err = io_uring_queue_init_params(entries, &ring->uring, &params);
+    }
+    if (err != 0) {
+        return setup_failed(err);
+    }
+    if ((ring->uring.features & FEATURES_NEEDED) != FEATURES_NEEDED) {
+        io_uring_queue_exit(&ring->uring);
+        return setup_failed(-ENOSYS);
+    }
+    ring->deferred_taskrun = (ring->uring.flags & IORING_SETUP_DEFER_TASKRUN) != 0;
+    ring->taskrun_flag = (ring->uring.flags & IORING_SETUP_TASKRUN_FLAG) != 0;
+    return 0;
+}
+
+/* A kernel that knows multishot receives gets as far as looking up the descriptor, which is none;
+ * one that does not refuses the flag before. */
+static bool probe_multishot_recv(struct sl_ring *ring)
+{
+    struct io_uring_sqe *sqe = sl_ring_sqe(ring, NULL);
+    io_uring_prep_recv_multishot(sqe, -1, NULL, 0, 0);
+    io_uring_sqe_set_flags(sqe, IOSQE_BUFFER_SELECT);
+
+    struct io_uring_cqe *cqe;
+    if (io_uring_submit_and_wait(&ring->uring, 1) < 0 || io_uring_peek_cqe(&ring->uring, &cqe)) {
+        return false;
+    }
+    bool known = cqe->res == -EBADF;
+    io_uring_cqe_seen(&ring->uring, cqe);
+    return known;
+}
+
+static bool probe_provided_buffer_rings(struct sl_ring *ring)
+{
+    enum { BUFFERS = 8, GROUP = UINT16_MAX };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *memory = aligned_alloc(page, page);
+    if (memory == NULL) {
+        return false;
+    }
+    struct io_uring_buf_reg registration = {
+        .ring_addr = (uintptr_t)memory,
+        .ring_entries = BUFFERS,
+        .bgid = GROUP,
+    };
+    bool known = io_uring_register_buf_ring(&ring->uring, &registration, 0) == 0;
+    if (known) {
+        io_uring_unregister_buf_ring(&ring->uring, GROUP);
+    }
+    free(memory);
+    return known;
+}
+
+static bool probe_send_zero_copy(struct sl_ring *ring)
+{
+    struct io_uring_probe *probe = io_uring_get_probe_ring(&ring->uring);
+    if (probe == NULL) {
+        return false;
+    }
+    bool known = io_uring_opcode_supported(probe, IORING_OP_SEND_ZC) != 0;
+    io_uring_free_probe(probe);
+    return known;
+}
+
+int sl_ring_init(struct sl_ring *ring, uint32_t entries)
+{
+    sl_assert(entries > 0);
+    memset(ring, 0, sizeof *ring);
+    int err = setup(ring, entries);
+    if (err != 0) {
+        return err;
+    }
+    ring->registered_fd = io_uring_register_ring_fd(&ring->uring) == 1;
+    ring->multishot_recv = probe_multishot_recv(ring);
+    ring->provided_buffer_rings = probe_provided_buffer_rings(ring);
+    ring->send_zero_copy = probe_send_zero_copy(ring);
+    return 0;
+}
+
+void sl_ring_fini(struct sl_ring *ring)
+{
+    io_uring_queue_exit(&ring->uring);
+}
+
+/* What passes by itself: a signal, a kernel short of memory, completions that must be taken first.
+ * Anything else (EEXIST: another thread's ring; EINVAL) is a mistake of ours. */
+static bool passes(int err)
+{
+    return err >= 0 || err == -EINTR || err == -EAGAIN || err == -EBUSY || err == -ETIME;
+}
+
+static void submit(struct sl_ring *ring)
+{
+    ring->submit_calls++;
+    int err = io_uring_submit(&ring->uring);
+    if (!passes(err)) {
+        sl_log_error("io_uring_enter failed: %s", strerror(-err));
+    }
+    sl_assert(passes(err));
+}
+
+/* Work that waits for this thread to enter the kernel. Both flags lie in shared memory. */
+static bool kernel_waits(const struct sl_ring *ring)
+{
+    return (IO_URING_READ_ONCE(*ring->uring.sq.kflags) &
+            (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0;
+}
+
+static struct io_uring_sqe *sqe_after_making_room(struct sl_ring *ring)
+{
+    uint64_t until_ns = sl_clock_now_ns(sl_clock_system()) + ROOM_WAIT_NS;
+    for (;;) {
+        submit(ring);
+        struct io_uring_sqe *sqe = io_uring_get_sqe(&ring->uring);
+        if (sqe != NULL) {
+            return sqe;
+        }
+        sl_assert(sl_clock_now_ns(sl_clock_system()) < until_ns);
+        sched_yield();
+    }
+}
+
+struct io_uring_sqe *sl_ring_sqe(struct sl_ring *ring, struct sl_ring_op *op)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&ring->uring);
+    if (sqe == NULL) {
+        sqe = sqe_after_making_room(ring);
+    }
+    io_uring_sqe_set_data(sqe, op);
+    return sqe;
+}
+
+void sl_ring_submit(struct sl_ring *ring)
+{
+    if (io_uring_sq_ready(&ring->uring) != 0 || kernel_waits(ring)) {
+        submit(ring);
+    }
+}
+
+uint32_t sl_ring_reap(struct sl_ring *ring, uint32_t budget)
+{
+    if (kernel_waits(ring)) {
+        ring->submit_calls++;
+        io_uring_get_events(&ring->uring);
+    }
+    uint32_t delivered = 0;
+    struct io_uring_cqe *cqe;
+    while (delivered < budget && io_uring_cq_ready(&ring->uring) != 0 &&
+           io_uring_peek_cqe(&ring->uring, &cqe) == 0) {
+        struct sl_ring_op *op = io_uring_cqe_get_data(cqe);
+        int32_t result = cqe->res;
+        uint32_t flags = cqe->flags;
+        /* Given back first: `complete` may submit, and so bring new completions. */
+        io_uring_cqe_seen(&ring->uring, cqe);
+        if (op != NULL) {
+            op->complete(op, result, flags);
+        }
+        delivered++;
+    }
+    ring->completions += delivered;
+    return delivered;
+}
+
+void sl_ring_wait(struct sl_ring *ring, uint64_t timeout_ns)
+{
+    struct __kernel_timespec timeout = {
+        .tv_sec = (int64_t)(timeout_ns / SL_CLOCK_NS_PER_S),
+        .tv_nsec = (long long)(timeout_ns % SL_CLOCK_NS_PER_S),
+    };
+    struct io_uring_cqe *cqe;
+    ring->submit_calls++;
+    int err = io_uring_submit_and_wait_timeout(
+        &ring->uring, &cqe, 1, timeout_ns == SL_CLOCK_NEVER ? NULL : &timeout, NULL);
+    if (!passes(err)) {
+        sl_log_error("io_uring_enter failed: %s", strerror(-err));
+    }
+    sl_assert(passes(err));
+}
+
+static void watch_submit(struct sl_ring_watch *watch)
+{
+    struct io_uring_sqe *sqe = sl_ring_sqe(watch->ring, &watch->op);
+    if (watch->multishot) {
+        io_uring_prep_poll_multishot(sqe, watch->fd, POLLIN);
+    } else {
+        io_uring_prep_poll_add(sqe, watch->fd, POLLIN);
+    }
+}
+
+static void watch_complete(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+{
+    struct sl_ring_watch *watch = (struct sl_ring_watch *)op;
+    if (result >= 0) {
+        watch->readable(watch);
+    } else {
+        /* The one failure that is no mistake of ours: a kernel that knows single polls only. */
+        sl_assert(result == -EINVAL && watch->multishot);
+        watch->multishot = false;
+    }
+    if ((cqe_flags & IORING_CQE_F_MORE) == 0) {
+        watch_submit(watch);
+    }
+}
+
+void sl_ring_watch(struct sl_ring *ring, struct sl_ring_watch *watch, int fd,
+                   void (*readable)(struct sl_ring_watch *watch))
+{
+    *watch = (struct sl_ring_watch){
+        .op.complete = watch_complete,
+        .ring = ring,
+        .readable = readable,
+        .fd = fd,
+        .multishot = true,
+    };
+    watch_submit(watch);
+}

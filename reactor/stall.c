@@ -1,0 +1,95 @@
+#include "reactor/stall.h"
+
+#include <stdbool.h>
+
+#include <sys/resource.h>
+#include <time.h>
+
+#include "core/limits.h"
+#include "core/log.h"
+
+#define LOG_EVERY_NS SL_CLOCK_NS_PER_S
+
+static void sample_take(struct sl_stall_sample *sample, uint64_t now_ns)
+{
+    /* getrusage has the processor time too, but only as of the last tick of the scheduler. */
+    struct timespec cpu = {0};
+    struct rusage usage = {0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    getrusage(RUSAGE_THREAD, &usage);
+    sample->at_ns = now_ns;
+    sample->cpu_ns = (uint64_t)cpu.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)cpu.tv_nsec;
+    sample->blocks = (uint64_t)usage.ru_nvcsw;
+}
+
+void sl_stall_init(struct sl_stall *stall, const struct sl_clock *clock, const char *reactor_name)
+{
+    *stall = (struct sl_stall){.clock = clock, .reactor_name = reactor_name};
+    sample_take(&stall->sample, sl_clock_now_ns(clock));
+}
+
+static void charge(struct sl_stall *stall, uint64_t now_ns, const char *phase)
+{
+    uint64_t took_ns = now_ns - stall->mark_ns;
+    stall->mark_ns = now_ns;
+    if (took_ns >= stall->longest_ns) {
+        stall->longest_ns = took_ns;
+        stall->longest_phase = phase;
+    }
+}
+
+void sl_stall_mark(struct sl_stall *stall, const char *phase)
+{
+    charge(stall, sl_clock_now_ns(stall->clock), phase);
+}
+
+/* Did the turn that began at begin_ns compute or block for long? Before it, since the old sample,
+ * the thread can have computed for no longer than that took; the rest was computed in the turn. */
+static bool was_its_own(const struct sl_stall_sample *before, const struct sl_stall_sample *after,
+                        uint64_t begin_ns)
+{
+    uint64_t cpu_ns = after->cpu_ns - before->cpu_ns;
+    return after->blocks != before->blocks ||
+           cpu_ns >= begin_ns - before->at_ns + SL_LIMIT_TURN_STALL_NS;
+}
+
+static void log_stall(struct sl_stall *stall, uint64_t now_ns)
+{
+    if (stall->logged_ns != 0 && now_ns - stall->logged_ns < LOG_EVERY_NS) {
+        stall->unlogged++;
+        return;
+    }
+    sl_log_warn("reactor %s: a turn took %.1f ms, of which %s %.1f ms (%llu more since the last "
+                "such line)",
+                stall->reactor_name, (double)(now_ns - stall->begin_ns) / SL_CLOCK_NS_PER_MS,
+                stall->longest_phase, (double)stall->longest_ns / SL_CLOCK_NS_PER_MS,
+                (unsigned long long)stall->unlogged);
+    stall->logged_ns = now_ns;
+    stall->unlogged = 0;
+}
+
+enum sl_stall_verdict sl_stall_end(struct sl_stall *stall, uint64_t now_ns, const char *last_phase,
+                                   const char **out_phase)
+{
+    bool longer = now_ns - stall->begin_ns > SL_LIMIT_TURN_STALL_NS;
+    if (!longer && now_ns - stall->sample.at_ns < SL_LIMIT_TURN_STALL_NS) {
+        return SL_STALL_NONE;
+    }
+    struct sl_stall_sample before = stall->sample;
+    sample_take(&stall->sample, now_ns);
+    if (!longer) {
+        return SL_STALL_NONE;
+    }
+    if (!was_its_own(&before, &stall->sample, stall->begin_ns)) {
+        return SL_STALL_PREEMPTED;
+    }
+    charge(stall, now_ns, last_phase);
+    log_stall(stall, now_ns);
+    *out_phase = stall->longest_phase;
+    return SL_STALL_STALLED;
+}
+
+void sl_stall_slept(struct sl_stall *stall, uint64_t now_ns)
+{
+    sample_take(&stall->sample, now_ns);
+}

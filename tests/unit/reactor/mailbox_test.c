@@ -1,0 +1,241 @@
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/clock.h"
+#include "core/limits.h"
+#include "reactor/mailbox.h"
+
+#define WAIT_NS (20 * SL_CLOCK_NS_PER_S)
+
+/* Mails of each sender must come in the order 0, 1, 2, … */
+struct receiver {
+    struct sl_mailbox *mailbox;
+    uint64_t next[8];
+    uint64_t received;
+};
+
+static void receive(void *ctx, uint64_t sender, uint64_t number)
+{
+    struct receiver *receiver = ctx;
+    assert_int_equal(receiver->next[sender], number);
+    receiver->next[sender]++;
+    receiver->received++;
+}
+
+static int setup(void **state)
+{
+    static struct receiver receiver;
+    receiver = (struct receiver){0};
+    *state = &receiver;
+    return sl_mailbox_create(&receiver.mailbox);
+}
+
+static int teardown(void **state)
+{
+    struct receiver *receiver = *state;
+    sl_mailbox_destroy(&receiver->mailbox);
+    return 0;
+}
+
+static int post(struct receiver *receiver, struct sl_mailbox_lane *lane, uint64_t sender,
+                uint64_t number)
+{
+    return sl_mailbox_post(
+        lane, (struct sl_mail){.run = receive, .ctx = receiver, .a = sender, .b = number});
+}
+
+static bool readable(const struct sl_mailbox *mailbox)
+{
+    struct pollfd fd = {.fd = sl_mailbox_fd(mailbox), .events = POLLIN};
+    return poll(&fd, 1, 0) == 1;
+}
+
+static void post__full_lane_says_again(void **state)
+{
+    struct receiver *receiver = *state;
+    struct sl_mailbox_lane *lane;
+    assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lane), 0);
+    for (uint64_t i = 0; i < SL_LIMIT_LANE_MAILS; i++) {
+        assert_int_equal(post(receiver, lane, 0, i), 0);
+    }
+    assert_int_equal(post(receiver, lane, 0, SL_LIMIT_LANE_MAILS), SL_ERR_AGAIN);
+    assert_int_equal(sl_mailbox_drain(receiver->mailbox, 1), 1);
+    assert_int_equal(post(receiver, lane, 0, SL_LIMIT_LANE_MAILS), 0);
+    assert_int_equal(sl_mailbox_drain(receiver->mailbox, UINT32_MAX), SL_LIMIT_LANE_MAILS);
+    sl_mailbox_lane_close(&lane);
+    assert_null(lane);
+}
+
+static void drain__budget_goes_round_the_lanes(void **state)
+{
+    struct receiver *receiver = *state;
+    struct sl_mailbox_lane *lanes[2];
+    for (uint64_t lane = 0; lane < 2; lane++) {
+        assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lanes[lane]), 0);
+        for (uint64_t i = 0; i < 100; i++) {
+            assert_int_equal(post(receiver, lanes[lane], lane, i), 0);
+        }
+    }
+    assert_int_equal(sl_mailbox_drain(receiver->mailbox, 10), 10);
+    assert_int_equal(sl_mailbox_drain(receiver->mailbox, 10), 10);
+    assert_int_equal(receiver->next[0], 10);
+    assert_int_equal(receiver->next[1], 10);
+    assert_int_equal(sl_mailbox_drain(receiver->mailbox, 1000), 180);
+    sl_mailbox_lane_close(&lanes[0]);
+    sl_mailbox_lane_close(&lanes[1]);
+}
+
+static void close__what_was_posted_is_delivered_and_the_slot_is_free(void **state)
+{
+    struct receiver *receiver = *state;
+    for (uint64_t i = 0; i < 3 * SL_LIMIT_LANES; i++) {
+        struct sl_mailbox_lane *lane;
+        assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lane), 0);
+        assert_int_equal(post(receiver, lane, 0, i), 0);
+        sl_mailbox_lane_close(&lane);
+        assert_int_equal(sl_mailbox_drain(receiver->mailbox, 10), 1);
+    }
+}
+
+static void open__lanes_are_limited(void **state)
+{
+    struct receiver *receiver = *state;
+    static struct sl_mailbox_lane *lanes[SL_LIMIT_LANES];
+    for (uint32_t i = 0; i < SL_LIMIT_LANES; i++) {
+        assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lanes[i]), 0);
+    }
+    struct sl_mailbox_lane *more;
+    assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &more), SL_ERR_TOO_LARGE);
+    sl_mailbox_lane_close(&lanes[7]);
+    sl_mailbox_drain(receiver->mailbox, 1);
+    assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lanes[7]), 0);
+    for (uint32_t i = 0; i < SL_LIMIT_LANES; i++) {
+        sl_mailbox_lane_close(&lanes[i]);
+    }
+}
+
+static void destroy__before_the_senders_close(void **state)
+{
+    struct receiver *receiver = *state;
+    struct sl_mailbox_lane *lane;
+    assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lane), 0);
+    sl_mailbox_destroy(&receiver->mailbox);
+    assert_int_equal(post(receiver, lane, 0, 0), 0);
+    sl_mailbox_lane_close(&lane);
+    assert_int_equal(receiver->received, 0);
+}
+
+static void arm__refuses_while_there_is_mail(void **state)
+{
+    struct receiver *receiver = *state;
+    struct sl_mailbox_lane *lane;
+    assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lane), 0);
+    assert_int_equal(post(receiver, lane, 0, 0), 0);
+    assert_false(readable(receiver->mailbox));
+    assert_true(sl_mailbox_pending(receiver->mailbox));
+    assert_false(sl_mailbox_arm(receiver->mailbox));
+
+    sl_mailbox_drain(receiver->mailbox, 1);
+    assert_true(sl_mailbox_arm(receiver->mailbox));
+    assert_false(readable(receiver->mailbox));
+    assert_int_equal(post(receiver, lane, 0, 1), 0);
+    assert_true(readable(receiver->mailbox));
+    sl_mailbox_disarm(receiver->mailbox);
+    assert_false(readable(receiver->mailbox));
+    sl_mailbox_lane_close(&lane);
+}
+
+static void wake__makes_the_eventfd_readable(void **state)
+{
+    struct receiver *receiver = *state;
+    sl_mailbox_wake(receiver->mailbox);
+    assert_true(readable(receiver->mailbox));
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+#define SENDERS     3
+#define MAILS       20000
+#define PAUSE_EVERY 500 /* mails: lets the receiver fall asleep */
+
+struct sender {
+    struct receiver *receiver;
+    uint64_t index;
+};
+
+static void *sender_main(void *arg)
+{
+    struct sender *sender = arg;
+    struct sl_mailbox_lane *lane;
+    if (sl_mailbox_lane_open(sender->receiver->mailbox, &lane) != 0) {
+        return "no lane";
+    }
+    for (uint64_t i = 0; i < MAILS; i++) {
+        while (post(sender->receiver, lane, sender->index, i) == SL_ERR_AGAIN) {
+            poll(NULL, 0, 1);
+        }
+        if (i % PAUSE_EVERY == sender->index) {
+            poll(NULL, 0, 1);
+        }
+    }
+    sl_mailbox_lane_close(&lane);
+    return NULL;
+}
+
+static void wait__nothing_is_lost_or_reordered(void **state)
+{
+    struct receiver *receiver = *state;
+    struct sender senders[SENDERS];
+    pthread_t threads[SENDERS];
+    for (uint64_t i = 0; i < SENDERS; i++) {
+        senders[i] = (struct sender){.receiver = receiver, .index = i};
+        assert_int_equal(pthread_create(&threads[i], NULL, sender_main, &senders[i]), 0);
+    }
+    uint64_t until_ns = sl_clock_now_ns(sl_clock_system()) + WAIT_NS;
+    while (receiver->received < SENDERS * MAILS) {
+        assert_true(sl_clock_now_ns(sl_clock_system()) < until_ns);
+        if (sl_mailbox_drain(receiver->mailbox, 256) == 0) {
+            /* A wake-up that is missed shows as a test that takes until the deadline. */
+            sl_mailbox_wait(receiver->mailbox, WAIT_NS);
+        }
+    }
+    for (uint64_t i = 0; i < SENDERS; i++) {
+        void *failed;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+        assert_int_equal(receiver->next[i], MAILS);
+    }
+}
+
+static void wait__returns_after_the_timeout(void **state)
+{
+    struct receiver *receiver = *state;
+    uint64_t before_ns = sl_clock_now_ns(sl_clock_system());
+    sl_mailbox_wait(receiver->mailbox, 2 * SL_CLOCK_NS_PER_MS);
+    assert_true(sl_clock_now_ns(sl_clock_system()) - before_ns >= 2 * SL_CLOCK_NS_PER_MS);
+    sl_mailbox_wait(receiver->mailbox, 0);
+}
+
+#define IN_MAILBOX(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_MAILBOX(post__full_lane_says_again),
+        IN_MAILBOX(drain__budget_goes_round_the_lanes),
+        IN_MAILBOX(close__what_was_posted_is_delivered_and_the_slot_is_free),
+        IN_MAILBOX(open__lanes_are_limited),
+        IN_MAILBOX(destroy__before_the_senders_close),
+        IN_MAILBOX(arm__refuses_while_there_is_mail),
+        IN_MAILBOX(wake__makes_the_eventfd_readable),
+        IN_MAILBOX(wait__nothing_is_lost_or_reordered),
+        IN_MAILBOX(wait__returns_after_the_timeout),
+    };
+    return cmocka_run_group_tests_name("reactor/mailbox", tests, NULL, NULL);
+}

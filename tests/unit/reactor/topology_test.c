@@ -1,0 +1,148 @@
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "reactor/topology.h"
+#include "reactor/topology_plan.h"
+
+static struct sl_topology_plan plan_of(const char *synthetic)
+{
+    hwloc_topology_t topology;
+    struct sl_topology_plan plan;
+    assert_int_equal(hwloc_topology_init(&topology), 0);
+    assert_int_equal(hwloc_topology_set_synthetic(topology, synthetic), 0);
+    assert_int_equal(hwloc_topology_load(topology), 0);
+    assert_int_equal(sl_topology_plan_build(topology, &plan), 0);
+    hwloc_topology_destroy(topology);
+    return plan;
+}
+
+static void plan_build__physical_cores_first(void **state)
+{
+    (void)state;
+    struct sl_topology_plan plan = plan_of("package:1 core:4 pu:2");
+    const int expected[] = {0, 2, 4, 6, 1, 3, 5, 7};
+    assert_int_equal(plan.count, 8);
+    for (uint32_t i = 0; i < plan.count; i++) {
+        assert_int_equal(plan.places[i].core, expected[i]);
+        assert_int_equal(plan.places[i].numa_node, -1);
+    }
+    free(plan.places);
+}
+
+static void plan_build__system_numbers_not_positions(void **state)
+{
+    (void)state;
+    /* As on most servers: hyper-threads are numbered after all physical cores. */
+    struct sl_topology_plan plan = plan_of("package:1 core:4 pu:2(indexes=0,4,1,5,2,6,3,7)");
+    assert_int_equal(plan.count, 8);
+    for (uint32_t i = 0; i < plan.count; i++) {
+        assert_int_equal(plan.places[i].core, (int)i);
+    }
+    free(plan.places);
+}
+
+static void plan_build__nodes_one_after_the_other(void **state)
+{
+    (void)state;
+    struct sl_topology_plan plan = plan_of("package:2 [numa] core:2 pu:2");
+    const int cores[] = {0, 2, 4, 6, 1, 3, 5, 7};
+    const int nodes[] = {0, 0, 1, 1, 0, 0, 1, 1};
+    assert_int_equal(plan.count, 8);
+    for (uint32_t i = 0; i < plan.count; i++) {
+        assert_int_equal(plan.places[i].core, cores[i]);
+        assert_int_equal(plan.places[i].numa_node, nodes[i]);
+    }
+    free(plan.places);
+}
+
+static void plan_build__without_core_objects(void **state)
+{
+    (void)state;
+    struct sl_topology_plan plan = plan_of("package:1 pu:3");
+    assert_int_equal(plan.count, 3);
+    for (uint32_t i = 0; i < plan.count; i++) {
+        assert_int_equal(plan.places[i].core, (int)i);
+    }
+    free(plan.places);
+}
+
+static void core_for__each_core_once_both_ways(void **state)
+{
+    (void)state;
+    cpu_set_t allowed, seen;
+    assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    uint32_t count = sl_topology_core_count();
+    assert_int_equal(count, CPU_COUNT(&allowed));
+    CPU_ZERO(&seen);
+    for (uint32_t i = 0; i < count; i++) {
+        int first, last;
+        assert_int_equal(sl_topology_core_for(i, false, &first), 0);
+        assert_int_equal(sl_topology_core_for(count - 1 - i, true, &last), 0);
+        assert_int_equal(first, last);
+        assert_true(CPU_ISSET((size_t)first, &allowed));
+        assert_false(CPU_ISSET((size_t)first, &seen));
+        CPU_SET((size_t)first, &seen);
+        assert_true(sl_topology_numa_node(first) >= -1);
+    }
+    int none;
+    assert_int_equal(sl_topology_core_for(count, false, &none), SL_ERR_INVALID);
+    assert_int_equal(sl_topology_core_for(count, true, &none), SL_ERR_INVALID);
+    assert_int_equal(sl_topology_numa_node(-5), -1);
+}
+
+static void *pin_and_look(void *arg)
+{
+    int core = *(int *)arg;
+    if (sl_topology_pin_thread(core) != 0) {
+        return "not pinned";
+    }
+    cpu_set_t now;
+    CPU_ZERO(&now);
+    sched_getaffinity(0, sizeof now, &now);
+    return CPU_COUNT(&now) == 1 && CPU_ISSET((size_t)core, &now) ? NULL : "elsewhere";
+}
+
+static void pin_thread__leaves_the_others_alone(void **state)
+{
+    (void)state;
+    cpu_set_t before, after;
+    sched_getaffinity(0, sizeof before, &before);
+    int core;
+    assert_int_equal(sl_topology_core_for(0, true, &core), 0);
+    pthread_t thread;
+    void *failed;
+    assert_int_equal(pthread_create(&thread, NULL, pin_and_look, &core), 0);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    sched_getaffinity(0, sizeof after, &after);
+    assert_true(CPU_EQUAL(&before, &after));
+}
+
+static void pin_thread__no_such_core(void **state)
+{
+    (void)state;
+    assert_int_equal(sl_topology_pin_thread(-1), SL_ERR_INVALID);
+    assert_int_equal(sl_topology_pin_thread(CPU_SETSIZE - 1), SL_ERR_INVALID);
+    assert_int_equal(sl_topology_pin_thread(1 << 20), SL_ERR_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_build__physical_cores_first),
+        cmocka_unit_test(plan_build__system_numbers_not_positions),
+        cmocka_unit_test(plan_build__nodes_one_after_the_other),
+        cmocka_unit_test(plan_build__without_core_objects),
+        cmocka_unit_test(core_for__each_core_once_both_ways),
+        cmocka_unit_test(pin_thread__leaves_the_others_alone),
+        cmocka_unit_test(pin_thread__no_such_core),
+    };
+    return cmocka_run_group_tests_name("reactor/topology", tests, NULL, NULL);
+}
