@@ -14,6 +14,15 @@ static inline float sl_ftrl_power(float n, float q, bool square_root)
     return square_root ? sqrtf(n) : powf(n, q);
 }
 
+/* step / curvature; 0 where the curvature is 0: a gradient whose square underflows leaves n at 0,
+ * and nothing is known of the coordinate. The division itself is unconditional, or the compiler
+ * would not vectorise it. */
+static inline float sl_ftrl_divide(float step, float curvature)
+{
+    const float known = curvature > 0.0F ? curvature : INFINITY;
+    return step / known;
+}
+
 /* The first half of a visit: n' = n + g^2, z += g - (n'^q - n^q) * w / lr, slot by slot. */
 static inline __attribute__((always_inline)) void
 sl_ftrl_accumulate(const struct sl_optimizer_spec *spec, bool square_root, uint32_t dim,

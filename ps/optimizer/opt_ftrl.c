@@ -20,9 +20,8 @@ static inline __attribute__((always_inline)) void update(const struct sl_optimiz
     sl_ftrl_accumulate(spec, square_root, dim, w, n, z, g);
     for (uint32_t i = 0; i < dim; i++) {
         const float curvature = sl_ftrl_power(n[i], q, square_root) / lr + l2_twice;
-        const float moved = (copysignf(l1, z[i]) - z[i]) / curvature;
-        /* A gradient whose square underflows leaves n at 0: nothing is known of the curvature. */
-        w[i] = (fabsf(z[i]) > l1) & (curvature > 0.0F) ? moved : 0.0F;
+        const float beyond = fabsf(z[i]) - l1;
+        w[i] = sl_ftrl_divide(copysignf(beyond > 0.0F ? beyond : 0.0F, -z[i]), curvature);
     }
 }
 

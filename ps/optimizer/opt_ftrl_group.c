@@ -55,8 +55,7 @@ static inline __attribute__((always_inline)) void update(const struct sl_optimiz
     const float shrink = (spec->l1 - length) / length;
     for (uint32_t i = 0; i < dim; i++) {
         const float curvature = sl_ftrl_power(n[i], q, square_root) / lr + l2_twice;
-        const float moved = z[i] * shrink / curvature;
-        w[i] = curvature > 0.0F ? moved : 0.0F;
+        w[i] = sl_ftrl_divide(z[i] * shrink, curvature);
     }
 }
 
