@@ -42,6 +42,8 @@ struct sl_transport_options {
     uint32_t connections_max;       /* 0: SL_LIMIT_CONNECTIONS */
     uint32_t buffer_bytes;          /* one receive buffer; 0: 32 KiB */
     uint32_t buffer_count;          /* receive buffers; a power of two; 0: 256 */
+    void *medium; /* what a transport that is not of the operating system works on: net/fault's
+                   * plan, a simulated network; ignored by the others */
 };
 
 /* One frame to send. `head` and `payload` are the transport's to read, unmodified by their owner,

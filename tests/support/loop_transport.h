@@ -1,0 +1,31 @@
+/* A transport from memory to memory, between reactors that one thread steps: for tests that want
+ * the contract of net/transport.h without an operating system, from a seed. It is not kind: it
+ * takes fewer frames than offered, copies what it took some turns later, reports `sent` some turns
+ * after that, and delivers in bursts of any size; all decided by the seed. It loses and reorders
+ * nothing; net/fault.h on top of it does.
+ *
+ * A network is what its transports meet on: listeners are found by port. It goes to
+ * sl_transport_open as options.medium. One thread. */
+#ifndef SL_TESTS_SUPPORT_LOOP_TRANSPORT_H
+#define SL_TESTS_SUPPORT_LOOP_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/transport.h"
+
+struct sl_loop_network {
+    uint64_t random_state;
+    struct sl_loop_listener *listeners;
+    uint16_t port_next;     /* for listeners that asked for port 0 */
+    uint32_t message_count; /* on their way, or received and not released */
+};
+
+/* Caller's storage. All transports on it must be closed before fini, which asserts that no message
+ * was kept. */
+void sl_loop_network_init(struct sl_loop_network *network, uint64_t seed);
+void sl_loop_network_fini(struct sl_loop_network *network);
+
+extern const struct sl_transport_ops sl_loop_transport_ops;
+
+#endif
