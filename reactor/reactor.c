@@ -11,7 +11,9 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "reactor/outbound.h"
 #include "reactor/ring.h"
+#include "reactor/spin.h"
 #include "reactor/stall.h"
 #include "reactor/topology.h"
 
@@ -20,34 +22,11 @@
 /* How long a loop sleeps at most while mail waits for room in somebody's lane. */
 #define SPILL_RETRY_NS       (100 * SL_CLOCK_NS_PER_US)
 
-/* Of the last eight idle times, how many must have been short for spinning to be worth it. */
-#define SHORT_IDLES_NEEDED   2
-
-/* Mail that found its lane full. */
-struct spilled {
-    struct spilled *next;
-    struct sl_mail mail;
-};
-
-/* The way to one other reactor of the group. */
-struct outbound {
-    struct sl_mailbox_lane *lane;
-    struct spilled *first, *last;
-};
-
 /* Written by the owner with plain loads and stores, read by anybody. */
 struct counters {
     _Atomic uint64_t turns, idle_turns, sleeps, mails, timers, events;
     _Atomic uint64_t stalls, preempted, turn_ns_max;
     _Atomic(const char *) stall_phase;
-};
-
-/* When the loop last ran out of work, and whether spinning has paid of late. */
-struct idleness {
-    bool idle;
-    uint8_t short_idles; /* one bit for each of the last eight idle times */
-    uint64_t since_ns;
-    uint64_t spin_ns; /* now: the option's, or 0 */
 };
 
 struct sl_reactor {
@@ -59,16 +38,14 @@ struct sl_reactor {
     uint64_t now_ns;
     uint64_t random_state;
     bool in_turn;
-    struct idleness idleness;
+    struct sl_spin spin;
     struct counters counters;
 
     struct sl_reactor_source *sources;
     struct sl_reactor_source *next_source; /* the one that the walk in progress visits next */
 
     struct sl_mailbox *mailbox;
-    struct outbound *outbound;
-    uint32_t outbound_count;
-    uint64_t spilled_count; /* over all of outbound */
+    struct sl_outbound outbound;
 
     bool ring_ready;
     bool thread_started;
@@ -214,28 +191,11 @@ int sl_reactor_create(const struct sl_reactor_options *options, struct sl_reacto
     reactor->clock = options->clock != NULL ? options->clock : sl_clock_system();
     reactor->now_ns = sl_clock_now_ns(reactor->clock);
     reactor->random_state = options->seed != 0 ? options->seed : seed_from_system();
-    reactor->idleness.short_idles = UINT8_MAX;
-    reactor->idleness.spin_ns = options->spin_us * SL_CLOCK_NS_PER_US;
+    sl_spin_init(&reactor->spin, options->spin_us * SL_CLOCK_NS_PER_US);
     sl_timer_wheel_init(&reactor->timers, reactor->now_ns);
     sem_init(&reactor->start_done, 0, 0);
     *out = reactor;
     return 0;
-}
-
-static void outbound_close(struct sl_reactor *reactor)
-{
-    for (uint32_t to = 0; to < reactor->outbound_count; to++) {
-        struct outbound *outbound = &reactor->outbound[to];
-        sl_mailbox_lane_close(&outbound->lane);
-        while (outbound->first != NULL) {
-            struct spilled *spilled = outbound->first;
-            outbound->first = spilled->next;
-            free(spilled);
-        }
-    }
-    free(reactor->outbound);
-    reactor->outbound = NULL;
-    reactor->outbound_count = 0;
 }
 
 void sl_reactor_destroy(struct sl_reactor **reactor)
@@ -244,7 +204,7 @@ void sl_reactor_destroy(struct sl_reactor **reactor)
         return;
     }
     sl_assert(!(*reactor)->thread_started);
-    outbound_close(*reactor);
+    sl_outbound_close(&(*reactor)->outbound);
     sl_mailbox_destroy(&(*reactor)->mailbox);
     sem_destroy(&(*reactor)->start_done);
     free(*reactor);
@@ -253,19 +213,11 @@ void sl_reactor_destroy(struct sl_reactor **reactor)
 
 static int connect_one(struct sl_reactor *from, struct sl_reactor *const *reactors, uint32_t count)
 {
-    sl_assert(from->outbound == NULL);
-    from->outbound = calloc(count, sizeof *from->outbound);
-    if (from->outbound == NULL) {
-        return SL_ERR_NO_MEMORY;
+    int err = sl_outbound_open(&from->outbound, count);
+    for (uint32_t to = 0; to < count && err == 0; to++) {
+        err = sl_outbound_open_way(&from->outbound, to, reactors[to]->mailbox);
     }
-    from->outbound_count = count;
-    for (uint32_t to = 0; to < count; to++) {
-        int err = sl_mailbox_lane_open(reactors[to]->mailbox, &from->outbound[to].lane);
-        if (err != 0) {
-            return err;
-        }
-    }
-    return 0;
+    return err;
 }
 
 int sl_reactor_connect(struct sl_reactor *const *reactors, uint32_t count)
@@ -275,7 +227,7 @@ int sl_reactor_connect(struct sl_reactor *const *reactors, uint32_t count)
         int err = connect_one(reactors[i], reactors, count);
         if (err != 0) {
             for (uint32_t opened = 0; opened <= i; opened++) {
-                outbound_close(reactors[opened]);
+                sl_outbound_close(&reactors[opened]->outbound);
             }
             return err;
         }
@@ -324,45 +276,10 @@ static struct sl_reactor_source *source_visit(struct sl_reactor *reactor,
 
 /* ---- Mail to others -------------------------------------------------------------------------- */
 
-static void spill(struct sl_reactor *from, struct outbound *outbound, struct sl_mail mail)
-{
-    struct spilled *spilled = malloc(sizeof *spilled);
-    /* The mail must not be lost, and there is nowhere else to put it. */
-    sl_assert(spilled != NULL);
-    *spilled = (struct spilled){.mail = mail};
-    if (outbound->first == NULL) {
-        outbound->first = spilled;
-    } else {
-        outbound->last->next = spilled;
-    }
-    outbound->last = spilled;
-    from->spilled_count++;
-}
-
 void sl_reactor_post(struct sl_reactor *from, uint32_t to_index, struct sl_mail mail)
 {
     sl_reactor_assert_owner(from);
-    sl_assert(to_index < from->outbound_count);
-    sl_assert(mail.run != NULL);
-    struct outbound *outbound = &from->outbound[to_index];
-    if (outbound->first != NULL || sl_mailbox_post(outbound->lane, mail) != 0) {
-        spill(from, outbound, mail);
-    }
-}
-
-/* Posts what was spilled, as far as the lanes have room. */
-static void spilled_post(struct sl_reactor *reactor)
-{
-    for (uint32_t to = 0; to < reactor->outbound_count && reactor->spilled_count > 0; to++) {
-        struct outbound *outbound = &reactor->outbound[to];
-        struct spilled *spilled;
-        while ((spilled = outbound->first) != NULL &&
-               sl_mailbox_post(outbound->lane, spilled->mail) == 0) {
-            outbound->first = spilled->next;
-            reactor->spilled_count--;
-            free(spilled);
-        }
-    }
+    sl_outbound_post(&from->outbound, to_index, mail);
 }
 
 /* ---- A turn ---------------------------------------------------------------------------------- */
@@ -433,8 +350,8 @@ uint32_t sl_reactor_turn(struct sl_reactor *reactor, uint64_t now_ns)
     }
     reactor->in_turn = true;
     reactor->now_ns = now_ns;
-    if (reactor->spilled_count > 0) {
-        spilled_post(reactor);
+    if (reactor->outbound.spilled_count > 0) {
+        sl_outbound_retry(&reactor->outbound);
     }
 
     uint32_t did = work(reactor);
@@ -467,7 +384,7 @@ static bool sources_armed(struct sl_reactor *reactor)
 uint64_t sl_reactor_next_ns(const struct sl_reactor *reactor)
 {
     sl_reactor_assert_owner(reactor);
-    if (reactor->spilled_count > 0 || sl_mailbox_pending(reactor->mailbox)) {
+    if (reactor->outbound.spilled_count > 0 || sl_mailbox_pending(reactor->mailbox)) {
         return reactor->now_ns;
     }
     for (struct sl_reactor_source *source = reactor->sources; source != NULL;
@@ -496,7 +413,7 @@ static uint64_t sleep_ns_max(const struct sl_reactor *reactor, uint64_t now_ns)
     if (next_ns == SL_CLOCK_NEVER) {
         left_ns = SL_CLOCK_NEVER;
     }
-    if (reactor->spilled_count > 0 && left_ns > SPILL_RETRY_NS) {
+    if (reactor->outbound.spilled_count > 0 && left_ns > SPILL_RETRY_NS) {
         left_ns = SPILL_RETRY_NS;
     }
     return left_ns;
@@ -523,40 +440,6 @@ static uint64_t loop_sleep(struct sl_reactor *reactor, uint64_t now_ns)
     return now_ns;
 }
 
-/* After a turn that did nothing: spins on, or sleeps; returns the time afterwards. */
-static uint64_t loop_idle(struct sl_reactor *reactor, uint64_t now_ns)
-{
-    struct idleness *idleness = &reactor->idleness;
-    if (reactor->options.polling) {
-        return now_ns;
-    }
-    if (!idleness->idle) {
-        idleness->idle = true;
-        idleness->since_ns = now_ns;
-    }
-    if (now_ns - idleness->since_ns < idleness->spin_ns) {
-        return now_ns;
-    }
-    return loop_sleep(reactor, now_ns);
-}
-
-/* After a turn that did something: if the idle time before it was short, also counting what a
- * wake-up costs, spinning pays; where it hardly ever is, spinning only takes the core from others.
- */
-static void loop_busy(struct sl_reactor *reactor)
-{
-    struct idleness *idleness = &reactor->idleness;
-    if (!idleness->idle) {
-        return;
-    }
-    uint64_t spin_ns = reactor->options.spin_us * SL_CLOCK_NS_PER_US;
-    bool was_short = reactor->now_ns - idleness->since_ns < 2 * spin_ns;
-    idleness->idle = false;
-    idleness->short_idles = (uint8_t)(idleness->short_idles << 1 | was_short);
-    bool pays = __builtin_popcount(idleness->short_idles) >= SHORT_IDLES_NEEDED;
-    idleness->spin_ns = pays ? spin_ns : 0;
-}
-
 static void loop_time_turn(struct sl_reactor *reactor, uint64_t now_ns, bool did_work)
 {
     struct counters *counters = &reactor->counters;
@@ -565,7 +448,7 @@ static void loop_time_turn(struct sl_reactor *reactor, uint64_t now_ns, bool did
         atomic_store_explicit(&counters->turn_ns_max, took_ns, memory_order_relaxed);
     }
     const char *name;
-    switch (sl_stall_end(&reactor->stall, now_ns, did_work ? "submit" : "idle", &name)) {
+    switch (sl_stall_end(&reactor->stall, now_ns, did_work ? "submit" : "unreported work", &name)) {
     case SL_STALL_NONE:
         break;
     case SL_STALL_PREEMPTED:
@@ -582,15 +465,16 @@ static void loop(struct sl_reactor *reactor)
 {
     /* One reading of the clock ends a turn and begins the next. */
     uint64_t now_ns = sl_clock_now_ns(reactor->clock);
+    sl_stall_init(&reactor->stall, reactor->clock, reactor->options.name, now_ns);
     while (!atomic_load_explicit(&reactor->stopping, memory_order_acquire)) {
         sl_stall_begin(&reactor->stall, now_ns);
         uint32_t did = sl_reactor_turn(reactor, now_ns);
         now_ns = sl_clock_now_ns(reactor->clock);
         loop_time_turn(reactor, now_ns, did > 0);
         if (did > 0) {
-            loop_busy(reactor);
-        } else {
-            now_ns = loop_idle(reactor, now_ns);
+            sl_spin_busy(&reactor->spin, reactor->now_ns);
+        } else if (!reactor->options.polling && !sl_spin_idle(&reactor->spin, now_ns)) {
+            now_ns = loop_sleep(reactor, now_ns);
         }
     }
 }
@@ -616,7 +500,6 @@ static int thread_begin(struct sl_reactor *reactor)
     reactor->ring_ready = true;
     sl_ring_watch(&reactor->ring, &reactor->mailbox_watch, sl_mailbox_fd(reactor->mailbox),
                   mailbox_readable);
-    sl_stall_init(&reactor->stall, reactor->clock, options->name);
     return reactor->on_start != NULL ? reactor->on_start(reactor->on_start_ctx) : 0;
 }
 

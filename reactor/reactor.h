@@ -60,7 +60,7 @@ int sl_reactor_connect(struct sl_reactor *const *reactors, uint32_t count);
 /* Starts the thread, pins it, makes the ring, runs `on_start(ctx)` on it, and returns its result;
  * if that is an error the thread has ended and on_stop has not run. on_start may be NULL. Once: a
  * reactor that was stopped does not start again. The thread takes no signals. Errors: on_start's,
- * INVALID (no such core), UNSUPPORTED (no io_uring), NO_MEMORY. Any thread. */
+ * INVALID (no such core), UNSUPPORTED (no io_uring), NO_MEMORY, IO. Any thread. */
 int sl_reactor_start(struct sl_reactor *reactor, int (*on_start)(void *ctx), void *ctx);
 
 /* The loop ends after the turn in progress; mail that comes later is not delivered. Any thread,
@@ -80,7 +80,8 @@ void sl_reactor_on_stop(struct sl_reactor *reactor, void (*on_stop)(void *ctx), 
  * stepped reactor (the first caller becomes the owner). */
 uint32_t sl_reactor_turn(struct sl_reactor *reactor, uint64_t now_ns);
 
-/* The earliest time at which a stepped reactor that is idle has something to do. */
+/* The earliest time at which a stepped reactor that is idle has something to do: now_ns when there
+ * is mail or a source refuses to be armed. Owner. */
 uint64_t sl_reactor_next_ns(const struct sl_reactor *reactor);
 
 /* Adds a source, polled in the order of adding, until removed. Both may be called in a turn, also
@@ -131,8 +132,8 @@ struct sl_reactor_stats {
     uint64_t preempted;
     uint64_t turn_ns_max;    /* the longest turn by the clock, of either kind */
     const char *stall_phase; /* what took longest in the last stall: a source's name, or "mail",
-                              * "timers", "ring", "flush", "submit", or "idle" when nothing in the
-                              * turn reported work; NULL: no stall so far. Static storage. */
+                              * "timers", "ring", "flush", "submit", or "unreported work" when all
+                              * said that they did nothing; NULL: none so far. Static storage. */
 };
 
 /* Any thread. A stepped reactor has no stalls: its clock does not move within a turn. */

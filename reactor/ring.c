@@ -19,44 +19,45 @@
 /* What the kernel must have whatever else it lacks: all of it came before 5.19. */
 #define FEATURES_NEEDED       (IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG | IORING_FEAT_FAST_POLL)
 
-/* From the best to what every kernel has. Deferred task running (6.1) keeps the kernel from
- * interrupting this thread for each completion; cooperative running (5.19) does half of that. */
-static const unsigned setups[] = {
-    IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
-        IORING_SETUP_SUBMIT_ALL,
-    IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL,
-    0,
+static const unsigned setup_flags[] = {
+    [SL_RING_DEFERRED] = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+                         IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL,
+    [SL_RING_COOPERATIVE] =
+        IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL,
+    [SL_RING_PLAIN] = 0,
 };
 
-static int setup_failed(int err)
+static int setup_failed(int system_errno)
 {
-    if (err == -ENOMEM) {
-        sl_log_error("no memory for an io_uring: raise the memory limit of the control group, or "
-                     "ulimit -l");
-        return SL_ERR_NO_MEMORY;
+    const char *reason = strerror(system_errno);
+    if (system_errno == ENOSYS || system_errno == EPERM || system_errno == EINVAL) {
+        sl_log_error("io_uring cannot be used here (%s): Starling needs Linux 5.19 or later, "
+                     "kernel.io_uring_disabled = 0, and a container profile that allows io_uring",
+                     reason);
+        return SL_ERR_UNSUPPORTED;
     }
-    sl_log_error("io_uring cannot be used here (%s): Starling needs Linux 5.19 or later, "
-                 "kernel.io_uring_disabled = 0, and a container profile that allows io_uring",
-                 strerror(-err));
-    return SL_ERR_UNSUPPORTED;
+    sl_log_error("no io_uring could be made (%s): look at the limits on open files (ulimit -n), "
+                 "locked memory (ulimit -l) and the control group's memory",
+                 reason);
+    return system_errno == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_IO;
 }
 
-static int setup(struct sl_ring *ring, uint32_t entries)
+static int setup(struct sl_ring *ring, uint32_t entries, enum sl_ring_setup best)
 {
     int err = -EINVAL;
-    for (size_t i = 0; i < sizeof setups / sizeof setups[0] && err == -EINVAL; i++) {
+    for (unsigned i = best; i <= SL_RING_PLAIN && err == -EINVAL; i++) {
         struct io_uring_params params = {
-            .flags = setups[i] | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
+            .flags = setup_flags[i] | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
             .cq_entries = entries * COMPLETIONS_PER_ENTRY,
         };
         err = io_uring_queue_init_params(entries, &ring->uring, &params);
     }
     if (err != 0) {
-        return setup_failed(err);
+        return setup_failed(-err);
     }
     if ((ring->uring.features & FEATURES_NEEDED) != FEATURES_NEEDED) {
         io_uring_queue_exit(&ring->uring);
-        return setup_failed(-ENOSYS);
+        return setup_failed(ENOSYS);
     }
     ring->deferred_taskrun = (ring->uring.flags & IORING_SETUP_DEFER_TASKRUN) != 0;
     ring->taskrun_flag = (ring->uring.flags & IORING_SETUP_TASKRUN_FLAG) != 0;
@@ -114,9 +115,15 @@ static bool probe_send_zero_copy(struct sl_ring *ring)
 
 int sl_ring_init(struct sl_ring *ring, uint32_t entries)
 {
+    return sl_ring_init_at_best(ring, entries, SL_RING_DEFERRED);
+}
+
+int sl_ring_init_at_best(struct sl_ring *ring, uint32_t entries, enum sl_ring_setup best)
+{
     sl_assert(entries > 0);
+    sl_assert(best <= SL_RING_PLAIN);
     memset(ring, 0, sizeof *ring);
-    int err = setup(ring, entries);
+    int err = setup(ring, entries, best);
     if (err != 0) {
         return err;
     }

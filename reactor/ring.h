@@ -42,10 +42,25 @@ struct sl_ring {
     uint64_t completions;
 };
 
+/* What the ring asks the kernel for, from the best on. */
+enum sl_ring_setup {
+    /* 6.1: completions are worked on only when this thread enters the kernel for it, and only this
+     * thread submits. */
+    SL_RING_DEFERRED,
+    /* 5.19: completions do not interrupt this thread; any entry into the kernel works on them. */
+    SL_RING_COOPERATIVE,
+    SL_RING_PLAIN,
+};
+
 /* entries: submission queue size; the completion queue is four times as large. Must be called on
- * the thread that will use it (single issuer). Errors: UNSUPPORTED (no io_uring, with a log line
- * that says which kernel is needed), NO_MEMORY. */
+ * the thread that will use it (single issuer), and so must fini. Errors: UNSUPPORTED (no io_uring,
+ * with a log line that says which kernel is needed), NO_MEMORY, IO (no descriptor left; logged). */
 int sl_ring_init(struct sl_ring *ring, uint32_t entries);
+
+/* The same with `best` as the best that is asked for: how older kernels are tested on newer ones.
+ */
+int sl_ring_init_at_best(struct sl_ring *ring, uint32_t entries, enum sl_ring_setup best);
+
 void sl_ring_fini(struct sl_ring *ring);
 
 /* A free submission entry with `op` set (NULL: its completion is ignored); submits what is queued

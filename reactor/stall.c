@@ -22,10 +22,11 @@ static void sample_take(struct sl_stall_sample *sample, uint64_t now_ns)
     sample->blocks = (uint64_t)usage.ru_nvcsw;
 }
 
-void sl_stall_init(struct sl_stall *stall, const struct sl_clock *clock, const char *reactor_name)
+void sl_stall_init(struct sl_stall *stall, const struct sl_clock *clock, const char *reactor_name,
+                   uint64_t now_ns)
 {
     *stall = (struct sl_stall){.clock = clock, .reactor_name = reactor_name};
-    sample_take(&stall->sample, sl_clock_now_ns(clock));
+    sample_take(&stall->sample, now_ns);
 }
 
 static void charge(struct sl_stall *stall, uint64_t now_ns, const char *phase)

@@ -37,7 +37,8 @@ struct sl_stall {
 enum sl_stall_verdict { SL_STALL_NONE, SL_STALL_PREEMPTED, SL_STALL_STALLED };
 
 /* On the thread that is to be watched. Both pointers must outlive *stall. */
-void sl_stall_init(struct sl_stall *stall, const struct sl_clock *clock, const char *reactor_name);
+void sl_stall_init(struct sl_stall *stall, const struct sl_clock *clock, const char *reactor_name,
+                   uint64_t now_ns);
 
 /* A turn begins. */
 static inline void sl_stall_begin(struct sl_stall *stall, uint64_t now_ns)

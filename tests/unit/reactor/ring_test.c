@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "reactor/ring.h"
 
 #define ENTRIES 8
+#define SKIPPED 77 /* to CTest */
 
 struct counting_op {
     struct sl_ring_op op;
@@ -39,21 +41,40 @@ static void counting_complete(struct sl_ring_op *op, int32_t result, uint32_t cq
     }
 }
 
+/* Which of the setups the group of tests in progress runs with. */
+static enum sl_ring_setup best;
+
 static int setup(void **state)
 {
     static struct sl_ring ring;
     *state = &ring;
-    int err = sl_ring_init(&ring, ENTRIES);
-    if (err == SL_ERR_UNSUPPORTED) {
-        skip();
-    }
-    return err;
+    return sl_ring_init_at_best(&ring, ENTRIES, best);
 }
 
 static int teardown(void **state)
 {
     sl_ring_fini(*state);
     return 0;
+}
+
+static void init__setup_is_no_better_than_asked(void **state)
+{
+    struct sl_ring *ring = *state;
+    assert_true(best == SL_RING_DEFERRED || !ring->deferred_taskrun);
+    assert_true(best <= SL_RING_COOPERATIVE || !ring->taskrun_flag);
+}
+
+static void init__no_descriptor_left(void **state)
+{
+    (void)state;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    struct sl_ring ring;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int err = sl_ring_init(&ring, ENTRIES);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(err, SL_ERR_IO);
 }
 
 static struct counting_op counting_op(struct sl_ring *ring)
@@ -247,11 +268,31 @@ static void watch__falls_back_to_single_polls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_RING(reap__delivers_up_to_the_budget),      IN_RING(reap__idle_makes_no_system_call),
-        IN_RING(sqe__more_than_the_queue_holds),       IN_RING(complete__may_submit),
-        IN_RING(wait__ends_with_the_timeout),          IN_RING(wait__ends_with_a_completion),
-        IN_RING(init__multishot_recv_is_what_it_says), IN_RING(watch__every_write_wakes),
+        IN_RING(init__setup_is_no_better_than_asked),
+        IN_RING(init__multishot_recv_is_what_it_says),
+        IN_RING(reap__delivers_up_to_the_budget),
+        IN_RING(reap__idle_makes_no_system_call),
+        IN_RING(sqe__more_than_the_queue_holds),
+        IN_RING(complete__may_submit),
+        IN_RING(wait__ends_with_the_timeout),
+        IN_RING(wait__ends_with_a_completion),
+        IN_RING(watch__every_write_wakes),
         IN_RING(watch__falls_back_to_single_polls),
+        cmocka_unit_test(init__no_descriptor_left),
     };
-    return cmocka_run_group_tests_name("reactor/ring", tests, NULL, NULL);
+    const char *const names[] = {
+        [SL_RING_DEFERRED] = "reactor/ring, deferred",
+        [SL_RING_COOPERATIVE] = "reactor/ring, cooperative",
+        [SL_RING_PLAIN] = "reactor/ring, plain",
+    };
+    struct sl_ring ring;
+    if (sl_ring_init(&ring, ENTRIES) == SL_ERR_UNSUPPORTED) {
+        return SKIPPED;
+    }
+    sl_ring_fini(&ring);
+    int failed = 0;
+    for (best = SL_RING_DEFERRED; best <= SL_RING_PLAIN; best++) {
+        failed += cmocka_run_group_tests_name(names[best], tests, NULL, NULL);
+    }
+    return failed;
 }

@@ -1,0 +1,70 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "reactor/spin.h"
+
+#define SPIN_NS 50000
+
+/* Idle from *now_ns for so long, looking every microsecond; returns how long it spun. */
+static uint64_t idle_for(struct sl_spin *spin, uint64_t *now_ns, uint64_t idle_ns)
+{
+    uint64_t spun_ns = 0;
+    uint64_t end_ns = *now_ns + idle_ns;
+    while (*now_ns < end_ns && sl_spin_idle(spin, *now_ns)) {
+        *now_ns += 1000;
+        spun_ns += 1000;
+    }
+    *now_ns = end_ns;
+    sl_spin_busy(spin, *now_ns);
+    *now_ns += 300;
+    return spun_ns;
+}
+
+static void idle__spins_no_longer_than_the_limit(void **state)
+{
+    (void)state;
+    struct sl_spin spin;
+    uint64_t now_ns = 12345;
+    sl_spin_init(&spin, SPIN_NS);
+    assert_int_equal(idle_for(&spin, &now_ns, 10000), 10000);
+    assert_int_equal(idle_for(&spin, &now_ns, 1000000), SPIN_NS);
+}
+
+static void idle__zero_never_spins(void **state)
+{
+    (void)state;
+    struct sl_spin spin;
+    uint64_t now_ns = 12345;
+    sl_spin_init(&spin, 0);
+    assert_int_equal(idle_for(&spin, &now_ns, 10), 0);
+}
+
+static void idle__gives_up_when_work_comes_late_and_comes_back(void **state)
+{
+    (void)state;
+    struct sl_spin spin;
+    uint64_t now_ns = 12345;
+    sl_spin_init(&spin, SPIN_NS);
+    for (int i = 0; i < 8; i++) {
+        idle_for(&spin, &now_ns, 20 * SPIN_NS);
+    }
+    assert_int_equal(idle_for(&spin, &now_ns, 20 * SPIN_NS), 0);
+    /* Short idle times are noticed although they were slept through. */
+    idle_for(&spin, &now_ns, SPIN_NS / 2);
+    idle_for(&spin, &now_ns, SPIN_NS / 2);
+    assert_int_equal(idle_for(&spin, &now_ns, SPIN_NS / 2), SPIN_NS / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(idle__spins_no_longer_than_the_limit),
+        cmocka_unit_test(idle__zero_never_spins),
+        cmocka_unit_test(idle__gives_up_when_work_comes_late_and_comes_back),
+    };
+    return cmocka_run_group_tests_name("reactor/spin", tests, NULL, NULL);
+}
