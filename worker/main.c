@@ -1,0 +1,282 @@
+/* starling-worker: trains a click-through model on its share of the data, with its parameters on
+ * the ps. Exit status: 0 done, 1 failed, 2 a bad flag or variable, 128 + the signal after SIGINT or
+ * SIGTERM. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "config/env.h"
+#include "core/log.h"
+#include "reactor/topology.h"
+#include "worker/train/flags.h"
+#include "worker/train/trainer.h"
+
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
+
+struct job {
+    struct sl_flags flags;
+    struct sl_env env;
+    struct sl_cluster cluster;
+    struct sl_trainer_options options;
+    struct sl_reader *train, *test;
+    struct sl_report report;
+};
+
+static volatile sig_atomic_t caught_signal;
+static volatile sig_atomic_t waiting; /* for other processes: nothing that a signal must not cut */
+
+static void on_signal(int number)
+{
+    if (waiting != 0) {
+        _exit(EXIT_SIGNAL + number);
+    }
+    caught_signal = number;
+}
+
+/* The second signal of a kind finds the system's handling again, and ends the process. */
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+}
+
+static int read_environment(struct job *job, char *reason, size_t reason_bytes)
+{
+    int err = sl_env_read(sl_topology_core_count(), &job->env, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_cluster_resolve(SL_CLUSTER_WORKER, &job->flags.cluster, getenv("TF_CONFIG"),
+                             &job->cluster, reason, reason_bytes);
+    if (err == 0 && job->cluster.worker_count == 0) {
+        (void)snprintf(reason, reason_bytes,
+                       "how many workers there are is not said: use --worker-hosts or TF_CONFIG");
+        err = SL_ERR_INVALID;
+    }
+    return err;
+}
+
+/* Features of the data's first row, which every worker reads alike. */
+static int first_row_features(const struct sl_flags *flags, uint32_t *out, char *reason,
+                              size_t reason_bytes)
+{
+    const struct sl_reader_options options = {.format = flags->format,
+                                              .paths = flags->data.items,
+                                              .path_count = flags->data.count,
+                                              .share_count = 1,
+                                              .features_max = SL_MODEL_FIELDS_MAX};
+    struct sl_reader *reader;
+    int err = sl_reader_open(&options, &reader, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    const struct sl_reader_row *row;
+    int got = sl_reader_next(reader, &row);
+    if (got < 0) {
+        (void)snprintf(reason, reason_bytes, "%s", sl_reader_reason(reader));
+    } else {
+        *out = got == 1 && row->feature_count > 0 ? row->feature_count : 1;
+    }
+    sl_reader_close(&reader);
+    return got < 0 ? got : 0;
+}
+
+static int decide_fields(const struct sl_flags *flags, struct sl_model_shape *shape, char *reason,
+                         size_t reason_bytes)
+{
+    if (shape->fields == 0) {
+        shape->fields = flags->format->field_count;
+    }
+    if (shape->fields == 0 && flags->model == &sl_model_deepfm) {
+        return first_row_features(flags, &shape->fields, reason, reason_bytes);
+    }
+    return 0;
+}
+
+static int read_options(struct job *job, char *reason, size_t reason_bytes)
+{
+    const struct sl_flags *flags = &job->flags;
+    if (flags->data.count == 0) {
+        (void)snprintf(reason, reason_bytes, "--data is missing: name the files to train on");
+        return SL_ERR_INVALID;
+    }
+    job->options = (struct sl_trainer_options){
+        .worker_index = job->cluster.task_index,
+        .worker_count = job->cluster.worker_count,
+        .model = flags->model,
+        .shape = flags->shape,
+        .optimizer = flags->optimizer,
+        .consistency = flags->consistency,
+        .epochs = flags->epochs,
+        .batch_rows = flags->batch_rows,
+        .step_timeout_ms = flags->step_timeout_ms,
+        .start_timeout_ms = flags->start_timeout_ms,
+        .barrier_timeout_ms = flags->barrier_timeout_ms,
+        .stop = &caught_signal,
+        .waiting = &waiting,
+        /* Several workers may share a terminal: one bar is enough. */
+        .quiet = flags->quiet || (job->cluster.task_index > 0 && isatty(STDERR_FILENO) == 1),
+        .clock = sl_clock_system(),
+    };
+    return 0;
+}
+
+/* Before anything waits for the cluster, so that a misspelt file name is known at once. */
+static int open_data(struct job *job, char *reason, size_t reason_bytes)
+{
+    const struct sl_flags *flags = &job->flags;
+    struct sl_model_shape *shape = &job->options.shape;
+    int err = decide_fields(flags, shape, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_reader_options options = {
+        .format = flags->format,
+        .paths = flags->data.items,
+        .path_count = flags->data.count,
+        .share_index = job->cluster.task_index,
+        .share_count = job->cluster.worker_count,
+        /* The tower has no inputs for more features. */
+        .features_max = flags->model == &sl_model_deepfm ? shape->fields : 0,
+    };
+    err = sl_reader_open(&options, &job->train, reason, reason_bytes);
+    if (err == 0 && flags->test != NULL && job->cluster.task_index == 0) {
+        options.paths = &flags->test;
+        options.path_count = 1;
+        options.share_count = 1;
+        err = sl_reader_open(&options, &job->test, reason, reason_bytes);
+    }
+    return err;
+}
+
+static void describe_job(struct job *job)
+{
+    const struct sl_trainer_options *options = &job->options;
+    struct sl_report_job *to = &job->report.job;
+    *to = (struct sl_report_job){
+        .worker_index = options->worker_index,
+        .worker_count = options->worker_count,
+        .shard_count = sl_client_shard_count(options->client),
+        .model = options->model->name,
+        .format = job->flags.format->name,
+        .optimizer = job->flags.optimizer_name,
+        .protocol = job->flags.protocol_name,
+        .optimizer_spec = options->optimizer,
+        .shape = options->shape,
+        .epochs = options->epochs,
+        .batch_rows = options->batch_rows,
+    };
+    static const char *const modes[] = {"asp", "bsp", "ssp"};
+    int used =
+        snprintf(to->consistency, sizeof to->consistency, "%s", modes[options->consistency.mode]);
+    if (options->consistency.mode == SL_CONSISTENCY_SSP) {
+        (void)snprintf(to->consistency + used, sizeof to->consistency - (size_t)used, ":%u",
+                       options->consistency.staleness);
+    }
+}
+
+static int connect_cluster(struct job *job)
+{
+    char coordinator[SL_LIMIT_ENDPOINT_BYTES + 16];
+    sl_endpoint_format(&job->cluster.ps[0].control, coordinator, sizeof coordinator);
+    const struct sl_client_options options = {
+        .coordinator = coordinator,
+        .task_index = (int32_t)job->cluster.task_index,
+        .ps_count = job->cluster.ps_count,
+        .reactor_count = job->env.worker_reactors,
+        .polling = job->env.worker_polling,
+        .pin_cores = job->env.worker_pin,
+        .checksum = job->flags.checksum,
+        .protocol = job->flags.protocol,
+        .start_timeout_ms = job->options.start_timeout_ms,
+    };
+    waiting = 1;
+    int err = sl_client_create(&options, &job->options.client);
+    waiting = 0;
+    return err;
+}
+
+/* Everybody writes its own: the same --report serves a whole cluster. */
+static int write_report(const struct job *job)
+{
+    if (job->flags.report == NULL) {
+        return 0;
+    }
+    char reason[512];
+    char *path = NULL;
+    int made = job->options.worker_index == 0
+                   ? asprintf(&path, "%s", job->flags.report)
+                   : asprintf(&path, "%s.%u", job->flags.report, job->options.worker_index);
+    if (made < 0) {
+        sl_log_error("--report: no memory");
+        return SL_ERR_NO_MEMORY;
+    }
+    int err = sl_report_write(&job->report, path, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("--report: %s", reason);
+    }
+    free(path);
+    return err;
+}
+
+static int run(struct job *job)
+{
+    sl_report_init(&job->report);
+    if (connect_cluster(job) != 0) {
+        return EXIT_FAILED; /* logged */
+    }
+    describe_job(job);
+    struct sl_reader *train = job->train;
+    struct sl_reader *test = job->test;
+    job->train = NULL;
+    job->test = NULL;
+    int err = sl_trainer_run(&job->options, train, test, &job->report);
+    sl_client_destroy(&job->options.client);
+    if (err == 0 || err == SL_ERR_CANCELLED) {
+        sl_report_print(&job->report, stdout);
+    }
+    int reported = write_report(job);
+    if (caught_signal != 0 && err == SL_ERR_CANCELLED) {
+        return EXIT_SIGNAL + caught_signal;
+    }
+    return err == 0 && reported == 0 ? 0 : EXIT_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    char reason[1024];
+    struct job *job = calloc(1, sizeof *job);
+    if (job == NULL) {
+        return EXIT_FAILED;
+    }
+    int status = 0;
+    int result = sl_flags_parse(argc, argv, &job->flags, reason, sizeof reason);
+    if (result == SL_CLI_EXIT_OK) {
+        goto out;
+    }
+    if (result != SL_CLI_RUN || read_environment(job, reason, sizeof reason) != 0 ||
+        read_options(job, reason, sizeof reason) != 0) {
+        (void)fprintf(stderr, "starling-worker: %s\n", reason);
+        status = EXIT_USAGE;
+        goto out;
+    }
+    char name[32];
+    (void)snprintf(name, sizeof name, "worker/%u", job->cluster.task_index);
+    sl_log_setup(job->env.log_level, name);
+    if (open_data(job, reason, sizeof reason) != 0) {
+        sl_log_error("%s", reason);
+        status = EXIT_FAILED;
+        goto out;
+    }
+    catch_signals();
+    status = run(job);
+out:
+    sl_reader_close(&job->train);
+    sl_reader_close(&job->test);
+    sl_cluster_fini(&job->cluster);
+    sl_flags_fini(&job->flags);
+    free(job);
+    return status;
+}

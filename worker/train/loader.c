@@ -1,0 +1,190 @@
+#include "worker/train/loader.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+
+struct slot {
+    struct sl_batch batch;
+    int result; /* 1: a batch; 0: the end; or an error */
+};
+
+struct sl_loader {
+    struct sl_reader *reader;
+    struct sl_keyset set;
+    uint32_t batch_rows, epochs;
+    struct slot slots[SL_LOADER_BATCHES];
+    sem_t empty, full; /* slots that the thread may fill; that the trainer may take */
+    sem_t stop;        /* not zero: the thread shall end */
+    uint64_t taken, given;
+    char reason[640]; /* written by the thread before it posts the slot that says so */
+    pthread_t thread;
+    bool started;
+};
+
+static void semaphore_wait(sem_t *semaphore)
+{
+    while (sem_wait(semaphore) != 0) {
+        sl_assert(errno == EINTR);
+    }
+}
+
+static int fail(struct sl_loader *loader, int err, const char *text)
+{
+    (void)snprintf(loader->reason, sizeof loader->reason, "%s", text);
+    return err;
+}
+
+/* Fills one batch: 1, 0 when the epoch has no row left, or an error. */
+static int fill(struct sl_loader *loader, uint32_t epoch, struct sl_batch *batch)
+{
+    const struct sl_reader_row *row;
+    int got = 1;
+    sl_batch_clear(batch, &loader->set);
+    while (batch->row_count < loader->batch_rows &&
+           (got = sl_reader_next(loader->reader, &row)) == 1) {
+        int err = sl_batch_add(batch, &loader->set, row);
+        if (err != 0) {
+            return fail(loader, err,
+                        err == SL_ERR_TOO_LARGE
+                            ? "a batch has more than 2^31 features: choose a smaller "
+                              "--batch-size"
+                            : "no memory for a batch: choose a smaller --batch-size");
+        }
+    }
+    if (got < 0) {
+        return fail(loader, got, sl_reader_reason(loader->reader));
+    }
+    batch->epoch = epoch;
+    batch->done_bytes =
+        sl_reader_share_bytes(loader->reader) * epoch + sl_reader_done_bytes(loader->reader);
+    return batch->row_count > 0 ? 1 : 0;
+}
+
+static void *run(void *ctx)
+{
+    struct sl_loader *loader = ctx;
+    uint32_t epoch = 0;
+    uint32_t at = 0;
+    int result = 1;
+    while (result > 0) {
+        semaphore_wait(&loader->empty);
+        if (sem_trywait(&loader->stop) == 0) {
+            break;
+        }
+        result = fill(loader, epoch, &loader->slots[at].batch);
+        while (result == 0 && ++epoch < loader->epochs) {
+            sl_reader_rewind(loader->reader);
+            result = fill(loader, epoch, &loader->slots[at].batch);
+        }
+        loader->slots[at].result = result;
+        at = (at + 1) % SL_LOADER_BATCHES;
+        (void)sem_post(&loader->full);
+    }
+    return NULL;
+}
+
+/* Signals are for the main thread: its waits are the ones that they must interrupt. */
+static int start_thread(struct sl_loader *loader)
+{
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&loader->thread, NULL, run, loader);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    loader->started = failed == 0;
+    return failed == 0 ? 0 : SL_ERR_IO;
+}
+
+int sl_loader_create(struct sl_reader *reader, uint32_t batch_rows, uint32_t epochs,
+                     struct sl_loader **out)
+{
+    sl_assert(batch_rows > 0);
+    sl_assert(epochs > 0);
+    struct sl_loader *loader = calloc(1, sizeof *loader);
+    if (loader == NULL) {
+        sl_reader_close(&reader);
+        return SL_ERR_NO_MEMORY;
+    }
+    loader->reader = reader;
+    loader->batch_rows = batch_rows;
+    loader->epochs = epochs;
+    (void)sem_init(&loader->empty, 0, SL_LOADER_BATCHES);
+    (void)sem_init(&loader->full, 0, 0);
+    (void)sem_init(&loader->stop, 0, 0);
+    int err = sl_keyset_init(&loader->set);
+    for (uint32_t i = 0; err == 0 && i < SL_LOADER_BATCHES; i++) {
+        err = sl_batch_init(&loader->slots[i].batch, batch_rows);
+    }
+    if (err == 0) {
+        err = start_thread(loader);
+    }
+    if (err != 0) {
+        sl_loader_destroy(&loader);
+        return err;
+    }
+    *out = loader;
+    return 0;
+}
+
+void sl_loader_destroy(struct sl_loader **loader_)
+{
+    struct sl_loader *loader = *loader_;
+    if (loader == NULL) {
+        return;
+    }
+    if (loader->started) {
+        (void)sem_post(&loader->stop);
+        (void)sem_post(&loader->empty);
+        (void)pthread_join(loader->thread, NULL);
+    }
+    for (uint32_t i = 0; i < SL_LOADER_BATCHES; i++) {
+        sl_batch_fini(&loader->slots[i].batch);
+    }
+    sl_keyset_fini(&loader->set);
+    sl_reader_close(&loader->reader);
+    (void)sem_destroy(&loader->empty);
+    (void)sem_destroy(&loader->full);
+    (void)sem_destroy(&loader->stop);
+    free(loader);
+    *loader_ = NULL;
+}
+
+int sl_loader_take(struct sl_loader *loader, struct sl_batch **batch)
+{
+    sl_assert(loader->taken - loader->given < SL_LOADER_BATCHES);
+    struct slot *slot = &loader->slots[loader->taken % SL_LOADER_BATCHES];
+    semaphore_wait(&loader->full);
+    if (slot->result <= 0) {
+        (void)sem_post(&loader->full); /* the next call finds the same */
+        return slot->result;
+    }
+    loader->taken++;
+    *batch = &slot->batch;
+    return 1;
+}
+
+void sl_loader_give(struct sl_loader *loader, struct sl_batch *batch)
+{
+    sl_assert(loader->given < loader->taken);
+    sl_assert(batch == &loader->slots[loader->given % SL_LOADER_BATCHES].batch);
+    loader->given++;
+    (void)sem_post(&loader->empty);
+}
+
+const char *sl_loader_reason(const struct sl_loader *loader)
+{
+    return loader->reason;
+}
+
+uint64_t sl_loader_bytes(const struct sl_loader *loader)
+{
+    return sl_reader_share_bytes(loader->reader) * loader->epochs;
+}

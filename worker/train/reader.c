@@ -1,0 +1,419 @@
+#include "worker/train/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/assert.h"
+
+/* A whole line fits wherever it begins, and a refill moves at most half of the buffer. */
+#define BUFFER_BYTES (2 * (size_t)SL_READER_LINE_BYTES)
+
+struct file {
+    const char *path;
+    uint64_t base; /* bytes of the files before it */
+    uint64_t bytes;
+};
+
+struct sl_reader {
+    const struct sl_reader_format *format;
+    struct file *files;
+    uint32_t file_count;
+    uint64_t begin, end; /* of the share, in bytes of all files together */
+    uint32_t features_max;
+
+    uint32_t file_index;
+    int fd;           /* of files[file_index], or -1 */
+    uint64_t read_at; /* in the file: where the next read goes */
+    uint8_t *buffer;
+    size_t start, filled; /* what of the buffer is not yet parsed */
+
+    struct sl_reader_row row;
+    char reason[512];
+};
+
+int sl_reader_row_add(struct sl_reader_row *row, uint64_t key, float value)
+{
+    if (row->feature_count == row->feature_room) {
+        uint32_t room = row->feature_room == 0 ? 64 : row->feature_room * 2;
+        uint64_t *keys = realloc(row->keys, room * sizeof *keys);
+        if (keys == NULL) {
+            return SL_ERR_NO_MEMORY;
+        }
+        row->keys = keys;
+        float *values = realloc(row->values, room * sizeof *values);
+        if (values == NULL) {
+            return SL_ERR_NO_MEMORY;
+        }
+        row->values = values;
+        row->feature_room = room;
+    }
+    row->keys[row->feature_count] = key;
+    row->values[row->feature_count++] = value;
+    return 0;
+}
+
+void sl_reader_row_fini(struct sl_reader_row *row)
+{
+    free(row->keys);
+    free(row->values);
+    *row = (struct sl_reader_row){0};
+}
+
+/* Appends what stands there: printable bytes up to the next blank, a few at most. */
+static void quote(char *text, size_t room, struct sl_bytes rest)
+{
+    char word[24];
+    size_t used = 0;
+    while (rest.left > 0 && used + 1 < sizeof word) {
+        uint8_t byte = sl_bytes_u8(&rest);
+        if (byte <= ' ') {
+            break;
+        }
+        word[used++] = byte < 127 ? (char)byte : '?';
+    }
+    word[used] = '\0';
+    size_t length = strlen(text);
+    if (used > 0) {
+        (void)snprintf(text + length, room - length, ": \"%s\"", word);
+    }
+}
+
+int sl_reader_refuse(struct sl_reader_fault *fault, const struct sl_bytes *line,
+                     const struct sl_bytes *rest, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(fault->text, sizeof fault->text, format, args);
+    va_end(args);
+    quote(fault->text, sizeof fault->text, *rest);
+    fault->column = (size_t)(rest->next - line->next) + 1;
+    return SL_ERR_INVALID;
+}
+
+/* Looks at every file before anything is read, so that a misspelt name fails at once. */
+static int measure_files(struct sl_reader *reader, const char *const *paths, char *reason,
+                         size_t reason_bytes)
+{
+    uint64_t base = 0;
+    for (uint32_t i = 0; i < reader->file_count; i++) {
+        struct stat status;
+        if (stat(paths[i], &status) != 0 || access(paths[i], R_OK) != 0) {
+            int err = sl_err_from_errno(errno);
+            (void)snprintf(reason, reason_bytes, "%s: %s", paths[i], strerror(errno));
+            return err;
+        }
+        if (!S_ISREG(status.st_mode)) {
+            (void)snprintf(reason, reason_bytes,
+                           "%s: not a regular file: workers divide the data by byte ranges",
+                           paths[i]);
+            return SL_ERR_INVALID;
+        }
+        uint64_t bytes = (uint64_t)status.st_size;
+        reader->files[i] = (struct file){.path = paths[i], .base = base, .bytes = bytes};
+        base += bytes;
+    }
+    return 0;
+}
+
+static uint64_t share_bound(uint64_t bytes, uint32_t index, uint32_t count)
+{
+    return (uint64_t)((unsigned __int128)bytes * index / count);
+}
+
+int sl_reader_open(const struct sl_reader_options *options, struct sl_reader **out, char *reason,
+                   size_t reason_bytes)
+{
+    sl_assert(options->path_count > 0);
+    sl_assert(options->share_index < options->share_count);
+    struct sl_reader *reader = calloc(1, sizeof *reader);
+    if (reader == NULL) {
+        goto no_memory;
+    }
+    reader->fd = -1;
+    reader->format = options->format;
+    reader->features_max = options->features_max;
+    reader->file_count = options->path_count;
+    reader->files = calloc(options->path_count, sizeof *reader->files);
+    reader->buffer = malloc(BUFFER_BYTES);
+    if (reader->files == NULL || reader->buffer == NULL) {
+        goto no_memory;
+    }
+    int err = measure_files(reader, options->paths, reason, reason_bytes);
+    if (err != 0) {
+        sl_reader_close(&reader);
+        return err;
+    }
+    const struct file *last = &reader->files[reader->file_count - 1];
+    uint64_t total = last->base + last->bytes;
+    reader->begin = share_bound(total, options->share_index, options->share_count);
+    reader->end = share_bound(total, options->share_index + 1, options->share_count);
+    sl_reader_rewind(reader);
+    *out = reader;
+    return 0;
+
+no_memory:
+    (void)snprintf(reason, reason_bytes, "no memory for the reader's buffer");
+    sl_reader_close(&reader);
+    return SL_ERR_NO_MEMORY;
+}
+
+static void close_file(struct sl_reader *reader)
+{
+    if (reader->fd >= 0) {
+        (void)close(reader->fd);
+        reader->fd = -1;
+    }
+}
+
+void sl_reader_close(struct sl_reader **reader)
+{
+    if (*reader == NULL) {
+        return;
+    }
+    close_file(*reader);
+    sl_reader_row_fini(&(*reader)->row);
+    free((*reader)->files);
+    free((*reader)->buffer);
+    free(*reader);
+    *reader = NULL;
+}
+
+const char *sl_reader_reason(const struct sl_reader *reader)
+{
+    return reader->reason;
+}
+
+uint64_t sl_reader_share_bytes(const struct sl_reader *reader)
+{
+    return reader->end - reader->begin;
+}
+
+/* Where the next line begins, in bytes of all files together. */
+static uint64_t position(const struct sl_reader *reader)
+{
+    if (reader->file_index == reader->file_count) {
+        return reader->end;
+    }
+    return reader->files[reader->file_index].base + reader->read_at -
+           (reader->filled - reader->start);
+}
+
+uint64_t sl_reader_done_bytes(const struct sl_reader *reader)
+{
+    uint64_t at = position(reader);
+    uint64_t done = at > reader->begin ? at - reader->begin : 0;
+    return done < reader->end - reader->begin ? done : reader->end - reader->begin;
+}
+
+/* A share that begins inside a file begins to read one byte early: the byte before its first line
+ * is a line's end, and whatever comes before that end belongs to the share before. */
+void sl_reader_rewind(struct sl_reader *reader)
+{
+    close_file(reader);
+    uint32_t index = 0;
+    while (index < reader->file_count &&
+           reader->files[index].base + reader->files[index].bytes <= reader->begin) {
+        index++;
+    }
+    reader->file_index = index;
+    reader->start = 0;
+    reader->filled = 0;
+    reader->read_at = 0;
+    if (index < reader->file_count && reader->begin > reader->files[index].base) {
+        reader->read_at = reader->begin - reader->files[index].base - 1;
+    }
+}
+
+static int fail_file(struct sl_reader *reader, const char *what, int system_errno)
+{
+    (void)snprintf(reader->reason, sizeof reader->reason, "%s: %s: %s",
+                   reader->files[reader->file_index].path, what,
+                   system_errno == 0 ? "the file has become shorter" : strerror(system_errno));
+    return system_errno == 0 ? SL_ERR_IO : sl_err_from_errno(system_errno);
+}
+
+/* Reads as much as fits behind what is left: 1, or 0 at the file's end, or an error. */
+static int refill(struct sl_reader *reader)
+{
+    const struct file *file = &reader->files[reader->file_index];
+    if (reader->read_at == file->bytes) {
+        return 0;
+    }
+    memmove(reader->buffer, reader->buffer + reader->start, reader->filled - reader->start);
+    reader->filled -= reader->start;
+    reader->start = 0;
+    size_t room = BUFFER_BYTES - reader->filled;
+    uint64_t left = file->bytes - reader->read_at;
+    size_t wanted = left < room ? (size_t)left : room;
+    ssize_t got;
+    do {
+        got = pread(reader->fd, reader->buffer + reader->filled, wanted, (off_t)reader->read_at);
+    } while (got < 0 && errno == EINTR);
+    if (got <= 0) {
+        return fail_file(reader, "read", got < 0 ? errno : 0);
+    }
+    reader->filled += (size_t)got;
+    reader->read_at += (uint64_t)got;
+    return 1;
+}
+
+/* The end of the line that begins at start, or NULL when the buffer does not hold it. */
+static uint8_t *line_end(const struct sl_reader *reader)
+{
+    return memchr(reader->buffer + reader->start, '\n', reader->filled - reader->start);
+}
+
+/* Drops everything up to and with the next line end. */
+static int skip_line(struct sl_reader *reader)
+{
+    for (;;) {
+        const uint8_t *end = line_end(reader);
+        if (end != NULL) {
+            reader->start = (size_t)(end - reader->buffer) + 1;
+            return 0;
+        }
+        reader->start = reader->filled;
+        int got = refill(reader);
+        if (got <= 0) {
+            return got;
+        }
+    }
+}
+
+static int open_file(struct sl_reader *reader)
+{
+    const struct file *file = &reader->files[reader->file_index];
+    reader->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (reader->fd < 0) {
+        return fail_file(reader, "open", errno);
+    }
+    bool inside = reader->begin > file->base;
+    return inside ? skip_line(reader) : 0;
+}
+
+/* Lines before byte `bytes` of the file. Only a failure asks, so the file is read again for it. */
+static uint64_t count_lines(int fd, uint64_t bytes)
+{
+    uint8_t chunk[8192];
+    uint64_t lines = 0;
+    for (uint64_t at = 0; at < bytes;) {
+        uint64_t left = bytes - at;
+        ssize_t got =
+            pread(fd, chunk, left < sizeof chunk ? (size_t)left : sizeof chunk, (off_t)at);
+        if (got <= 0) {
+            break;
+        }
+        for (ssize_t i = 0; i < got; i++) {
+            lines += chunk[i] == '\n';
+        }
+        at += (uint64_t)got;
+    }
+    return lines;
+}
+
+static int fail_line(struct sl_reader *reader, int err, const struct sl_reader_fault *fault)
+{
+    const struct file *file = &reader->files[reader->file_index];
+    uint64_t line = count_lines(reader->fd, position(reader) - file->base) + 1;
+    (void)snprintf(reader->reason, sizeof reader->reason, "%s:%llu:%zu: %s; %s", file->path,
+                   (unsigned long long)line, fault->column, fault->text, reader->format->accepts);
+    return err;
+}
+
+/* The next line of the share: 1, 0 at the end, or an error. *bytes without the line's end; *taken
+ * with it. The line begins at start. */
+static int find_line(struct sl_reader *reader, size_t *bytes, size_t *taken)
+{
+    while (position(reader) < reader->end) {
+        if (reader->fd < 0) {
+            int err = open_file(reader);
+            if (err != 0) {
+                return err;
+            }
+            continue; /* what was skipped may have been all of the share */
+        }
+        const uint8_t *end = line_end(reader);
+        size_t left = reader->filled - reader->start;
+        int got = 0;
+        if (end == NULL && left <= SL_READER_LINE_BYTES && (got = refill(reader)) != 0) {
+            if (got < 0) {
+                return got;
+            }
+            continue;
+        }
+        if (end == NULL && left == 0) {
+            close_file(reader);
+            reader->file_index++;
+            reader->read_at = 0;
+            continue;
+        }
+        *bytes = end == NULL ? left : (size_t)(end - reader->buffer) - reader->start;
+        *taken = end == NULL ? left : *bytes + 1;
+        return 1;
+    }
+    return 0;
+}
+
+static bool is_blank(struct sl_bytes line)
+{
+    while (line.left > 0) {
+        uint8_t byte = sl_bytes_u8(&line);
+        if (byte != ' ' && byte != '\t') {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int parse_line(struct sl_reader *reader, struct sl_bytes line, struct sl_reader_fault *fault)
+{
+    int err = reader->format->parse(line, &reader->row, fault);
+    if (err == SL_ERR_NO_MEMORY) {
+        (void)snprintf(fault->text, sizeof fault->text, "no memory for the row");
+    }
+    if (err == 0 && reader->features_max != 0 && reader->row.feature_count > reader->features_max) {
+        (void)snprintf(fault->text, sizeof fault->text,
+                       "the row has %u features, the model is made for %u fields (--fields)",
+                       reader->row.feature_count, reader->features_max);
+        err = SL_ERR_INVALID;
+    }
+    return err;
+}
+
+int sl_reader_next(struct sl_reader *reader, const struct sl_reader_row **row)
+{
+    for (;;) {
+        size_t bytes = 0;
+        size_t taken = 0;
+        int got = find_line(reader, &bytes, &taken);
+        if (got <= 0) {
+            return got;
+        }
+        struct sl_reader_fault fault = {.column = 1};
+        if (bytes > SL_READER_LINE_BYTES) {
+            (void)snprintf(fault.text, sizeof fault.text, "the line is longer than %u bytes",
+                           SL_READER_LINE_BYTES);
+            return fail_line(reader, SL_ERR_TOO_LARGE, &fault);
+        }
+        const uint8_t *at = reader->buffer + reader->start;
+        bool carriage = bytes > 0 && at[bytes - 1] == '\r';
+        struct sl_bytes line = sl_bytes_over(at, bytes - (carriage ? 1 : 0));
+        if (!is_blank(line)) {
+            int err = parse_line(reader, line, &fault);
+            if (err != 0) {
+                return fail_line(reader, err, &fault);
+            }
+            reader->start += taken;
+            *row = &reader->row;
+            return 1;
+        }
+        reader->start += taken;
+    }
+}

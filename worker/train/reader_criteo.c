@@ -1,0 +1,107 @@
+/* Criteo's format (Kaggle Display Advertising Challenge, 2014): label, 13 integer fields, 26
+ * categorical fields of hexadecimal digits, separated by tabs; any field but the label may be
+ * empty. Every row has 39 features: an empty field has a key of its own.
+ *
+ * An integer x > 2 is first cut to floor(log(x + 1)^2), so that counts fall into few classes; the
+ * public preprocessing of that data does the same. Then (field, class) is hashed. */
+#include <math.h>
+
+#include "core/hash.h"
+#include "worker/train/reader.h"
+#include "worker/train/text.h"
+
+enum { INTEGER_FIELDS = 13, CATEGORY_FIELDS = 26, FIELDS = INTEGER_FIELDS + CATEGORY_FIELDS };
+
+/* An empty field's key is mixed with another word than that of any value. */
+static uint64_t feature_key(uint32_t field, uint64_t value, bool empty)
+{
+    uint64_t seed = sl_hash_key(((uint64_t)field << 1 | (empty ? 1U : 0U)) + 1);
+    return sl_hash_key(seed ^ sl_hash_key(value));
+}
+
+static uint64_t integer_class(uint64_t magnitude, bool negative)
+{
+    if (negative) {
+        return (uint64_t)0 - magnitude;
+    }
+    if (magnitude <= 2) {
+        return magnitude;
+    }
+    double log_of = log((double)magnitude + 1);
+    return (uint64_t)floor(log_of * log_of);
+}
+
+static int parse_integer(const struct sl_bytes *line, struct sl_bytes *rest, uint32_t field,
+                         uint64_t *out, struct sl_reader_fault *fault)
+{
+    struct sl_bytes before = *rest;
+    bool negative = sl_text_skip(rest, '-');
+    uint64_t magnitude;
+    if (!sl_text_u64(rest, &magnitude)) {
+        return sl_reader_refuse(fault, line, &before,
+                                "integer field %u of 13 is neither empty nor a whole number",
+                                field + 1);
+    }
+    *out = integer_class(magnitude, negative);
+    return 0;
+}
+
+static int parse_category(const struct sl_bytes *line, struct sl_bytes *rest, uint32_t field,
+                          uint64_t *out, struct sl_reader_fault *fault)
+{
+    if (!sl_text_hex(rest, out)) {
+        return sl_reader_refuse(
+            fault, line, rest,
+            "categorical field %u of 26 is neither empty nor 1 to 16 hexadecimal digits",
+            field - INTEGER_FIELDS + 1);
+    }
+    return 0;
+}
+
+static int parse_field(const struct sl_bytes *line, struct sl_bytes *rest, uint32_t field,
+                       struct sl_reader_row *row, struct sl_reader_fault *fault)
+{
+    if (!sl_text_skip(rest, '\t')) {
+        return rest->left == 0
+                   ? sl_reader_refuse(fault, line, rest, "the line ends after %u of 40 columns",
+                                      field + 1)
+                   : sl_reader_refuse(fault, line, rest, "a tab must follow column %u", field + 1);
+    }
+    int byte = sl_text_peek(rest);
+    bool empty = byte < 0 || byte == '\t';
+    uint64_t value = 0;
+    int err = 0;
+    if (!empty) {
+        err = field < INTEGER_FIELDS ? parse_integer(line, rest, field, &value, fault)
+                                     : parse_category(line, rest, field, &value, fault);
+    }
+    return err != 0 ? err : sl_reader_row_add(row, feature_key(field, value, empty), 1.0F);
+}
+
+static int parse(struct sl_bytes line, struct sl_reader_row *row, struct sl_reader_fault *fault)
+{
+    struct sl_bytes rest = line;
+    int label = sl_text_peek(&rest);
+    if (label != '0' && label != '1') {
+        return sl_reader_refuse(fault, &line, &rest, "the label is neither 0 nor 1");
+    }
+    (void)sl_bytes_take(&rest, 1);
+    row->label = label == '1' ? 1.0F : 0.0F;
+    row->feature_count = 0;
+    for (uint32_t field = 0; field < FIELDS; field++) {
+        int err = parse_field(&line, &rest, field, row, fault);
+        if (err != 0) {
+            return err;
+        }
+    }
+    return rest.left == 0 ? 0
+                          : sl_reader_refuse(fault, &line, &rest, "more follows after column 40");
+}
+
+const struct sl_reader_format sl_reader_criteo = {
+    .name = "criteo",
+    .accepts = "a line is a label 0 or 1, 13 integers and 26 hexadecimal words, separated by tabs;"
+               " all but the label may be empty",
+    .field_count = FIELDS,
+    .parse = parse,
+};

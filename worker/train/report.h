@@ -1,0 +1,53 @@
+/* What a worker measured: printed as a block at the end, written as JSON. */
+#ifndef SL_WORKER_TRAIN_REPORT_H
+#define SL_WORKER_TRAIN_REPORT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "core/metric.h"
+#include "worker/train/model.h"
+
+/* What was asked for. Names are static storage. */
+struct sl_report_job {
+    uint32_t worker_index, worker_count, shard_count;
+    const char *model, *format, *optimizer, *protocol;
+    char consistency[24]; /* "ssp:2" */
+    struct sl_optimizer_spec optimizer_spec;
+    struct sl_model_shape shape;
+    uint32_t epochs, batch_rows;
+};
+
+struct sl_report {
+    struct sl_report_job job;
+    bool complete; /* all epochs were trained; false after a signal or a failure */
+    uint64_t rows, batches;
+    double train_loss; /* mean over the last epoch begun, each batch before its push; NaN: none */
+    bool evaluated;
+    uint64_t test_rows;
+    double test_loss, test_auc;
+
+    /* A step that both pushes and pulls counts in both. From its submission until its answer was
+     * seen, which is later than it came when the worker was computing. */
+    struct sl_metric_histogram pull_ns, push_ns;
+    struct sl_metric_histogram staleness; /* in steps, of the pulls that were trained on */
+    struct sl_client_stats traffic;
+
+    double train_seconds, evaluate_seconds;
+    double reading_seconds, waiting_seconds, computing_seconds; /* parts of train_seconds */
+};
+
+void sl_report_init(struct sl_report *report);
+
+/* The block for people: worker 0's is whole, another's is a line. */
+void sl_report_print(const struct sl_report *report, FILE *to);
+
+/* Writes JSON, a regular file beside `path` first and renamed then, so that nobody sees half of it.
+ * Errors: IO and other system errors, NO_MEMORY, with reason. */
+int sl_report_write(const struct sl_report *report, const char *path, char *reason,
+                    size_t reason_bytes);
+
+/* Rows a second over all of the training time; 0 before any. */
+double sl_report_rows_per_second(const struct sl_report *report);
+
+#endif

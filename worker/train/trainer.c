@@ -1,0 +1,306 @@
+#include "worker/train/trainer.h"
+
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "worker/train/evaluate.h"
+#include "worker/train/pipeline.h"
+#include "worker/train/progress.h"
+
+#define LEAD_MAX   1
+
+/* A step that pushes iteration i pulls, in ASP, for iteration i + 2. */
+#define FUSED_LEAD (LEAD_MAX + 1)
+
+struct trainer {
+    const struct sl_trainer_options *options;
+    struct sl_report *report;
+    struct sl_table_spec specs[SL_MODEL_TABLES];
+    struct sl_table *tables[SL_MODEL_TABLES];
+    uint32_t table_count;
+    float *scratch;
+
+    struct sl_loader *loader;
+    struct sl_pipeline pipeline;
+    struct sl_progress progress;
+    uint32_t lead;
+    bool fused;                                   /* push, tick and pull are one step */
+    uint32_t clock;                               /* iterations that this worker has ticked */
+    struct sl_pipeline_lane *ahead[LEAD_MAX + 1]; /* pulled for, in order; NULL: none */
+
+    uint32_t epoch; /* of the loss below */
+    double loss_sum, recent_loss;
+    uint64_t loss_rows;
+};
+
+uint32_t sl_trainer_lead(const struct sl_consistency_spec *consistency)
+{
+    bool ahead = consistency->mode == SL_CONSISTENCY_ASP ||
+                 (consistency->mode == SL_CONSISTENCY_SSP && consistency->staleness >= 1);
+    return ahead ? LEAD_MAX : 0;
+}
+
+/* ---- Start ----------------------------------------------------------------------------------- */
+
+static struct sl_consistency_spec table_consistency(const struct trainer *trainer)
+{
+    struct sl_consistency_spec consistency = trainer->options->consistency;
+    consistency.worker_count =
+        consistency.mode == SL_CONSISTENCY_ASP ? 0 : trainer->options->worker_count;
+    return consistency;
+}
+
+static int open_tables(struct trainer *trainer)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    trainer->table_count = options->model->tables(&options->shape, trainer->specs);
+    for (uint32_t t = 0; t < trainer->table_count; t++) {
+        struct sl_table_spec *spec = &trainer->specs[t];
+        spec->optimizer = options->optimizer;
+        spec->consistency = table_consistency(trainer);
+        int err = sl_client_table_open(options->client, spec, options->step_timeout_ms,
+                                       &trainer->tables[t]);
+        if (err != 0) {
+            sl_log_error("table %s could not be opened: %s", spec->name, sl_err_name(err));
+            return err;
+        }
+    }
+    return 0;
+}
+
+static struct sl_pipeline_options pipeline_options(struct trainer *trainer, bool pushing)
+{
+    return (struct sl_pipeline_options){
+        .client = trainer->options->client,
+        .tables = trainer->tables,
+        .specs = trainer->specs,
+        .table_count = trainer->table_count,
+        .step_timeout_ms = trainer->options->step_timeout_ms,
+        .pushing = pushing,
+        .staleness_added = trainer->fused ? FUSED_LEAD : 0,
+        .clock = trainer->options->clock,
+        .report = trainer->report,
+    };
+}
+
+static int init(struct trainer *trainer, struct sl_reader *train)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    int err = sl_loader_create(train, options->batch_rows, options->epochs, &trainer->loader);
+    if (err != 0) {
+        sl_log_error("training: %s: no memory or no thread to load data", sl_err_name(err));
+        return err;
+    }
+    err = open_tables(trainer);
+    if (err != 0) {
+        return err;
+    }
+    size_t floats = options->model->scratch_floats(&options->shape) + 1;
+    trainer->scratch = malloc(floats * sizeof *trainer->scratch);
+    if (trainer->scratch == NULL) {
+        sl_log_error("training: no memory for the model's scratch space");
+        return SL_ERR_NO_MEMORY;
+    }
+    struct sl_pipeline_options pipeline = pipeline_options(trainer, true);
+    sl_pipeline_init(&trainer->pipeline, &pipeline, trainer->loader);
+    return 0;
+}
+
+static void fini(struct trainer *trainer)
+{
+    sl_pipeline_fini(&trainer->pipeline);
+    sl_loader_destroy(&trainer->loader);
+    free(trainer->scratch);
+}
+
+/* A signal while it waits ends the process (main.c); one that came before must not be slept over.
+ */
+static int meet(const struct trainer *trainer, const char *barrier, uint32_t timeout_ms)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    *options->waiting = 1;
+    int err = SL_ERR_CANCELLED;
+    if (*options->stop == 0) {
+        err = sl_client_barrier(options->client, barrier, options->worker_count, timeout_ms);
+    }
+    *options->waiting = 0;
+    if (err != 0 && err != SL_ERR_CANCELLED) {
+        sl_log_error("barrier %s: %s", barrier, sl_err_name(err));
+    }
+    return err;
+}
+
+/* ---- One batch ------------------------------------------------------------------------------- */
+
+static void compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
+{
+    struct sl_model_pass pass = {.shape = &trainer->options->shape, .scratch = trainer->scratch};
+    for (uint32_t t = 0; t < trainer->table_count; t++) {
+        pass.params[t] = lane->params[t];
+        pass.grads[t] = lane->grads[t];
+    }
+    const struct sl_batch *batch = lane->batch;
+    uint64_t begin_ns = sl_clock_now_ns(trainer->options->clock);
+    double loss = sl_model_train(trainer->options->model, &pass, batch);
+    uint64_t end_ns = sl_clock_now_ns(trainer->options->clock);
+
+    struct sl_report *report = trainer->report;
+    report->computing_seconds += (double)(end_ns - begin_ns) / (double)SL_CLOCK_NS_PER_S;
+    report->rows += batch->row_count;
+    report->batches++;
+    if (batch->epoch != trainer->epoch) {
+        trainer->epoch = batch->epoch;
+        trainer->loss_sum = 0;
+        trainer->loss_rows = 0;
+    }
+    trainer->loss_sum += loss;
+    trainer->loss_rows += batch->row_count;
+    report->train_loss = trainer->loss_sum / (double)trainer->loss_rows;
+
+    double mean = loss / batch->row_count;
+    trainer->recent_loss = report->batches == 1 ? mean : 0.95 * trainer->recent_loss + 0.05 * mean;
+    struct sl_progress_state state = {
+        .epoch = batch->epoch,
+        .share = (double)batch->done_bytes / (double)sl_loader_bytes(trainer->loader),
+        .rows = report->rows,
+        .loss = trainer->recent_loss,
+    };
+    sl_progress_update(&trainer->progress, &state, end_ns);
+}
+
+/* Sends for the parameters of iteration `clock`'s batch, in a step of its own. */
+static int send_for(struct trainer *trainer, uint32_t clock, struct sl_pipeline_lane *lane)
+{
+    return sl_pipeline_submit(&trainer->pipeline, clock, NULL, SL_PIPELINE_NO_TICK, lane);
+}
+
+static int send_for_first(struct trainer *trainer)
+{
+    for (uint32_t i = 0; i <= trainer->lead; i++) {
+        int got = sl_pipeline_load(&trainer->pipeline, &trainer->ahead[i]);
+        if (got <= 0) {
+            trainer->ahead[i] = NULL;
+            return got;
+        }
+        int err = send_for(trainer, i, trainer->ahead[i]);
+        if (err != 0) {
+            return err;
+        }
+    }
+    return 0;
+}
+
+/* Pushes the lane's gradients, ends the iteration, and sends for `next` (NULL: nothing). */
+static int push_and_pull(struct trainer *trainer, struct sl_pipeline_lane *lane,
+                         struct sl_pipeline_lane *next)
+{
+    uint32_t clock = trainer->clock++;
+    bool last = trainer->ahead[0] == NULL;
+    int err = sl_pipeline_submit(&trainer->pipeline, clock, lane,
+                                 last ? SL_PIPELINE_FINISH : SL_PIPELINE_TICK,
+                                 trainer->fused ? next : NULL);
+    if (err != 0 || trainer->fused || next == NULL) {
+        return err;
+    }
+    return send_for(trainer, clock + 1 + trainer->lead, next);
+}
+
+/* Computes on the batch that is next, pushes, and sends for one further on. */
+static int train_one(struct trainer *trainer)
+{
+    struct sl_pipeline_lane *lane = trainer->ahead[0];
+    int err = sl_pipeline_wait(&trainer->pipeline, lane);
+    if (err != 0) {
+        return err;
+    }
+    compute(trainer, lane);
+    for (uint32_t i = 0; i < trainer->lead; i++) {
+        trainer->ahead[i] = trainer->ahead[i + 1];
+    }
+    struct sl_pipeline_lane *next = NULL;
+    if (*trainer->options->stop != 0) {
+        trainer->ahead[0] = NULL;
+    } else {
+        int got = sl_pipeline_load(&trainer->pipeline, &next);
+        if (got < 0) {
+            return got;
+        }
+        trainer->ahead[trainer->lead] = next;
+    }
+    return push_and_pull(trainer, lane, next);
+}
+
+static int train(struct trainer *trainer)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    uint64_t begin_ns = sl_clock_now_ns(options->clock);
+    sl_progress_begin(&trainer->progress, stderr, options->quiet, options->epochs, begin_ns);
+    int err = send_for_first(trainer);
+    if (err == 0 && trainer->ahead[0] == NULL) {
+        sl_log_warn("this worker's share of the data has no rows");
+        err =
+            sl_pipeline_submit(&trainer->pipeline, trainer->clock, NULL, SL_PIPELINE_FINISH, NULL);
+    }
+    while (err == 0 && trainer->ahead[0] != NULL) {
+        err = train_one(trainer);
+    }
+    int drained = err == 0 ? sl_pipeline_drain(&trainer->pipeline) : 0;
+    err = err != 0 ? err : drained;
+    uint64_t spent_ns = sl_clock_now_ns(options->clock) - begin_ns;
+    trainer->report->train_seconds = (double)spent_ns / (double)SL_CLOCK_NS_PER_S;
+    sl_progress_end(&trainer->progress);
+    if (err != 0) {
+        sl_log_error("training failed in iteration %u: %s", trainer->clock,
+                     trainer->pipeline.reason);
+    }
+    return err;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int train_and_evaluate(struct trainer *trainer, struct sl_reader **test)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    int err = meet(trainer, "starling-worker/start", options->start_timeout_ms);
+    if (err != 0) {
+        return err;
+    }
+    err = train(trainer);
+    if (err == 0 && *options->stop != 0) {
+        err = SL_ERR_CANCELLED;
+    }
+    if (err != 0) {
+        return err;
+    }
+    trainer->report->complete = true;
+    err = meet(trainer, "starling-worker/trained", options->barrier_timeout_ms);
+    if (err == 0 && options->worker_index == 0 && *test != NULL) {
+        struct sl_pipeline_options pipeline = pipeline_options(trainer, false);
+        struct sl_reader *reader = *test;
+        *test = NULL;
+        err = sl_evaluate_run(options->model, &options->shape, &pipeline, reader,
+                              options->batch_rows, trainer->report);
+    }
+    int met = meet(trainer, "starling-worker/evaluated", options->barrier_timeout_ms);
+    return err != 0 ? err : met;
+}
+
+int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *train_reader,
+                   struct sl_reader *test, struct sl_report *report)
+{
+    struct trainer trainer = {
+        .options = options,
+        .report = report,
+        .lead = sl_trainer_lead(&options->consistency),
+        .fused = options->consistency.mode == SL_CONSISTENCY_ASP,
+    };
+    int err = init(&trainer, train_reader);
+    if (err == 0) {
+        err = train_and_evaluate(&trainer, &test);
+    }
+    fini(&trainer);
+    sl_reader_close(&test);
+    sl_client_stats(options->client, &report->traffic);
+    return err;
+}

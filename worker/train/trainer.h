@@ -1,0 +1,51 @@
+/* Trains one worker's share: every step pulls what a batch needs, computes, pushes, and ticks.
+ *
+ * While a batch is computed on, the loader's thread prepares the next ones. In ASP and in SSP with
+ * a staleness of at least 1, the parameters of the next batch are under way meanwhile: they are
+ * asked for when the batch before it has been pushed. In BSP and SSP(0) the worker waits for them.
+ *
+ * In ASP the push of batch i, its tick and the pull for batch i + 2 are one step: by
+ * "star_server_lite" one message a shard. A step has one clock, and in BSP and SSP the pull for an
+ * iteration must carry that iteration's clock, or it would wait for too little. So there the pull
+ * is a step of its own, submitted in the same breath as push and tick: two messages, one burst.
+ *
+ * A worker that has no more data finishes its clock with its last push and holds nobody up. Given
+ * the same files and number of workers, what a worker reads, and in BSP every bit of what it
+ * pushes, is the same in every run. */
+#ifndef SL_WORKER_TRAIN_TRAINER_H
+#define SL_WORKER_TRAIN_TRAINER_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+#include "core/clock.h"
+#include "worker/train/model.h"
+#include "worker/train/report.h"
+
+struct sl_trainer_options {
+    struct sl_client *client;
+    uint32_t worker_index, worker_count;
+    const struct sl_model *model;
+    struct sl_model_shape shape;
+    struct sl_optimizer_spec optimizer;     /* of all of the model's tables */
+    struct sl_consistency_spec consistency; /* as asked for; worker_count is filled in */
+    uint32_t epochs, batch_rows;
+    uint32_t step_timeout_ms;
+    uint32_t start_timeout_ms;         /* how long to wait for other workers to start */
+    uint32_t barrier_timeout_ms;       /* and to finish */
+    const volatile sig_atomic_t *stop; /* not 0: finish the step and leave */
+    volatile sig_atomic_t *waiting;    /* set to 1 while it waits for the other workers */
+    bool quiet;                        /* no progress */
+    const struct sl_clock *clock;
+};
+
+/* Trains on `train`, then worker 0 scores `test` (others, or NULL: nobody does). Owns both readers
+ * from now on. *report gets what was measured, also on failure; its job is the caller's.
+ * Errors, logged with the reason: those of the client and the readers; CANCELLED after *stop. */
+int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *train,
+                   struct sl_reader *test, struct sl_report *report);
+
+/* Batches whose parameters are under way while one is computed on: 0 or 1. */
+uint32_t sl_trainer_lead(const struct sl_consistency_spec *consistency);
+
+#endif
