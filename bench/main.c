@@ -1,0 +1,51 @@
+/* starling-bench: measures parts of Starling and whole clusters. Figures are for comparison within
+ * one machine and one run. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/bench.h"
+
+struct benchmark {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv);
+};
+
+static const struct benchmark benchmarks[] = {
+    {"table", "lookups, reads and updates of one sparse table in this process; its memory",
+     sl_bench_table_run},
+};
+#define BENCHMARK_COUNT (sizeof benchmarks / sizeof benchmarks[0])
+
+static void print_usage(FILE *to)
+{
+    fprintf(to, "usage: starling-bench BENCHMARK [options]\n"
+                "       starling-bench BENCHMARK --help\n\nBenchmarks:\n");
+    for (size_t i = 0; i < BENCHMARK_COUNT; i++) {
+        fprintf(to, "  %-10s %s\n", benchmarks[i].name, benchmarks[i].summary);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--help") == 0) {
+        print_usage(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("starling-bench %s\n", STARLING_VERSION);
+        return 0;
+    }
+    for (size_t i = 0; i < BENCHMARK_COUNT; i++) {
+        if (strcmp(argv[1], benchmarks[i].name) == 0) {
+            return benchmarks[i].run(argc - 1, argv + 1);
+        }
+    }
+    fprintf(stderr, "starling-bench: there is no benchmark \"%s\"\n", argv[1]);
+    print_usage(stderr);
+    return 2;
+}

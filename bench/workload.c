@@ -1,0 +1,72 @@
+#include "bench/workload.h"
+
+#include <math.h>
+
+#include "core/assert.h"
+#include "core/hash.h"
+
+/* Zipf's law by rejection-inversion: Hörmann and Derflinger, "Rejection-Inversion to Generate
+ * Variates from Monotone Discrete Distributions", ACM TOMACS 6, 1996. h is x^-s, its integral
+ * h_integral. */
+static double h_integral(double x, double s)
+{
+    return (pow(x, 1.0 - s) - 1.0) / (1.0 - s);
+}
+
+static double h_integral_inverse(double y, double s)
+{
+    return pow(1.0 + y * (1.0 - s), 1.0 / (1.0 - s));
+}
+
+void sl_bench_workload_init(struct sl_bench_workload *workload,
+                            enum sl_bench_distribution distribution, uint64_t rows, double exponent,
+                            uint64_t seed)
+{
+    sl_assert(rows >= 1);
+    sl_assert(distribution == SL_BENCH_UNIFORM || (exponent > 0 && exponent != 1));
+    *workload = (struct sl_bench_workload){
+        .distribution = distribution,
+        .rows = rows,
+        .state = seed,
+        .exponent = exponent,
+    };
+    if (distribution == SL_BENCH_ZIPF) {
+        workload->h_first = h_integral(1.5, exponent) - 1.0;
+        workload->h_last = h_integral((double)rows + 0.5, exponent);
+        workload->accept_below =
+            2.0 - h_integral_inverse(h_integral(2.5, exponent) - pow(2.0, -exponent), exponent);
+    }
+}
+
+static double uniform(struct sl_bench_workload *workload)
+{
+    return (double)(sl_hash_random(&workload->state) >> 11) * 0x1p-53;
+}
+
+/* A rank from 1. */
+static uint64_t zipf(struct sl_bench_workload *workload)
+{
+    const double s = workload->exponent;
+    for (;;) {
+        const double u =
+            workload->h_last + uniform(workload) * (workload->h_first - workload->h_last);
+        const double x = h_integral_inverse(u, s);
+        const double k = fmin(fmax(floor(x + 0.5), 1.0), (double)workload->rows);
+        if (k - x <= workload->accept_below || u >= h_integral(k + 0.5, s) - pow(k, -s)) {
+            return (uint64_t)k;
+        }
+    }
+}
+
+uint64_t sl_bench_workload_key(uint64_t rank)
+{
+    return sl_hash_key(rank + 0x5eedULL);
+}
+
+uint64_t sl_bench_workload_next(struct sl_bench_workload *workload)
+{
+    if (workload->distribution == SL_BENCH_ZIPF) {
+        return sl_bench_workload_key(zipf(workload) - 1);
+    }
+    return sl_bench_workload_key(sl_hash_random(&workload->state) % workload->rows);
+}
