@@ -1,0 +1,339 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "net/outbox.h"
+#include "tests/support/loop_transport.h"
+#include "tests/support/stepped_pair.h"
+
+#define MEMORY_BYTES (SL_OUTBOX_MEMORY_BYTES_MIN + 2 * SL_OUTBOX_BLOCK_BYTES)
+
+/* One sender with an outbox, one receiver that checks that frames come whole and in order. */
+struct fixture {
+    struct sl_loop_network network;
+    struct sl_stepped_pair pair;
+    struct sl_endpoint bound;
+    struct sl_outbox outbox;
+    struct sl_outbox_queue queue;
+    struct sl_conn *conn, *accepted;
+    uint8_t *sink_memory;
+    uint64_t committed, received, rests_given, rests_back;
+    bool closed;
+};
+
+/* The payload of frame n is a function of n. */
+static void fill(uint8_t *to, size_t from, size_t bytes, uint64_t n)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        to[i] = (uint8_t)((from + i) * 31 + n * 7);
+    }
+}
+
+static void check_payload(const uint8_t *payload, size_t bytes, uint64_t n)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        assert_int_equal(payload[i], (uint8_t)(i * 31 + n * 7));
+    }
+}
+
+static void on_accepted(void *ctx, struct sl_conn *conn)
+{
+    ((struct fixture *)ctx)->accepted = conn;
+}
+
+static void on_connected(void *ctx, struct sl_conn *conn)
+{
+    (void)ctx;
+    (void)conn;
+}
+
+static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+{
+    (void)conn;
+    struct fixture *fixture = ctx;
+    fixture->sink_memory = malloc(header->payload_bytes);
+    return fixture->sink_memory;
+}
+
+static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
+{
+    struct fixture *fixture = ctx;
+    fixture->received++;
+    assert_int_equal(message->header.request_id, fixture->received);
+    assert_int_equal(sl_frame_verify(&message->header, message->payload), SL_OK);
+    check_payload(message->payload, message->header.payload_bytes, fixture->received);
+    sl_transport_release(conn, message);
+    free(fixture->sink_memory);
+    fixture->sink_memory = NULL;
+}
+
+static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
+{
+    (void)conn;
+    sl_outbox_sent(&((struct fixture *)ctx)->outbox, cookie);
+}
+
+static void on_writable(void *ctx, struct sl_conn *conn)
+{
+    struct fixture *fixture = ctx;
+    sl_outbox_writable(&fixture->outbox, conn, &fixture->queue);
+}
+
+static void on_closed(void *ctx, struct sl_conn *conn, int err)
+{
+    (void)err;
+    struct fixture *fixture = ctx;
+    if (conn == fixture->conn) {
+        sl_outbox_closed(&fixture->outbox, conn, &fixture->queue);
+        fixture->conn = NULL;
+        fixture->closed = true;
+    }
+    free(fixture->sink_memory);
+    fixture->sink_memory = NULL;
+}
+
+static const struct sl_transport_events events = {
+    .accepted = on_accepted,
+    .connected = on_connected,
+    .sink = on_sink,
+    .received = on_received,
+    .sent = on_sent,
+    .writable = on_writable,
+    .closed = on_closed,
+};
+
+static bool is_open(void *ctx)
+{
+    struct fixture *fixture = ctx;
+    return fixture->conn->state == SL_CONN_OPEN && fixture->accepted != NULL;
+}
+
+static void setup(struct fixture *fixture, uint64_t seed, bool checksum)
+{
+    *fixture = (struct fixture){0};
+    sl_loop_network_init(&fixture->network, seed);
+    sl_stepped_pair_init(&fixture->pair, &sl_loop_transport_ops, &fixture->network,
+                         &fixture->network);
+    struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
+    assert_int_equal(sl_transport_listen(fixture->pair.b.transport, &endpoint, &events, fixture,
+                                         &fixture->bound),
+                     SL_OK);
+    assert_int_equal(sl_transport_connect(fixture->pair.a.transport, &fixture->bound, &events,
+                                          fixture, NULL, &fixture->conn),
+                     SL_OK);
+    assert_int_equal(sl_outbox_init(&fixture->outbox, MEMORY_BYTES, checksum), SL_OK);
+    assert_true(sl_stepped_pair_until(&fixture->pair, 100, is_open, fixture));
+}
+
+static void teardown(struct fixture *fixture)
+{
+    sl_stepped_pair_fini(&fixture->pair);
+    sl_loop_network_fini(&fixture->network);
+    assert_int_equal(fixture->rests_given, fixture->rests_back);
+    sl_outbox_fini(&fixture->outbox);
+}
+
+struct rest {
+    struct fixture *fixture;
+    uint8_t bytes[];
+};
+
+/* Spoils the memory, so that what is read after it was given back is noticed. */
+static void rest_sent(void *ctx)
+{
+    struct rest *rest = ctx;
+    rest->fixture->rests_back++;
+    free(rest);
+}
+
+/* Commits one frame of near + far payload bytes; false when memory is short. */
+static bool commit(struct fixture *fixture, uint32_t near_bytes, uint32_t far_bytes, uint8_t flags)
+{
+    uint8_t *room = sl_outbox_reserve(&fixture->outbox, near_bytes + 5);
+    if (room == NULL) {
+        return false;
+    }
+    assert_int_equal((uintptr_t)room % 8, 0);
+    uint64_t n = ++fixture->committed;
+    fill(room + SL_FRAME_HEADER_BYTES, 0, near_bytes, n);
+    struct rest *rest = NULL;
+    if (far_bytes != 0) {
+        rest = malloc(sizeof *rest + far_bytes);
+        rest->fixture = fixture;
+        fill(rest->bytes, near_bytes, far_bytes, n);
+        fixture->rests_given++;
+    }
+    struct sl_frame frame = {.type = SL_FRAME_REPLY,
+                             .request_id = n,
+                             .flags = flags,
+                             .payload_bytes = near_bytes + far_bytes};
+    sl_outbox_commit(&fixture->outbox, fixture->conn, &fixture->queue, &frame,
+                     rest != NULL ? rest->bytes : NULL, far_bytes, rest != NULL ? rest_sent : NULL,
+                     rest);
+    return true;
+}
+
+static uint32_t random_bytes(uint64_t *seed)
+{
+    switch (sl_hash_random(seed) % 40) {
+    case 0:
+        return (uint32_t)(sl_hash_random(seed) % (1U << 20)); /* its own allocation */
+    case 1:
+    case 2:
+        return (uint32_t)(sl_hash_random(seed) % (64U << 10));
+    default:
+        return (uint32_t)(sl_hash_random(seed) % 200);
+    }
+}
+
+static bool all_received(void *ctx)
+{
+    struct fixture *fixture = ctx;
+    return fixture->received == fixture->committed && fixture->queue.first == NULL;
+}
+
+static void outbox_commit__delivers_random_frames_in_order(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct fixture fixture;
+        uint64_t random = seed;
+        setup(&fixture, seed, seed % 2 == 0);
+        for (int i = 0; i < 300; i++) {
+            uint32_t far_bytes = sl_hash_random(&random) % 4 == 0 ? 1 + random_bytes(&random) : 0;
+            while (!commit(&fixture, random_bytes(&random), far_bytes,
+                           (uint8_t)(sl_hash_random(&random) % 2))) {
+                sl_stepped_pair_turn(&fixture.pair, SL_CLOCK_NS_PER_MS);
+            }
+            if (sl_hash_random(&random) % 3 == 0) {
+                sl_stepped_pair_turn(&fixture.pair, SL_CLOCK_NS_PER_MS);
+            }
+        }
+        assert_true(sl_stepped_pair_until(&fixture.pair, 20000, all_received, &fixture));
+        assert_int_equal(fixture.rests_given, fixture.rests_back);
+        teardown(&fixture);
+    }
+}
+
+static bool is_closed(void *ctx)
+{
+    return ((struct fixture *)ctx)->closed;
+}
+
+static void outbox_closed__gives_back_what_was_not_sent(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct fixture fixture;
+        setup(&fixture, seed, false);
+        for (int i = 0; i < 100; i++) {
+            assert_true(commit(&fixture, 40, 8, 0));
+        }
+        for (uint64_t turn = 0; turn < seed; turn++) {
+            sl_stepped_pair_turn(&fixture.pair, SL_CLOCK_NS_PER_MS);
+        }
+        sl_transport_disconnect(fixture.accepted);
+        assert_true(sl_stepped_pair_until(&fixture.pair, 1000, is_closed, &fixture));
+        assert_int_equal(fixture.rests_given, fixture.rests_back);
+        assert_null(fixture.queue.first);
+        teardown(&fixture);
+    }
+}
+
+static void outbox_reserve__is_null_while_memory_is_short(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    setup(&fixture, 3, false);
+    const uint32_t sizes[] = {100000, 1000000, 100, SL_LIMIT_FRAME_PAYLOAD_BYTES - 5};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        int count = 0;
+        while (commit(&fixture, sizes[i], 0, 0)) {
+            assert_true(++count < 100000);
+        }
+        assert_true(count > 0);
+        assert_true(fixture.outbox.large_bytes <= fixture.outbox.large_bytes_max);
+        assert_true(sl_stepped_pair_until(&fixture.pair, 200000, all_received, &fixture));
+    }
+    teardown(&fixture);
+}
+
+static void outbox_reserve__keeps_long_allocations_for_the_next_frame(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    setup(&fixture, 4, false);
+    assert_true(commit(&fixture, 1000000, 0, 0));
+    size_t bytes = fixture.outbox.large_bytes;
+    assert_true(bytes > 1000000);
+    for (int i = 0; i < 5; i++) {
+        assert_true(sl_stepped_pair_until(&fixture.pair, 1000, all_received, &fixture));
+        assert_true(commit(&fixture, 1000000, 0, 0));
+        assert_int_equal(fixture.outbox.large_bytes, bytes);
+    }
+    teardown(&fixture);
+}
+
+static void outbox_abandon__gives_the_room_back(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    setup(&fixture, 5, false);
+    uint8_t *first = sl_outbox_reserve(&fixture.outbox, 100);
+    sl_outbox_abandon(&fixture.outbox);
+    assert_ptr_equal(sl_outbox_reserve(&fixture.outbox, 100), first);
+    sl_outbox_abandon(&fixture.outbox);
+    for (int i = 0; i < 1000; i++) {
+        assert_non_null(sl_outbox_reserve(&fixture.outbox, SL_LIMIT_FRAME_PAYLOAD_BYTES));
+        sl_outbox_abandon(&fixture.outbox);
+    }
+    assert_true(commit(&fixture, 100, 0, 0));
+    assert_true(sl_stepped_pair_until(&fixture.pair, 1000, all_received, &fixture));
+    teardown(&fixture);
+}
+
+static void outbox_commit__lays_frames_one_behind_the_other(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    setup(&fixture, 6, false);
+    uint8_t *room = sl_outbox_reserve(&fixture.outbox, 8);
+    sl_outbox_abandon(&fixture.outbox);
+    assert_true(commit(&fixture, 16, 0, 0));
+    assert_ptr_equal(sl_outbox_reserve(&fixture.outbox, 8), room + SL_FRAME_HEADER_BYTES + 16);
+    sl_outbox_abandon(&fixture.outbox);
+    teardown(&fixture);
+}
+
+static void outbox_init__wants_room_for_the_longest_frame(void **state)
+{
+    (void)state;
+    struct sl_outbox outbox;
+    assert_int_equal(sl_outbox_init(&outbox, SL_OUTBOX_MEMORY_BYTES_MIN - 1, false),
+                     SL_ERR_INVALID);
+    assert_int_equal(sl_outbox_init(&outbox, SL_OUTBOX_MEMORY_BYTES_MIN, false), SL_OK);
+    assert_non_null(sl_outbox_reserve(&outbox, SL_LIMIT_FRAME_PAYLOAD_BYTES));
+    sl_outbox_abandon(&outbox);
+    sl_outbox_fini(&outbox);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outbox_commit__delivers_random_frames_in_order),
+        cmocka_unit_test(outbox_closed__gives_back_what_was_not_sent),
+        cmocka_unit_test(outbox_reserve__is_null_while_memory_is_short),
+        cmocka_unit_test(outbox_reserve__keeps_long_allocations_for_the_next_frame),
+        cmocka_unit_test(outbox_abandon__gives_the_room_back),
+        cmocka_unit_test(outbox_commit__lays_frames_one_behind_the_other),
+        cmocka_unit_test(outbox_init__wants_room_for_the_longest_frame),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
