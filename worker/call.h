@@ -1,0 +1,56 @@
+/* A control operation of an application thread on one worker reactor: posted to the hub, carried
+ * out there, answered by a mail to the thread's port. Never on the data path. */
+#ifndef SL_WORKER_CALL_H
+#define SL_WORKER_CALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/control/message.h"
+#include "reactor/mailbox.h"
+
+#define SL_CALL_TEXT_BYTES 1024
+
+struct sl_hub;
+struct sl_link;
+
+struct sl_call {
+    struct sl_hub *hub;
+    void (*run)(struct sl_call *call); /* on the hub's reactor; ends in sl_call_answer */
+    uint64_t deadline_ns;
+
+    /* What it is about; each run function says which it reads and writes. The caller's memory. */
+    struct sl_message_cluster *cluster;
+    const struct sl_table_spec *spec;
+    uint32_t table_id;
+    const char *name;
+    uint32_t count;
+    struct sl_client_stats *stats;
+
+    /* The reactor's, while it runs. */
+    struct sl_mailbox_lane *answers;
+    uint32_t left; /* answers of peers that it waits for */
+
+    /* The result; first error wins. */
+    int err;
+    char text[SL_CALL_TEXT_BYTES]; /* of the error: who and why */
+    bool done;                     /* set on the caller's thread */
+};
+
+/* Records an error unless there is one. Hub's reactor, or the caller's thread before posting. */
+void sl_call_fail(struct sl_call *call, int err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Gives the call back to its thread. Hub's reactor. */
+void sl_call_answer(struct sl_call *call);
+
+/* One of the `left` answers has come; gives the call back with the last. Hub's reactor. */
+void sl_call_answer_one(struct sl_call *call);
+
+/* A session's reason without the peer's name that it may begin with. Any thread. */
+const char *sl_call_reason(const char *name, const char *reason);
+
+/* Mail on the hub's reactor: ctx is the call. */
+void sl_call_deliver(void *ctx, uint64_t a, uint64_t b);
+
+#endif

@@ -1,0 +1,310 @@
+#include <starling.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "reactor/topology.h"
+#include "worker/client_internal.h"
+#include "worker/control.h"
+#include "worker/step_internal.h"
+
+#define SPIN_US           20
+#define FINISH_TIMEOUT_MS 2000
+
+/* ---- Reactors */
+
+static int start_reactor(const struct sl_client_options *options, uint32_t index,
+                         struct sl_reactor **out)
+{
+    struct sl_reactor_options reactor = {
+        .index = index,
+        .core = -1,
+        .polling = options->polling,
+        .spin_us = SPIN_US,
+    };
+    snprintf(reactor.name, sizeof reactor.name, "client.%u", index);
+    if (options->pin_cores && sl_topology_core_for(index, true, &reactor.core) != 0) {
+        sl_log_warn("client: reactor %u: no core left to pin it to", index);
+        reactor.core = -1;
+    }
+    int err = sl_reactor_create(&reactor, out);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_reactor_start(*out, NULL, NULL);
+    if (err != 0) {
+        sl_reactor_destroy(out);
+    }
+    return err;
+}
+
+static void stop_reactors(struct sl_reactor **reactors, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        sl_reactor_stop(reactors[i]);
+        sl_reactor_join(reactors[i]);
+    }
+}
+
+static void destroy_reactors(struct sl_reactor **reactors, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        sl_reactor_destroy(&reactors[i]);
+    }
+    free(reactors);
+}
+
+static int start_reactors(const struct sl_client_options *options, uint32_t count,
+                          struct sl_reactor ***out)
+{
+    struct sl_reactor **reactors = calloc(count, sizeof(struct sl_reactor *));
+    if (reactors == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        int err = start_reactor(options, i, &reactors[i]);
+        if (err != 0) {
+            sl_log_error("client: cannot start reactor %u: %s", i, sl_err_name(err));
+            stop_reactors(reactors, i);
+            destroy_reactors(reactors, i);
+            return err;
+        }
+    }
+    *out = reactors;
+    return 0;
+}
+
+/* ---- Life */
+
+static struct sl_port *port_of_caller(struct sl_client *client)
+{
+    struct sl_port *port;
+    return sl_port_here(&client->ports, &port) == 0 ? port : NULL;
+}
+
+static void close_and_free(struct sl_client **client)
+{
+    struct sl_client *closing = *client;
+    struct sl_port *port = port_of_caller(closing);
+    sl_assert(port != NULL); /* out of memory for a thread that only wants to leave */
+    sl_start_close_begin(closing);
+    while (!sl_start_close_poll(closing)) {
+        sl_port_wait(port);
+    }
+    struct sl_reactor **reactors = closing->own_reactors;
+    uint32_t reactor_count = closing->own_reactor_count;
+    stop_reactors(reactors, reactor_count);
+    sl_start_free(client);
+    destroy_reactors(reactors, reactor_count);
+}
+
+static int wait_for_start(struct sl_client *client)
+{
+    struct sl_port *port = port_of_caller(client);
+    int err;
+    while ((err = sl_start_poll(client)) == SL_ERR_AGAIN) {
+        sl_port_wait(port);
+    }
+    return err;
+}
+
+int sl_client_create(const struct sl_client_options *options, struct sl_client **out)
+{
+    sl_assert(options != NULL);
+    sl_assert(out != NULL);
+    uint32_t count = options->reactor_count == 0 ? 1 : options->reactor_count;
+    if (count > SL_LIMIT_REACTORS) {
+        sl_log_error("client: reactor_count %u: at most %d", count, SL_LIMIT_REACTORS);
+        return SL_ERR_INVALID;
+    }
+    struct sl_client_setup setup = {.reactor_count = count, .find_transport = sl_transport_find};
+    if (getrandom(&setup.client_id, sizeof setup.client_id, 0) != sizeof setup.client_id) {
+        return SL_ERR_IO;
+    }
+    struct sl_reactor **reactors;
+    int err = start_reactors(options, count, &reactors);
+    if (err != 0) {
+        return err;
+    }
+    setup.reactors = reactors;
+    struct sl_client *client;
+    err = sl_start_begin(options, &setup, &client);
+    if (err != 0) {
+        stop_reactors(reactors, count);
+        destroy_reactors(reactors, count);
+        return err;
+    }
+    client->own_reactors = reactors;
+    client->own_reactor_count = count;
+    err = wait_for_start(client);
+    if (err != 0) {
+        close_and_free(&client);
+        return err;
+    }
+    *out = client;
+    return 0;
+}
+
+/* The worker's clock must hold nobody up when it has gone. */
+static void finish_clock(struct sl_client *client)
+{
+    struct sl_step *step;
+    if (sl_step_begin(client, 0, &step) != 0) {
+        return;
+    }
+    int err = sl_step_finish(step);
+    if (err == 0) {
+        err = sl_step_submit(step, FINISH_TIMEOUT_MS);
+    }
+    if (err == 0) {
+        err = sl_step_wait(step);
+    }
+    if (err != 0) {
+        sl_log_warn("client: a shard was not told that this worker has finished: %s",
+                    sl_step_error(step)[0] == '\0' ? sl_err_name(err) : sl_step_error(step));
+    }
+    sl_step_end(&step);
+}
+
+void sl_client_destroy(struct sl_client **client)
+{
+    sl_assert(client != NULL);
+    if (*client == NULL) {
+        return;
+    }
+    if ((*client)->task_index >= 0 && !(*client)->finished) {
+        finish_clock(*client);
+    }
+    close_and_free(client);
+}
+
+/* ---- Control */
+
+int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *spec,
+                         uint32_t timeout_ms, struct sl_table **out)
+{
+    sl_assert(client != NULL);
+    sl_assert(spec != NULL);
+    sl_assert(out != NULL);
+    struct sl_opening opening;
+    int err = sl_opening_begin(&opening, client, spec, timeout_ms);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_port *port = port_of_caller(client);
+    while ((err = sl_opening_poll(&opening, out)) == SL_ERR_AGAIN) {
+        sl_port_wait(port);
+    }
+    return err;
+}
+
+int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count,
+                      uint32_t timeout_ms)
+{
+    sl_assert(client != NULL);
+    sl_assert(name != NULL);
+    size_t name_bytes = strlen(name);
+    if (name_bytes == 0 || name_bytes >= SL_MESSAGE_NAME_BYTES || count == 0) {
+        return SL_ERR_INVALID;
+    }
+    struct sl_port *port = port_of_caller(client);
+    if (port == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    struct sl_call call = {
+        .hub = &client->hubs[0],
+        .run = sl_control_barrier,
+        .deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
+        .name = name,
+        .count = count,
+    };
+    sl_port_call(port, &call);
+    while (!call.done) {
+        sl_port_wait(port);
+    }
+    if (call.err != 0) {
+        sl_log_error("barrier %s: %s", name, call.text);
+    }
+    return call.err;
+}
+
+uint32_t sl_client_shard_count(const struct sl_client *client)
+{
+    sl_assert(client != NULL);
+    return client->shard_count;
+}
+
+/* Each reactor is asked for its own counters, so that nobody reads what another thread writes. */
+void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out)
+{
+    sl_assert(client != NULL);
+    sl_assert(out != NULL);
+    *out = (struct sl_client_stats){0};
+    struct sl_port *port = port_of_caller((struct sl_client *)(uintptr_t)client);
+    for (uint32_t i = 0; port != NULL && i < client->hub_count; i++) {
+        struct sl_client_stats stats = {0};
+        struct sl_call call = {.hub = &client->hubs[i], .run = sl_hub_stats, .stats = &stats};
+        sl_port_call(port, &call);
+        while (!call.done) {
+            sl_port_wait(port);
+        }
+        out->bytes_sent += stats.bytes_sent;
+        out->bytes_received += stats.bytes_received;
+        out->requests += stats.requests;
+        out->replies += stats.replies;
+        out->failures += stats.failures;
+    }
+}
+
+/* ---- Blocking conveniences */
+
+/* Submits the step of one operation, waits, ends it; `err` is what adding the operation gave. */
+static int run_step(struct sl_step *step, int err, uint32_t timeout_ms)
+{
+    if (err == 0) {
+        err = sl_step_submit(step, timeout_ms);
+    }
+    if (err == 0) {
+        err = sl_step_wait(step);
+        if (err != 0) {
+            sl_log_debug("%s", sl_step_error(step));
+        }
+    }
+    sl_step_end(&step);
+    return err;
+}
+
+int sl_client_pull(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
+                   uint32_t key_count, float *rows, uint32_t timeout_ms)
+{
+    struct sl_step *step;
+    int err = sl_step_begin(client, 0, &step);
+    return err != 0 ? err
+                    : run_step(step, sl_step_pull(step, table, keys, key_count, rows), timeout_ms);
+}
+
+int sl_client_push(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
+                   uint32_t key_count, const float *gradients, uint32_t timeout_ms)
+{
+    struct sl_step *step;
+    int err = sl_step_begin(client, 0, &step);
+    return err != 0
+               ? err
+               : run_step(step, sl_step_push(step, table, keys, key_count, gradients), timeout_ms);
+}
+
+int sl_client_push_pull(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
+                        uint32_t key_count, const float *gradients, float *rows,
+                        uint32_t timeout_ms)
+{
+    struct sl_step *step;
+    int err = sl_step_begin(client, 0, &step);
+    return err != 0
+               ? err
+               : run_step(step, sl_step_push_pull(step, table, keys, key_count, gradients, rows),
+                          timeout_ms);
+}

@@ -1,0 +1,88 @@
+/* A client, as the files of this folder see it, and a second way to make one: on reactors and
+ * transports from outside, without ever blocking, so that a simulation can drive clients and
+ * reactors from one thread. sl_client_create and its fellows are wrappers that wait. */
+#ifndef SL_WORKER_CLIENT_INTERNAL_H
+#define SL_WORKER_CLIENT_INTERNAL_H
+
+#include <pthread.h>
+
+#include "worker/hub.h"
+#include "worker/operation.h"
+#include "worker/port.h"
+
+/* What a client is made on; copied, what it points to must outlive the client. */
+struct sl_client_setup {
+    struct sl_reactor *const *reactors; /* started, or stepped by the caller */
+    uint32_t reactor_count;
+    const struct sl_transport_ops *(*find_transport)(enum sl_endpoint_scheme scheme);
+    uint64_t client_id; /* random: tells this process from others */
+};
+
+enum sl_client_stage {
+    SL_CLIENT_STARTING,   /* hubs take their memory */
+    SL_CLIENT_JOINING,    /* the coordinator knows, or will know, all ps processes */
+    SL_CLIENT_CONNECTING, /* to every shard */
+    SL_CLIENT_RUNNING,
+    SL_CLIENT_CLOSING,
+    SL_CLIENT_CLOSED
+};
+
+struct sl_client {
+    enum sl_client_stage stage;
+    enum sl_protocol protocol;
+    int32_t task_index;
+    struct sl_hub_options hub_options;
+    const struct sl_clock *clock;
+    uint64_t start_deadline_ns;
+    bool finished; /* a step with sl_step_finish was submitted */
+
+    struct sl_port_set ports;
+    struct sl_hub *hubs;
+    uint32_t hub_count;
+    struct sl_call *calls; /* one for each hub: of starting and closing */
+
+    struct sl_message_cluster cluster;
+    struct sl_link *links;
+    uint32_t shard_count;
+    uint32_t payload_bytes_max; /* the least of all shards' */
+
+    pthread_mutex_t table_lock;
+    struct sl_table *tables[SL_LIMIT_TABLES]; /* by id, under the lock */
+
+    /* Of sl_client_create: the reactors that it made. */
+    struct sl_reactor **own_reactors;
+    uint32_t own_reactor_count;
+};
+
+/* Checks the options and begins to start; on success poll until it says something else than AGAIN.
+ * Errors: INVALID, NO_MEMORY. The polling thread is the one that calls this. */
+int sl_start_begin(const struct sl_client_options *options, const struct sl_client_setup *setup,
+                   struct sl_client **out);
+
+/* AGAIN while the start goes on; 0 when the client is ready; else why it failed, which has been
+ * logged: then close it. Never blocks. */
+int sl_start_poll(struct sl_client *client);
+
+/* Begins to close, also a client whose start failed; no step and no call may be outstanding. Poll
+ * until it is true, then free. */
+void sl_start_close_begin(struct sl_client *client);
+bool sl_start_close_poll(struct sl_client *client);
+void sl_start_free(struct sl_client **client);
+
+/* Opening a table in two stages: the coordinator gives it an id, then every shard makes it. */
+struct sl_opening {
+    struct sl_client *client;
+    struct sl_table_spec spec;
+    struct sl_call coordinator;
+    struct sl_call *shards; /* one for each hub, once the coordinator has answered */
+};
+
+/* Never blocks. The opening is the caller's storage, and must stay until poll says something else
+ * than AGAIN. Errors: INVALID (logged), NO_MEMORY. */
+int sl_opening_begin(struct sl_opening *opening, struct sl_client *client,
+                     const struct sl_table_spec *spec, uint32_t timeout_ms);
+
+/* AGAIN, 0 with *out, or an error, which has been logged. The thread that began it. */
+int sl_opening_poll(struct sl_opening *opening, struct sl_table **out);
+
+#endif

@@ -1,0 +1,228 @@
+#include "worker/hub.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+
+#define RETRY_NS         SL_CLOCK_NS_PER_MS
+#define CLOSE_TIMEOUT_NS (2 * SL_CLOCK_NS_PER_S)
+#define CLOSE_LOOK_NS    SL_CLOCK_NS_PER_MS
+
+static_assert(SL_ENDPOINT_DPDK + 1 == SL_HUB_SCHEMES, "one slot for each scheme");
+
+#define HUB_OF(timer_pointer, member)                                                              \
+    ((struct sl_hub *)(void *)((uint8_t *)(timer_pointer)-offsetof(struct sl_hub, member)))
+
+uint64_t sl_hub_time_left(const struct sl_hub *hub, uint64_t deadline_ns)
+{
+    uint64_t soonest_ns = sl_reactor_now_ns(hub->reactor) + SL_CLOCK_NS_PER_MS;
+    return deadline_ns > soonest_ns ? deadline_ns - soonest_ns + SL_CLOCK_NS_PER_MS
+                                    : SL_CLOCK_NS_PER_MS;
+}
+
+int sl_hub_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme, struct sl_transport **out)
+{
+    sl_assert(scheme < SL_HUB_SCHEMES);
+    struct sl_transport **slot = &hub->transports[scheme];
+    if (*slot == NULL) {
+        const struct sl_transport_ops *ops = hub->options->find_transport(scheme);
+        if (ops == NULL) {
+            return SL_ERR_UNSUPPORTED;
+        }
+        int err = sl_transport_open(ops, hub->reactor, &(struct sl_transport_options){0}, slot);
+        if (err != 0) {
+            return err;
+        }
+    }
+    *out = *slot;
+    return 0;
+}
+
+static void retry(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_hub *hub = HUB_OF(timer, retry);
+    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+        sl_link_pump(&hub->links[shard]);
+    }
+}
+
+void sl_hub_retry_later(struct sl_hub *hub)
+{
+    if (!sl_timer_armed(&hub->retry)) {
+        sl_timer_arm(sl_reactor_timers(hub->reactor), &hub->retry,
+                     sl_reactor_now_ns(hub->reactor) + RETRY_NS);
+    }
+}
+
+/* ---- Calls */
+
+void sl_hub_start(struct sl_call *call)
+{
+    struct sl_hub *hub = call->hub;
+    hub->retry = (struct sl_timer){.run = retry};
+    int err = sl_outbox_init(&hub->outbox, SL_HUB_OUTBOX_BYTES, hub->options->hello.checksum);
+    if (err != 0) {
+        sl_call_fail(call, err, "no memory for outgoing frames");
+    } else {
+        hub->has_outbox = true;
+    }
+    sl_call_answer(call);
+}
+
+static uint32_t links_of(const struct sl_hub *hub)
+{
+    return (hub->shard_count - hub->index + hub->hub_count - 1) / hub->hub_count;
+}
+
+void sl_hub_connect(struct sl_call *call)
+{
+    struct sl_hub *hub = call->hub;
+    uint32_t link_count = hub->index < hub->shard_count ? links_of(hub) : 0;
+    call->left = link_count + 1;
+    if (link_count > 0) {
+        uint32_t count = link_count < SL_HUB_BUFFERS_MAX ? link_count : SL_HUB_BUFFERS_MAX;
+        int err = sl_pool_init(&hub->buffers, SL_LIMIT_FRAME_PAYLOAD_BYTES, count);
+        hub->has_buffers = err == 0;
+        if (err != 0) {
+            sl_call_fail(call, err, "no memory for %u receive buffers", count);
+            sl_call_answer(call);
+            return;
+        }
+    }
+    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+        sl_link_open(&hub->links[shard], call);
+    }
+    sl_call_answer_one(call);
+}
+
+/* Whom an answer about a table comes from. */
+struct asked {
+    struct sl_call *call;
+    struct sl_link *link;
+};
+
+static void table_opened(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct asked *asked = ctx;
+    struct sl_call *call = asked->call;
+    if (err != 0) {
+        const char *name = asked->link->name;
+        sl_call_fail(call, err, "%s: %s", name, sl_call_reason(name, reason));
+    } else if (answer->kind != SL_MESSAGE_TABLE_OPENED || answer->table_id != call->table_id) {
+        sl_call_fail(call, SL_ERR_PROTOCOL, "%s: it opened another table", asked->link->name);
+    }
+    free(asked);
+    sl_call_answer_one(call);
+}
+
+static void ask_for_table(struct sl_link *link, struct sl_call *call)
+{
+    struct asked *asked = malloc(sizeof *asked);
+    if (asked == NULL || link->state != SL_LINK_OPEN) {
+        bool down = link->state != SL_LINK_OPEN;
+        sl_call_fail(call, down ? SL_ERR_CLOSED : SL_ERR_NO_MEMORY, "%s: %s", link->name,
+                     down ? link->reason : "out of memory");
+        free(asked);
+        sl_call_answer_one(call);
+        return;
+    }
+    *asked = (struct asked){.call = call, .link = link};
+    struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
+    message.table_open.spec = *call->spec;
+    message.table_open.table_id = call->table_id;
+    sl_session_request(link->session, &message, sl_hub_time_left(link->hub, call->deadline_ns),
+                       table_opened, asked);
+}
+
+void sl_hub_table_open(struct sl_call *call)
+{
+    struct sl_hub *hub = call->hub;
+    call->left = 1;
+    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+        call->left++;
+        ask_for_table(&hub->links[shard], call);
+    }
+    sl_call_answer_one(call);
+}
+
+void sl_hub_stats(struct sl_call *call)
+{
+    struct sl_hub *hub = call->hub;
+    *call->stats = (struct sl_client_stats){
+        .requests = hub->stats.requests,
+        .replies = hub->stats.replies,
+        .failures = hub->stats.failures,
+    };
+    for (uint32_t scheme = 0; scheme < SL_HUB_SCHEMES; scheme++) {
+        if (hub->transports[scheme] != NULL) {
+            struct sl_transport_stats stats;
+            sl_transport_get_stats(hub->transports[scheme], &stats);
+            call->stats->bytes_sent += stats.bytes_sent;
+            call->stats->bytes_received += stats.bytes_received;
+        }
+    }
+    sl_call_answer(call);
+}
+
+/* ---- The end */
+
+static uint32_t connections_left(const struct sl_hub *hub)
+{
+    uint32_t connections = 0;
+    for (uint32_t scheme = 0; scheme < SL_HUB_SCHEMES; scheme++) {
+        if (hub->transports[scheme] != NULL) {
+            struct sl_transport_stats stats;
+            sl_transport_get_stats(hub->transports[scheme], &stats);
+            connections += stats.connections;
+        }
+    }
+    return connections;
+}
+
+static void finish_closing(struct sl_hub *hub)
+{
+    for (uint32_t scheme = 0; scheme < SL_HUB_SCHEMES; scheme++) {
+        if (hub->transports[scheme] != NULL) {
+            sl_transport_close(&hub->transports[scheme]);
+        }
+    }
+    if (hub->has_outbox) {
+        sl_outbox_fini(&hub->outbox);
+    }
+    if (hub->has_buffers) {
+        sl_pool_fini(&hub->buffers);
+    }
+    sl_call_answer(hub->closing);
+}
+
+/* The transport sends the goodbyes before it closes; nobody tells when the last is closed. */
+static void look_if_closed(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_hub *hub = HUB_OF(timer, closing_timer);
+    if (connections_left(hub) == 0 || now_ns >= hub->closing_until_ns) {
+        finish_closing(hub);
+    } else {
+        sl_timer_arm(sl_reactor_timers(hub->reactor), timer, now_ns + CLOSE_LOOK_NS);
+    }
+}
+
+void sl_hub_close(struct sl_call *call)
+{
+    struct sl_hub *hub = call->hub;
+    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+        sl_link_close(&hub->links[shard]);
+    }
+    if (hub->coordinator != NULL) {
+        sl_session_close(&hub->coordinator);
+    }
+    if (sl_timer_armed(&hub->retry)) {
+        sl_timer_disarm(sl_reactor_timers(hub->reactor), &hub->retry);
+    }
+    uint64_t now_ns = sl_reactor_now_ns(hub->reactor);
+    hub->closing = call;
+    hub->closing_until_ns = now_ns + CLOSE_TIMEOUT_NS;
+    hub->closing_timer = (struct sl_timer){.run = look_if_closed};
+    look_if_closed(&hub->closing_timer, now_ns);
+}

@@ -1,0 +1,123 @@
+/* Opening a table: the coordinator first, then every shard. */
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "worker/client_internal.h"
+#include "worker/control.h"
+
+int sl_opening_begin(struct sl_opening *opening, struct sl_client *client,
+                     const struct sl_table_spec *spec, uint32_t timeout_ms)
+{
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    int err = sl_message_check_spec(spec, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("table %.*s: %s", SL_TABLE_NAME_BYTES - 1, spec->name, reason);
+        return err;
+    }
+    struct sl_port *port;
+    err = sl_port_here(&client->ports, &port);
+    if (err != 0) {
+        return err;
+    }
+    *opening = (struct sl_opening){.client = client, .spec = *spec};
+    opening->coordinator = (struct sl_call){
+        .hub = &client->hubs[0],
+        .run = sl_control_table_open,
+        .deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
+        .spec = &opening->spec,
+    };
+    sl_port_call(port, &opening->coordinator);
+    return 0;
+}
+
+static int ask_shards(struct sl_opening *opening, struct sl_port *port)
+{
+    struct sl_client *client = opening->client;
+    opening->shards = calloc(client->hub_count, sizeof *opening->shards);
+    if (opening->shards == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < client->hub_count; i++) {
+        opening->shards[i] = (struct sl_call){
+            .hub = &client->hubs[i],
+            .run = sl_hub_table_open,
+            .deadline_ns = opening->coordinator.deadline_ns,
+            .spec = &opening->spec,
+            .table_id = opening->coordinator.table_id,
+        };
+        sl_port_call(port, &opening->shards[i]);
+    }
+    return SL_ERR_AGAIN;
+}
+
+static int failed(const struct sl_opening *opening, const struct sl_call *call)
+{
+    sl_log_error("table %s cannot be opened: %s", opening->spec.name, call->text);
+    return call->err;
+}
+
+/* Several threads may open the same table: the client has one of each id. */
+static int keep_table(struct sl_opening *opening, struct sl_table **out)
+{
+    struct sl_client *client = opening->client;
+    uint32_t id = opening->coordinator.table_id;
+    int err = 0;
+    pthread_mutex_lock(&client->table_lock);
+    if (client->tables[id] == NULL) {
+        struct sl_table *table = malloc(sizeof *table);
+        if (table == NULL) {
+            err = SL_ERR_NO_MEMORY;
+        } else {
+            *table = (struct sl_table){.client = client, .id = id, .spec = opening->spec};
+            client->tables[id] = table;
+        }
+    }
+    if (err == 0) {
+        *out = client->tables[id];
+    }
+    pthread_mutex_unlock(&client->table_lock);
+    return err;
+}
+
+static int shards_result(const struct sl_opening *opening)
+{
+    uint32_t hub_count = opening->client->hub_count;
+    for (uint32_t i = 0; i < hub_count; i++) {
+        if (!opening->shards[i].done) {
+            return SL_ERR_AGAIN;
+        }
+    }
+    for (uint32_t i = 0; i < hub_count; i++) {
+        if (opening->shards[i].err != 0) {
+            return failed(opening, &opening->shards[i]);
+        }
+    }
+    return 0;
+}
+
+int sl_opening_poll(struct sl_opening *opening, struct sl_table **out)
+{
+    struct sl_port *port;
+    int err = sl_port_here(&opening->client->ports, &port);
+    sl_assert(err == 0); /* it has had one since begin */
+    sl_port_drain(port);
+    if (!opening->coordinator.done) {
+        return SL_ERR_AGAIN;
+    }
+    if (opening->coordinator.err != 0) {
+        return failed(opening, &opening->coordinator);
+    }
+    if (opening->shards == NULL) {
+        return ask_shards(opening, port);
+    }
+    err = shards_result(opening);
+    if (err == 0) {
+        err = keep_table(opening, out);
+    }
+    if (err != SL_ERR_AGAIN) {
+        free(opening->shards);
+        opening->shards = NULL;
+    }
+    return err;
+}

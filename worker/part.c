@@ -1,0 +1,161 @@
+#include "worker/part.h"
+
+#include <stdio.h>
+
+#include "core/assert.h"
+#include "reactor/reactor.h"
+#include "worker/hub.h"
+
+static void post(struct sl_part *part, sl_mail_fn *run, uint64_t a)
+{
+    int err = sl_mailbox_post(part->answers, (struct sl_mail){.run = run, .ctx = part, .a = a});
+    sl_assert(err == 0); /* the port bounds what is under way: port.h */
+}
+
+/* After this the part may be gone, unless something of it is unsent. */
+static void complete_if_over(struct sl_part *part)
+{
+    if (part->left > 0) {
+        return;
+    }
+    if (sl_timer_armed(&part->timer)) {
+        sl_timer_disarm(sl_reactor_timers(part->hub->reactor), &part->timer);
+    }
+    part->completed = true;
+    post(part, part->on_complete, part->unsent == 0 ? 1 : 0);
+}
+
+void sl_part_settle(struct sl_request *request)
+{
+    if (request->over || request->queued || request->in_flight || request->tail_unsent ||
+        request->is_landing) {
+        return;
+    }
+    struct sl_part *part = request->part;
+    request->over = true;
+    sl_assert(part->left > 0);
+    part->left--;
+    complete_if_over(part);
+}
+
+/* Gives up every request that nobody else holds; with `by_force`, also those whose caller's memory
+ * is in the transport's hands, by closing their connections: they are over when it has closed. */
+static void abandon(struct sl_part *part, bool by_force)
+{
+    part->left++; /* so that the part is not complete, and gone, inside the loop */
+    for (struct sl_request *at = part->requests.first; at != NULL; at = at->next) {
+        if (at->over) {
+            continue;
+        }
+        struct sl_link *link = sl_hub_link(part->hub, at->shard);
+        if (at->tail_unsent || at->is_landing) {
+            if (by_force) {
+                sl_link_break(link, SL_ERR_CLOSED,
+                              "disconnected when a deadline passed in the middle of a transfer");
+            }
+            continue;
+        }
+        if (at->queued) {
+            sl_link_withdraw(link, at);
+        }
+        if (at->in_flight) {
+            sl_link_forget(link, at);
+        }
+        sl_part_settle(at);
+    }
+    part->left--;
+}
+
+static void fail(struct sl_part *part, const struct sl_link *link, int err, const char *text)
+{
+    if (part->err == 0) {
+        part->err = err;
+        snprintf(part->error, sizeof part->error, "%s: %s", link->name, text);
+        abandon(part, false);
+    }
+}
+
+void sl_part_failed(struct sl_request *request, int err, const char *text)
+{
+    struct sl_part *part = request->part;
+    struct sl_link *link = sl_hub_link(part->hub, request->shard);
+    part->hub->stats.failures++;
+    part->left++;
+    fail(part, link, err, text);
+    sl_part_settle(request);
+    part->left--;
+    complete_if_over(part);
+}
+
+void sl_part_replied(struct sl_request *request, uint32_t floor)
+{
+    struct sl_part *part = request->part;
+    if (request->first_read != NULL && part->clock > floor) {
+        uint32_t staleness = part->clock - floor;
+        part->staleness = staleness > part->staleness ? staleness : part->staleness;
+    }
+    sl_part_settle(request);
+}
+
+void sl_part_rest_sent(void *ctx)
+{
+    struct sl_request *request = ctx;
+    struct sl_part *part = request->part;
+    sl_assert(part->unsent > 0);
+    part->unsent--;
+    request->tail_unsent = false;
+    if (!part->completed) {
+        sl_part_settle(request);
+    } else if (part->unsent == 0) {
+        post(part, part->on_return, 0);
+    }
+}
+
+static void expire(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_part *part =
+        (struct sl_part *)(void *)((uint8_t *)timer - offsetof(struct sl_part, timer));
+    struct sl_request *late = part->requests.first;
+    while (late->over) {
+        late = late->next;
+    }
+    char text[64];
+    snprintf(text, sizeof text, "deadline of %u ms passed", part->timeout_ms);
+    part->left++;
+    part->hub->stats.failures++;
+    fail(part, sl_hub_link(part->hub, late->shard), SL_ERR_DEADLINE, text);
+    abandon(part, true);
+    part->left--;
+    complete_if_over(part);
+}
+
+/* True when a link that the part needs is down; then nothing of it is sent. */
+static bool refuse_if_down(struct sl_part *part)
+{
+    for (struct sl_request *at = part->requests.first; at != NULL; at = at->next) {
+        struct sl_link *link = sl_hub_link(part->hub, at->shard);
+        if (link->state != SL_LINK_OPEN) {
+            sl_part_failed(at, SL_ERR_CLOSED, link->reason);
+            return true;
+        }
+    }
+    return false;
+}
+
+void sl_part_start(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_part *part = ctx;
+    sl_reactor_assert_owner(part->hub->reactor);
+    part->left = part->requests.count;
+    part->timer = (struct sl_timer){.run = expire};
+    if (refuse_if_down(part)) {
+        return;
+    }
+    sl_timer_arm(sl_reactor_timers(part->hub->reactor), &part->timer, part->deadline_ns);
+    for (struct sl_request *at = part->requests.first; at != NULL; at = at->next) {
+        sl_link_submit(sl_hub_link(part->hub, at->shard), at);
+    }
+}

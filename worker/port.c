@@ -1,0 +1,153 @@
+#include "worker/port.h"
+
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "worker/call.h"
+#include "worker/hub.h"
+#include "worker/step_internal.h"
+
+#define DRAIN_BUDGET 256
+
+/* Only a bound for a lost wake-up's damage; every wait ends by a mail. */
+#define WAIT_NS      SL_CLOCK_NS_PER_S
+
+static_assert(2 * SL_PORT_STEPS_MAX + 64 <= SL_LIMIT_LANE_MAILS, "a lane is never full");
+
+/* The thread has ended: its port waits for another. */
+static void detach(void *value)
+{
+    struct sl_port *port = value;
+    struct sl_port_set *set = port->set;
+    pthread_mutex_lock(&set->lock);
+    port->attached = false;
+    pthread_mutex_unlock(&set->lock);
+}
+
+int sl_port_set_init(struct sl_port_set *set, struct sl_reactor *const *reactors,
+                     uint32_t reactor_count)
+{
+    *set = (struct sl_port_set){.reactors = reactors, .reactor_count = reactor_count};
+    if (pthread_key_create(&set->key, detach) != 0) {
+        return SL_ERR_NO_MEMORY;
+    }
+    pthread_mutex_init(&set->lock, NULL);
+    return 0;
+}
+
+static void port_destroy(struct sl_port *port)
+{
+    for (uint32_t i = 0; i < port->set->reactor_count; i++) {
+        if (port->lanes[i].to != NULL) {
+            sl_mailbox_lane_close(&port->lanes[i].to);
+        }
+        if (port->lanes[i].from != NULL) {
+            sl_mailbox_lane_close(&port->lanes[i].from);
+        }
+    }
+    if (port->mailbox != NULL) {
+        sl_mailbox_destroy(&port->mailbox);
+    }
+    free(port);
+}
+
+void sl_port_set_fini(struct sl_port_set *set, void (*step_free)(struct sl_step *step))
+{
+    pthread_key_delete(set->key);
+    while (set->ports != NULL) {
+        struct sl_port *port = set->ports;
+        set->ports = port->next;
+        while (port->steps != NULL) {
+            struct sl_step *step = port->steps;
+            port->steps = step->next_of_port;
+            step_free(step);
+        }
+        port_destroy(port);
+    }
+    pthread_mutex_destroy(&set->lock);
+}
+
+static int port_create(struct sl_port_set *set, struct sl_port **out)
+{
+    struct sl_port *port = calloc(1, sizeof *port + set->reactor_count * sizeof *port->lanes);
+    if (port == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    port->set = set;
+    int err = sl_mailbox_create(&port->mailbox);
+    for (uint32_t i = 0; err == 0 && i < set->reactor_count; i++) {
+        err = sl_mailbox_lane_open(sl_reactor_mailbox(set->reactors[i]), &port->lanes[i].to);
+        if (err == 0) {
+            err = sl_mailbox_lane_open(port->mailbox, &port->lanes[i].from);
+        }
+    }
+    if (err != 0) {
+        port_destroy(port);
+        return err;
+    }
+    *out = port;
+    return 0;
+}
+
+/* One that an ended thread has left, or a new one. Under the lock. */
+static int attach(struct sl_port_set *set, struct sl_port **out)
+{
+    for (struct sl_port *port = set->ports; port != NULL; port = port->next) {
+        if (!port->attached) {
+            *out = port;
+            return 0;
+        }
+    }
+    int err = port_create(set, out);
+    if (err == 0) {
+        (*out)->next = set->ports;
+        set->ports = *out;
+    }
+    return err;
+}
+
+int sl_port_here(struct sl_port_set *set, struct sl_port **out)
+{
+    struct sl_port *port = pthread_getspecific(set->key);
+    if (port != NULL) {
+        *out = port;
+        return 0;
+    }
+    pthread_mutex_lock(&set->lock);
+    int err = attach(set, &port);
+    if (err == 0 && pthread_setspecific(set->key, port) != 0) {
+        err = SL_ERR_NO_MEMORY;
+    }
+    if (err == 0) {
+        port->attached = true;
+        *out = port;
+    }
+    pthread_mutex_unlock(&set->lock);
+    return err;
+}
+
+void sl_port_post(struct sl_port *port, uint32_t index, struct sl_mail mail)
+{
+    int err = sl_mailbox_post(port->lanes[index].to, mail);
+    sl_assert(err == 0);
+}
+
+void sl_port_drain(struct sl_port *port)
+{
+    while (sl_mailbox_drain(port->mailbox, DRAIN_BUDGET) == DRAIN_BUDGET) {
+    }
+}
+
+void sl_port_wait(struct sl_port *port)
+{
+    if (sl_mailbox_drain(port->mailbox, DRAIN_BUDGET) == 0) {
+        sl_mailbox_wait(port->mailbox, WAIT_NS);
+        sl_port_drain(port);
+    }
+}
+
+void sl_port_call(struct sl_port *port, struct sl_call *call)
+{
+    call->answers = port->lanes[call->hub->index].from;
+    sl_port_post(port, call->hub->index, (struct sl_mail){.run = sl_call_deliver, .ctx = call});
+}

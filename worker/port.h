@@ -1,0 +1,71 @@
+/* One application thread's attachment to a client: a mailbox for what the reactors answer, and a
+ * lane into each of them. Made at the thread's first call, kept for it, and given to another thread
+ * when it has ended; freed with the client. The set's lock is taken when a thread comes or goes,
+ * and nowhere else.
+ *
+ * What a port has under way is bounded, so that no lane is ever full: a step posts one mail to each
+ * reactor and gets at most two back, a call one and one. */
+#ifndef SL_WORKER_PORT_H
+#define SL_WORKER_PORT_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "core/err.h"
+#include "core/limits.h"
+#include "reactor/mailbox.h"
+#include "reactor/reactor.h"
+
+struct sl_call;
+struct sl_step;
+
+/* Steps of one port that were submitted and have not come back whole. */
+#define SL_PORT_STEPS_MAX 256
+
+struct sl_port_set {
+    pthread_mutex_t lock;
+    pthread_key_t key; /* the thread's port */
+    struct sl_reactor *const *reactors;
+    uint32_t reactor_count;
+    struct sl_port *ports; /* all of them */
+};
+
+struct sl_port {
+    struct sl_port_set *set;
+    struct sl_port *next;
+    bool attached; /* under the set's lock */
+
+    /* The attached thread's. */
+    struct sl_mailbox *mailbox;
+    struct sl_step *steps;      /* all that were ever made here */
+    struct sl_step *free_steps; /* those that can be used */
+    uint32_t steps_out;         /* submitted and not returned */
+    struct {
+        struct sl_mailbox_lane *to, *from; /* the reactor's mailbox; the port's */
+    } lanes[];
+};
+
+/* `reactors` must outlive the set. Errors: NO_MEMORY (no thread-specific key left). */
+int sl_port_set_init(struct sl_port_set *set, struct sl_reactor *const *reactors,
+                     uint32_t reactor_count);
+
+/* Reactors have stopped, or will not touch what is of this client any more. `step_free` frees one
+ * step; it is called for all. */
+void sl_port_set_fini(struct sl_port_set *set, void (*step_free)(struct sl_step *step));
+
+/* The calling thread's port. Errors: NO_MEMORY, TOO_LARGE (too many threads). */
+int sl_port_here(struct sl_port_set *set, struct sl_port **out);
+
+/* Posts to reactor `index`; cannot fail, see above. */
+void sl_port_post(struct sl_port *port, uint32_t index, struct sl_mail mail);
+
+/* Runs the mail that is there. */
+void sl_port_drain(struct sl_port *port);
+
+/* Runs mail, and sleeps until there is some when there is none. */
+void sl_port_wait(struct sl_port *port);
+
+/* Posts a call to the reactor of its hub. */
+void sl_port_call(struct sl_port *port, struct sl_call *call);
+
+#endif

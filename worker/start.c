@@ -1,0 +1,314 @@
+/* How a client comes up and goes down: the thread that makes it leads the hubs through the stages,
+ * call by call, and never blocks in here. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "worker/client_internal.h"
+#include "worker/control.h"
+#include "worker/encode.h"
+#include "worker/step_internal.h"
+
+#define START_TIMEOUT_MS 60000
+
+/* ---- Calls to all hubs */
+
+static void call_hub(struct sl_client *client, struct sl_port *port, uint32_t index,
+                     void (*run)(struct sl_call *call))
+{
+    struct sl_call *call = &client->calls[index];
+    *call = (struct sl_call){
+        .hub = &client->hubs[index],
+        .run = run,
+        .deadline_ns = client->start_deadline_ns,
+        .cluster = &client->cluster,
+    };
+    sl_port_call(port, call);
+}
+
+static void call_hubs(struct sl_client *client, struct sl_port *port,
+                      void (*run)(struct sl_call *call))
+{
+    for (uint32_t i = 0; i < client->hub_count; i++) {
+        call_hub(client, port, i, run);
+    }
+}
+
+/* AGAIN until the first `count` calls are done; then the first error among them, logged. */
+static int calls_result(const struct sl_client *client, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (!client->calls[i].done) {
+            return SL_ERR_AGAIN;
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (client->calls[i].err != 0) {
+            sl_log_error("client: cannot start: %s", client->calls[i].text);
+            return client->calls[i].err;
+        }
+    }
+    return 0;
+}
+
+/* ---- Beginning */
+
+static int check_options(const struct sl_client_options *options,
+                         const struct sl_client_setup *setup, struct sl_endpoint *coordinator)
+{
+    char reason[160];
+    if (options->coordinator == NULL ||
+        sl_endpoint_parse(options->coordinator, coordinator, reason, sizeof reason) != 0) {
+        sl_log_error("client: coordinator: %s",
+                     options->coordinator == NULL ? "not given" : reason);
+        return SL_ERR_INVALID;
+    }
+    if (options->task_index < -1 || options->task_index >= SL_LIMIT_WORKERS) {
+        sl_log_error("client: task_index %d is not in -1 to %d", options->task_index,
+                     SL_LIMIT_WORKERS - 1);
+        return SL_ERR_INVALID;
+    }
+    if (options->ps_count > SL_LIMIT_PS || setup->reactor_count < 1 ||
+        setup->reactor_count > SL_LIMIT_REACTORS ||
+        (options->protocol != SL_PROTOCOL_STAR_SERVER &&
+         options->protocol != SL_PROTOCOL_STAR_SERVER_LITE)) {
+        sl_log_error("client: ps_count, reactor_count or protocol is outside its range");
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+static void fill_hub_options(struct sl_client *client, const struct sl_client_options *options,
+                             const struct sl_client_setup *setup,
+                             const struct sl_endpoint *coordinator)
+{
+    bool worker = options->task_index >= 0;
+    struct sl_hub_options *to = &client->hub_options;
+    to->find_transport = setup->find_transport;
+    to->coordinator = *coordinator;
+    to->ps_count = options->ps_count;
+    to->hello = (struct sl_message_hello){
+        .role = worker ? SL_MESSAGE_ROLE_WORKER : SL_MESSAGE_ROLE_CLIENT,
+        .task_index = worker ? (uint32_t)options->task_index : 0,
+        .client_id = setup->client_id,
+        .checksum = options->checksum,
+    };
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(coordinator, text, sizeof text);
+    snprintf(to->coordinator_name, sizeof to->coordinator_name, "coordinator (%s)", text);
+}
+
+static int take_hubs(struct sl_client *client, const struct sl_client_setup *setup)
+{
+    client->hub_count = setup->reactor_count;
+    client->hubs = calloc(client->hub_count, sizeof *client->hubs);
+    client->calls = calloc(client->hub_count, sizeof *client->calls);
+    if (client->hubs == NULL || client->calls == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < client->hub_count; i++) {
+        client->hubs[i].reactor = setup->reactors[i];
+        client->hubs[i].index = i;
+        client->hubs[i].hub_count = client->hub_count;
+        client->hubs[i].options = &client->hub_options;
+    }
+    return 0;
+}
+
+int sl_start_begin(const struct sl_client_options *options, const struct sl_client_setup *setup,
+                   struct sl_client **out)
+{
+    struct sl_endpoint coordinator;
+    int err = check_options(options, setup, &coordinator);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_client *client = calloc(1, sizeof *client);
+    if (client == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    client->protocol = options->protocol;
+    client->task_index = options->task_index;
+    client->clock = sl_reactor_clock(setup->reactors[0]);
+    uint32_t timeout_ms =
+        options->start_timeout_ms == 0 ? START_TIMEOUT_MS : options->start_timeout_ms;
+    client->start_deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    fill_hub_options(client, options, setup, &coordinator);
+    pthread_mutex_init(&client->table_lock, NULL);
+    struct sl_port *port;
+    err = sl_port_set_init(&client->ports, setup->reactors, setup->reactor_count);
+    if (err != 0) {
+        pthread_mutex_destroy(&client->table_lock);
+        free(client);
+        return err;
+    }
+    err = take_hubs(client, setup);
+    if (err == 0) {
+        err = sl_port_here(&client->ports, &port);
+    }
+    if (err != 0) {
+        sl_start_free(&client);
+        return err;
+    }
+    client->stage = SL_CLIENT_STARTING;
+    call_hubs(client, port, sl_hub_start);
+    *out = client;
+    return 0;
+}
+
+/* ---- The stages */
+
+static int count_shards(const struct sl_message_cluster *cluster, uint32_t *out)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < cluster->ps_count; i++) {
+        count += cluster->ps[i].shard_count;
+    }
+    if (count == 0 || count > SL_LIMIT_SHARDS) {
+        sl_log_error("client: the coordinator says that the cluster has %llu shards; at most %d "
+                     "are possible",
+                     (unsigned long long)count, SL_LIMIT_SHARDS);
+        return SL_ERR_PROTOCOL;
+    }
+    *out = (uint32_t)count;
+    return 0;
+}
+
+static int fill_link(struct sl_client *client, const struct sl_message_ps *ps, uint32_t local_shard,
+                     struct sl_link *link)
+{
+    char reason[160], text[SL_LIMIT_ENDPOINT_BYTES];
+    int err = sl_endpoint_parse(ps->data_endpoint, &link->endpoint, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("client: data endpoint of ps/%u: %s", ps->task_index, reason);
+        return err;
+    }
+    sl_endpoint_format(&link->endpoint, text, sizeof text);
+    link->shard = (uint32_t)(link - client->links);
+    link->hub = &client->hubs[link->shard % client->hub_count];
+    link->ps_task = ps->task_index;
+    link->local_shard = local_shard;
+    snprintf(link->peer_name, sizeof link->peer_name, "ps/%u shard %u", ps->task_index,
+             local_shard);
+    snprintf(link->name, sizeof link->name, "%s (%s)", link->peer_name, text);
+    return 0;
+}
+
+/* The cluster is known: a link for every shard, numbered through in the order of ps processes. */
+static int make_links(struct sl_client *client)
+{
+    const struct sl_message_cluster *cluster = &client->cluster;
+    uint32_t shard_count;
+    int err = count_shards(cluster, &shard_count);
+    if (err != 0) {
+        return err;
+    }
+    client->links = calloc(shard_count, sizeof *client->links);
+    if (client->links == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    struct sl_link *link = client->links;
+    for (uint32_t i = 0; i < cluster->ps_count; i++) {
+        for (uint32_t shard = 0; shard < cluster->ps[i].shard_count; shard++, link++) {
+            err = fill_link(client, &cluster->ps[i], shard, link);
+            if (err != 0) {
+                return err;
+            }
+        }
+    }
+    client->shard_count = shard_count;
+    for (uint32_t i = 0; i < client->hub_count; i++) {
+        client->hubs[i].links = client->links;
+        client->hubs[i].shard_count = shard_count;
+    }
+    return 0;
+}
+
+static void connected(struct sl_client *client)
+{
+    client->payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
+    for (uint32_t shard = 0; shard < client->shard_count; shard++) {
+        if (client->links[shard].payload_bytes_max < client->payload_bytes_max) {
+            client->payload_bytes_max = client->links[shard].payload_bytes_max & ~7U;
+        }
+    }
+}
+
+/* The calls of the stage at hand have ended well; AGAIN: there is another stage. */
+static int next_stage(struct sl_client *client, struct sl_port *port)
+{
+    int err;
+    switch (client->stage) {
+    case SL_CLIENT_STARTING:
+        client->stage = SL_CLIENT_JOINING;
+        call_hub(client, port, 0, sl_control_join);
+        return SL_ERR_AGAIN;
+    case SL_CLIENT_JOINING:
+        err = make_links(client);
+        if (err != 0) {
+            return err;
+        }
+        client->stage = SL_CLIENT_CONNECTING;
+        call_hubs(client, port, sl_hub_connect);
+        return SL_ERR_AGAIN;
+    case SL_CLIENT_CONNECTING:
+        connected(client);
+        client->stage = SL_CLIENT_RUNNING;
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+int sl_start_poll(struct sl_client *client)
+{
+    struct sl_port *port;
+    int err = sl_port_here(&client->ports, &port);
+    if (err != 0) {
+        return err;
+    }
+    sl_port_drain(port);
+    err = calls_result(client, client->stage == SL_CLIENT_JOINING ? 1 : client->hub_count);
+    return err == 0 ? next_stage(client, port) : err;
+}
+
+/* ---- The end */
+
+void sl_start_close_begin(struct sl_client *client)
+{
+    struct sl_port *port;
+    int err = sl_port_here(&client->ports, &port);
+    sl_assert(err == 0);
+    client->stage = SL_CLIENT_CLOSING;
+    call_hubs(client, port, sl_hub_close);
+}
+
+bool sl_start_close_poll(struct sl_client *client)
+{
+    struct sl_port *port;
+    int err = sl_port_here(&client->ports, &port);
+    sl_assert(err == 0);
+    sl_port_drain(port);
+    if (calls_result(client, client->hub_count) == SL_ERR_AGAIN) {
+        return false;
+    }
+    client->stage = SL_CLIENT_CLOSED;
+    return true;
+}
+
+void sl_start_free(struct sl_client **client)
+{
+    struct sl_client *gone = *client;
+    *client = NULL;
+    sl_port_set_fini(&gone->ports, sl_step_free);
+    for (uint32_t id = 0; id < SL_LIMIT_TABLES; id++) {
+        free(gone->tables[id]);
+    }
+    pthread_mutex_destroy(&gone->table_lock);
+    free(gone->cluster.ps);
+    free(gone->links);
+    free(gone->calls);
+    free(gone->hubs);
+    free(gone);
+}

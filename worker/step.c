@@ -1,0 +1,454 @@
+#include <starling.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "worker/client_internal.h"
+#include "worker/encode.h"
+#include "worker/scatter.h"
+#include "worker/step_internal.h"
+
+#define TIMEOUT_MS_MAX 4294967U /* so that it fits a request's budget in microseconds */
+
+/* ---- Life */
+
+static int step_create(struct sl_client *client, struct sl_port *port, struct sl_step **out)
+{
+    struct sl_step *step = calloc(1, sizeof *step + client->hub_count * sizeof *step->parts);
+    if (step == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    step->client = client;
+    step->port = port;
+    step->next_of_port = port->steps;
+    port->steps = step;
+    for (uint32_t i = 0; i < client->hub_count; i++) {
+        step->parts[i].hub = &client->hubs[i];
+        step->parts[i].step = step;
+    }
+    *out = step;
+    return 0;
+}
+
+void sl_step_free(struct sl_step *step)
+{
+    sl_assert(step->state == SL_STEP_FREE); /* no step may be outstanding when a client ends */
+    sl_scratch_fini(&step->wire);
+    sl_scratch_fini(&step->notes);
+    free(step->operations);
+    free(step);
+}
+
+int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out)
+{
+    sl_assert(client != NULL);
+    sl_assert(out != NULL);
+    if (client->stage != SL_CLIENT_RUNNING) {
+        return SL_ERR_CLOSED;
+    }
+    struct sl_port *port;
+    if (sl_port_here(&client->ports, &port) != 0) {
+        return SL_ERR_NO_MEMORY;
+    }
+    struct sl_step *step = port->free_steps;
+    if (step != NULL) {
+        port->free_steps = step->next_free;
+    } else {
+        int err = step_create(client, port, &step);
+        if (err != 0) {
+            return err;
+        }
+    }
+    step->state = SL_STEP_BUILDING;
+    step->bad = step->tick = step->finish = false;
+    step->clock = clock;
+    step->operation_count = 0;
+    step->err = 0;
+    step->error = "";
+    step->staleness = 0;
+    *out = step;
+    return 0;
+}
+
+static void recycle(struct sl_step *step)
+{
+    sl_scratch_reset(&step->wire);
+    sl_scratch_reset(&step->notes);
+    step->next_free = step->port->free_steps;
+    step->port->free_steps = step;
+}
+
+void sl_step_end(struct sl_step **step)
+{
+    sl_assert(step != NULL);
+    struct sl_step *ended = *step;
+    if (ended == NULL) {
+        return;
+    }
+    sl_assert(ended->state == SL_STEP_BUILDING || ended->state == SL_STEP_COMPLETE);
+    *step = NULL;
+    ended->state = SL_STEP_FREE;
+    if (ended->parts_out == 0) {
+        recycle(ended);
+    }
+}
+
+/* ---- Operations */
+
+static int refuse(struct sl_step *step)
+{
+    step->bad = true;
+    return SL_ERR_INVALID;
+}
+
+static int add(struct sl_step *step, const struct sl_operation *operation)
+{
+    if (step->operation_count == step->operation_capacity) {
+        uint32_t capacity = step->operation_capacity == 0 ? 8 : 2 * step->operation_capacity;
+        struct sl_operation *grown = realloc(step->operations, capacity * sizeof *grown);
+        if (grown == NULL) {
+            step->bad = true;
+            return SL_ERR_NO_MEMORY;
+        }
+        step->operations = grown;
+        step->operation_capacity = capacity;
+    }
+    step->operations[step->operation_count++] = *operation;
+    return 0;
+}
+
+static bool is_building(const struct sl_step *step, const struct sl_table *table,
+                        enum sl_table_kind kind)
+{
+    sl_assert(step != NULL);
+    sl_assert(table != NULL);
+    return step->state == SL_STEP_BUILDING && table->client == step->client &&
+           table->spec.kind == kind;
+}
+
+static int add_sparse(struct sl_step *step, const struct sl_operation *operation, bool complete)
+{
+    if (!is_building(step, operation->table, SL_TABLE_SPARSE) ||
+        (operation->key_count > 0 && (operation->keys == NULL || !complete))) {
+        return refuse(step);
+    }
+    return add(step, operation);
+}
+
+int sl_step_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                 uint32_t key_count, float *rows)
+{
+    const struct sl_operation operation = {.op = SL_REQUEST_PULL,
+                                           .table = table,
+                                           .keys = keys,
+                                           .key_count = key_count,
+                                           .values = rows};
+    return add_sparse(step, &operation, rows != NULL);
+}
+
+int sl_step_push(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                 uint32_t key_count, const float *gradients)
+{
+    const struct sl_operation operation = {.op = SL_REQUEST_PUSH,
+                                           .table = table,
+                                           .keys = keys,
+                                           .key_count = key_count,
+                                           .gradients = gradients};
+    return add_sparse(step, &operation, gradients != NULL);
+}
+
+int sl_step_push_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                      uint32_t key_count, const float *gradients, float *rows)
+{
+    const struct sl_operation operation = {.op = SL_REQUEST_PUSH_PULL,
+                                           .table = table,
+                                           .keys = keys,
+                                           .key_count = key_count,
+                                           .gradients = gradients,
+                                           .values = rows};
+    return add_sparse(step, &operation, gradients != NULL && rows != NULL);
+}
+
+static bool are_bag_ends(const uint32_t *bag_ends, uint32_t bag_count, uint32_t key_count)
+{
+    uint32_t end = 0;
+    for (uint32_t bag = 0; bag < bag_count; bag++) {
+        if (bag_ends[bag] < end) {
+            return false;
+        }
+        end = bag_ends[bag];
+    }
+    return end == key_count;
+}
+
+int sl_step_pull_pooled(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                        uint32_t key_count, const uint32_t *bag_ends, uint32_t bag_count,
+                        enum sl_pooling pooling, float *pooled)
+{
+    const struct sl_operation operation = {.op = SL_REQUEST_PULL_POOLED,
+                                           .pooling = pooling,
+                                           .table = table,
+                                           .keys = keys,
+                                           .key_count = key_count,
+                                           .bag_ends = bag_ends,
+                                           .bag_count = bag_count,
+                                           .values = pooled};
+    if ((pooling != SL_POOLING_SUM && pooling != SL_POOLING_MEAN) ||
+        (bag_count > 0 && (bag_ends == NULL || pooled == NULL)) ||
+        !are_bag_ends(bag_ends, bag_count, key_count)) {
+        return refuse(step);
+    }
+    return add_sparse(step, &operation, true);
+}
+
+static int add_dense(struct sl_step *step, const struct sl_operation *operation, bool complete)
+{
+    if (!is_building(step, operation->table, SL_TABLE_DENSE) ||
+        operation->start > operation->table->spec.length ||
+        operation->count > operation->table->spec.length - operation->start ||
+        (operation->count > 0 && !complete)) {
+        return refuse(step);
+    }
+    return add(step, operation);
+}
+
+int sl_step_dense_pull(struct sl_step *step, struct sl_table *table, uint64_t start, uint64_t count,
+                       float *values)
+{
+    const struct sl_operation operation = {.op = SL_REQUEST_DENSE_PULL,
+                                           .table = table,
+                                           .start = start,
+                                           .count = count,
+                                           .values = values};
+    return add_dense(step, &operation, values != NULL);
+}
+
+int sl_step_dense_push(struct sl_step *step, struct sl_table *table, uint64_t start, uint64_t count,
+                       const float *gradients)
+{
+    const struct sl_operation operation = {.op = SL_REQUEST_DENSE_PUSH,
+                                           .table = table,
+                                           .start = start,
+                                           .count = count,
+                                           .gradients = gradients};
+    return add_dense(step, &operation, gradients != NULL);
+}
+
+int sl_step_dense_push_pull(struct sl_step *step, struct sl_table *table, uint64_t start,
+                            uint64_t count, const float *gradients, float *values)
+{
+    const struct sl_operation operation = {.op = SL_REQUEST_DENSE_PUSH_PULL,
+                                           .table = table,
+                                           .start = start,
+                                           .count = count,
+                                           .gradients = gradients,
+                                           .values = values};
+    return add_dense(step, &operation, gradients != NULL && values != NULL);
+}
+
+int sl_step_tick(struct sl_step *step)
+{
+    sl_assert(step != NULL);
+    if (step->state != SL_STEP_BUILDING || step->client->task_index < 0 || step->finish ||
+        step->clock == SL_REQUEST_CLOCK_FINISHED) {
+        return refuse(step);
+    }
+    step->tick = true;
+    return 0;
+}
+
+int sl_step_finish(struct sl_step *step)
+{
+    sl_assert(step != NULL);
+    if (step->state != SL_STEP_BUILDING || step->client->task_index < 0 || step->tick) {
+        return refuse(step);
+    }
+    step->finish = true;
+    return 0;
+}
+
+/* ---- Completion, on the step's thread */
+
+static void complete(struct sl_step *step)
+{
+    step->state = SL_STEP_COMPLETE;
+    for (uint32_t i = 0; step->err == 0 && i < step->operation_count; i++) {
+        if (step->operations[i].op == SL_REQUEST_PULL_POOLED) {
+            sl_scatter_pool(&step->operations[i]);
+        }
+    }
+}
+
+static void part_returned(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_part *part = ctx;
+    struct sl_step *step = part->step;
+    sl_assert(step->parts_out > 0);
+    step->parts_out--;
+    if (step->parts_out == 0) {
+        step->port->steps_out--;
+        if (step->state == SL_STEP_FREE) {
+            recycle(step);
+        }
+    }
+}
+
+static void part_completed(void *ctx, uint64_t is_returned, uint64_t b)
+{
+    (void)b;
+    struct sl_part *part = ctx;
+    struct sl_step *step = part->step;
+    if (part->err != 0 && step->err == 0) {
+        step->err = part->err;
+        step->error = part->error;
+    }
+    step->staleness = part->staleness > step->staleness ? part->staleness : step->staleness;
+    sl_assert(step->parts_left > 0);
+    step->parts_left--;
+    if (step->parts_left == 0) {
+        complete(step);
+    }
+    if (is_returned) {
+        part_returned(ctx, 0, 0);
+    }
+}
+
+/* ---- Submission */
+
+static void append(struct sl_part *part, const struct sl_encode_list *list)
+{
+    if (list->count == 0) {
+        return;
+    }
+    if (part->requests.last == NULL) {
+        part->requests.first = list->first;
+    } else {
+        part->requests.last->next = list->first;
+    }
+    part->requests.last = list->last;
+    part->requests.count += list->count;
+    for (struct sl_request *request = list->first; request != NULL; request = request->next) {
+        request->part = part;
+    }
+}
+
+static int encode(struct sl_step *step)
+{
+    const struct sl_client *client = step->client;
+    const struct sl_encode_plan plan = {
+        .wire = &step->wire,
+        .notes = &step->notes,
+        .operations = step->operations,
+        .operation_count = step->operation_count,
+        .shard_count = client->shard_count,
+        .payload_bytes_max = client->payload_bytes_max,
+        .clock = step->clock,
+        .lite = client->protocol == SL_PROTOCOL_STAR_SERVER_LITE,
+        .tick = step->tick,
+        .finish = step->finish,
+    };
+    sl_scratch_reset(&step->wire);
+    sl_scratch_reset(&step->notes);
+    int err = sl_encode_route(&plan);
+    for (uint32_t i = 0; i < client->hub_count; i++) {
+        step->parts[i].requests = (struct sl_encode_list){0};
+    }
+    for (uint32_t shard = 0; err == 0 && shard < client->shard_count; shard++) {
+        struct sl_encode_list list = {0};
+        err = sl_encode_shard(&plan, shard, &list);
+        append(&step->parts[shard % client->hub_count], &list);
+    }
+    return err;
+}
+
+static void post_parts(struct sl_step *step, uint32_t timeout_ms)
+{
+    const struct sl_client *client = step->client;
+    uint64_t deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    for (uint32_t i = 0; i < client->hub_count; i++) {
+        struct sl_part *part = &step->parts[i];
+        if (part->requests.count == 0) {
+            continue;
+        }
+        part->deadline_ns = deadline_ns;
+        part->timeout_ms = timeout_ms;
+        part->clock = step->clock;
+        part->answers = step->port->lanes[i].from;
+        part->on_complete = part_completed;
+        part->on_return = part_returned;
+        part->completed = false;
+        part->err = 0;
+        part->staleness = 0;
+        part->error[0] = '\0';
+        part->unsent = 0;
+        step->parts_left++;
+        step->parts_out++;
+        sl_port_post(step->port, i, (struct sl_mail){.run = sl_part_start, .ctx = part});
+    }
+}
+
+int sl_step_submit(struct sl_step *step, uint32_t timeout_ms)
+{
+    sl_assert(step != NULL);
+    bool is_empty = step->operation_count == 0 && !step->tick && !step->finish;
+    if (step->state != SL_STEP_BUILDING || step->bad || is_empty || timeout_ms < 1 ||
+        timeout_ms > TIMEOUT_MS_MAX) {
+        return SL_ERR_INVALID;
+    }
+    sl_port_drain(step->port);
+    if (step->port->steps_out == SL_PORT_STEPS_MAX) {
+        return SL_ERR_AGAIN;
+    }
+    int err = encode(step);
+    if (err != 0) {
+        return err;
+    }
+    if (step->finish) {
+        step->client->finished = true;
+    }
+    step->state = SL_STEP_SUBMITTED;
+    post_parts(step, timeout_ms);
+    if (step->parts_out == 0) {
+        complete(step); /* nothing to ask anybody: no keys at all */
+    } else {
+        step->port->steps_out++;
+    }
+    return 0;
+}
+
+bool sl_step_done(struct sl_step *step)
+{
+    sl_assert(step != NULL);
+    if (step->state == SL_STEP_SUBMITTED) {
+        sl_port_drain(step->port);
+    }
+    return step->state == SL_STEP_COMPLETE;
+}
+
+int sl_step_wait(struct sl_step *step)
+{
+    sl_assert(step != NULL);
+    if (step->state == SL_STEP_BUILDING) {
+        return SL_ERR_INVALID; /* never submitted */
+    }
+    while (!sl_step_done(step)) {
+        sl_port_wait(step->port);
+    }
+    return step->err;
+}
+
+const char *sl_step_error(const struct sl_step *step)
+{
+    sl_assert(step != NULL);
+    return step->error;
+}
+
+uint32_t sl_step_staleness(const struct sl_step *step)
+{
+    sl_assert(step != NULL);
+    return step->staleness;
+}

@@ -1,0 +1,42 @@
+/* A step, as step.c and port.c see it. It belongs to the port, and so to the thread, that made it,
+ * and is used again when it has come back from every reactor. */
+#ifndef SL_WORKER_STEP_INTERNAL_H
+#define SL_WORKER_STEP_INTERNAL_H
+
+#include "worker/operation.h"
+#include "worker/part.h"
+#include "worker/port.h"
+#include "worker/scratch.h"
+
+enum sl_step_state {
+    SL_STEP_FREE, /* in its port's list, or on its way back there: ended, parts_out > 0 */
+    SL_STEP_BUILDING,
+    SL_STEP_SUBMITTED,
+    SL_STEP_COMPLETE
+};
+
+struct sl_step {
+    struct sl_step *next_of_port; /* all that the port ever made */
+    struct sl_step *next_free;
+    struct sl_client *client;
+    struct sl_port *port;
+    enum sl_step_state state;
+    bool bad; /* an operation was refused */
+    bool tick, finish;
+    uint32_t clock;
+
+    struct sl_operation *operations; /* grown, kept */
+    uint32_t operation_count, operation_capacity;
+    struct sl_scratch wire, notes;
+
+    uint32_t parts_left; /* not complete */
+    uint32_t parts_out;  /* not returned */
+    int err;
+    const char *error; /* of the part that failed first */
+    uint32_t staleness;
+    struct sl_part parts[]; /* one for each hub */
+};
+
+void sl_step_free(struct sl_step *step);
+
+#endif
