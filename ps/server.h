@@ -3,13 +3,21 @@
  * from then on serves its requests there: in order, except that a parked pull lets later requests
  * pass. Reactor 0 of ps task 0 also hosts the coordinator.
  *
- * Memory: replies come from the outbox, long requests from a pool of frame buffers, parked requests
- * are copied into one; all sized at create from options. When a pool is empty the connection is
- * read no further until there is room. Owner reactor, unless said otherwise. */
+ * A request that can be answered at once is, in the upcall that received it, straight into the
+ * outgoing block. Others (too long for what is left of the turn, behind others of its connection,
+ * or waiting for clocks) are queued; a source of the reactor goes round the connections, a slice
+ * each. A queued or parked request whose deadline passes is answered DEADLINE; one that has begun
+ * is finished. A parked request lets later ones pass, but if it writes, no later one that writes.
+ *
+ * Memory: half of buffer_bytes_max for replies (the outbox), half for requests that wait and
+ * replies that take several turns (server_buffers.h). When that is short, long requests are not
+ * read until there is room; short ones, and more parked ones than half of it holds, are answered
+ * NO_MEMORY. Control messages have an outbox of their own. Owner reactor, unless said otherwise. */
 #ifndef SL_PS_SERVER_H
 #define SL_PS_SERVER_H
 
 #include "core/endpoint.h"
+#include "net/control/message.h"
 #include "net/transport.h"
 #include "ps/shard.h"
 
@@ -20,7 +28,8 @@ struct sl_server_options {
     struct sl_reactor *reactor;
     const struct sl_transport_ops *transport;
     struct sl_transport_options transport_options;
-    struct sl_shard_options shard;
+    struct sl_shard_options shard;    /* index and count come with sl_server_set_shard */
+    uint32_t task_index;              /* of the ps process */
     uint32_t local_index;             /* of the shard within this process = of the reactor */
     struct sl_server *const *servers; /* all of the process, by local_index; filled before start */
     uint32_t server_count;
@@ -37,15 +46,24 @@ int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoin
                      struct sl_endpoint *bound);
 
 /* The cluster's numbering is known now: this shard is `index` of `count`. Until then data
- * connections wait for their welcome. */
-void sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count);
+ * connections wait for their welcome. Once. Errors: NO_MEMORY. */
+int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count);
 
-/* Stops accepting, answers what was received, says goodbye; `drained(ctx)` is called when the last
- * connection is closed or timeout_ns has passed. */
+/* The coordinator's `send` (its ctx is ignored): peers are connections of the server that hosts it.
+ */
+void sl_server_send_to_peer(void *ctx, uint64_t peer, const struct sl_message *message);
+
+/* Counters of the server and its shard; *out needs sl_message_fini's freeing of `tables`. Errors:
+ * NO_MEMORY. */
+int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out);
+
+/* Stops accepting, answers what was received, says goodbye; requests that wait for clocks and those
+ * that still come are answered CANCELLED. `drained(ctx)` is called, in a later turn, when the last
+ * connection is closed or timeout_ns has passed. Once. */
 void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drained)(void *ctx),
                      void *ctx);
 
-/* Nulls *server. */
+/* Closes what is still open. Nulls *server. */
 void sl_server_destroy(struct sl_server **server);
 
 #endif

@@ -1,0 +1,399 @@
+#include "ps/server.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/server_internal.h"
+
+#define BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
+#define BUFFER_BYTES_LEAST   ((size_t)32 << 20)
+
+/* Requests that wait, of all connections: 32 connections' worth of credit, if each used it up. */
+#define REQUESTS_MAX         8192
+
+#define LOG_LINES_PER_SECOND 8
+
+static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_server *server =
+        (struct sl_server *)(void *)((uint8_t *)timer -
+                                     offsetof(struct sl_server, coordinator_timer));
+    sl_coordinator_tick(server->options.coordinator, now_ns);
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + SL_CLOCK_NS_PER_S);
+}
+
+int sl_server_create(const struct sl_server_options *options, struct sl_server **out)
+{
+    sl_reactor_assert_owner(options->reactor);
+    struct sl_server *server = calloc(1, sizeof *server);
+    if (server == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    server->options = *options;
+    size_t bytes =
+        options->buffer_bytes_max == 0 ? BUFFER_BYTES_DEFAULT : options->buffer_bytes_max;
+    bytes = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;
+    int err = sl_outbox_init(&server->replies, bytes / 2, options->checksum);
+    if (err != 0) {
+        goto free_server;
+    }
+    err = sl_outbox_init(&server->control, SL_OUTBOX_MEMORY_BYTES_MIN, options->checksum);
+    if (err != 0) {
+        goto fini_replies;
+    }
+    err = sl_server_buffers_init(&server->buffers, bytes / 2);
+    if (err != 0) {
+        goto fini_control;
+    }
+    err = sl_pool_init(&server->requests, sizeof(struct sl_server_request), REQUESTS_MAX);
+    if (err != 0) {
+        goto fini_buffers;
+    }
+    err = sl_transport_open(options->transport, options->reactor, &options->transport_options,
+                            &server->transport);
+    if (err != 0) {
+        goto fini_requests;
+    }
+    sl_server_queue_init(server);
+    if (options->coordinator != NULL) {
+        server->coordinator_timer.run = tick_coordinator;
+        tick_coordinator(&server->coordinator_timer, sl_reactor_now_ns(options->reactor));
+    }
+    *out = server;
+    return 0;
+
+fini_requests:
+    sl_pool_fini(&server->requests);
+fini_buffers:
+    sl_server_buffers_fini(&server->buffers);
+fini_control:
+    sl_outbox_fini(&server->control);
+fini_replies:
+    sl_outbox_fini(&server->replies);
+free_server:
+    free(server);
+    return err;
+}
+
+void sl_server_destroy(struct sl_server **server)
+{
+    struct sl_server *self = *server;
+    sl_reactor_assert_owner(self->options.reactor);
+    struct sl_timer_wheel *timers = sl_reactor_timers(self->options.reactor);
+    sl_timer_disarm(timers, &self->coordinator_timer);
+    sl_timer_disarm(timers, &self->drain_timer);
+    self->drained = NULL;
+    sl_transport_close(&self->transport);
+    sl_assert(self->conns == NULL);
+    sl_server_queue_fini(self);
+    if (self->shard != NULL) {
+        sl_shard_destroy(&self->shard);
+    }
+    sl_pool_fini(&self->requests);
+    sl_server_buffers_fini(&self->buffers);
+    sl_outbox_fini(&self->control);
+    sl_outbox_fini(&self->replies);
+    free(self);
+    *server = NULL;
+}
+
+int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoint,
+                     struct sl_endpoint *bound)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    return sl_transport_listen(server->transport, endpoint, &sl_server_events, server, bound);
+}
+
+int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_assert(server->shard == NULL);
+    struct sl_shard_options options = server->options.shard;
+    options.index = index;
+    options.count = count;
+    int err = sl_shard_create(&options, &server->shard);
+    if (err != 0) {
+        return err;
+    }
+    server->options.shard = options;
+    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        if (conn->kind == SL_SERVER_CONN_DATA) {
+            sl_server_welcome(conn);
+        }
+    }
+    return 0;
+}
+
+int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out)
+{
+    struct sl_message_stats stats = {0};
+    int err = server->shard == NULL ? 0 : sl_shard_stats(server->shard, &stats);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_transport_stats transport;
+    sl_transport_get_stats(server->transport, &transport);
+    struct sl_reactor_stats reactor;
+    sl_reactor_get_stats(server->options.reactor, &reactor);
+    stats.requests = server->request_count;
+    stats.bytes_in = transport.bytes_received;
+    stats.bytes_out = transport.bytes_sent;
+    stats.stalls = reactor.stalls;
+    *out = stats;
+    return 0;
+}
+
+void sl_server_log(struct sl_server *server, const char *format, ...)
+{
+    struct sl_server_log_limit *limit = &server->log_limit;
+    uint64_t second = sl_reactor_now_ns(server->options.reactor) / SL_CLOCK_NS_PER_S;
+    if (second != limit->second) {
+        if (limit->suppressed > 0) {
+            sl_log_warn("%u more lines like these were left out", limit->suppressed);
+        }
+        *limit = (struct sl_server_log_limit){.second = second};
+    }
+    if (limit->lines == LOG_LINES_PER_SECOND) {
+        limit->suppressed++;
+        return;
+    }
+    limit->lines++;
+    char text[SL_MESSAGE_TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    sl_log_warn("%s", text);
+}
+
+void sl_server_drop(struct sl_server_conn *conn, int err, const char *format, ...)
+{
+    char text[SL_MESSAGE_TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    sl_server_log(conn->server, "closing %s (%s): %s: %s", conn->name, conn->conn->peer,
+                  sl_err_name(err), text);
+    conn->kind = conn->kind == SL_SERVER_CONN_NEW ? SL_SERVER_CONN_REFUSED : conn->kind;
+    sl_transport_disconnect(conn->conn);
+}
+
+static void hello_late(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_server_conn *conn =
+        (struct sl_server_conn *)(void *)((uint8_t *)timer -
+                                          offsetof(struct sl_server_conn, hello_timer));
+    sl_server_drop(conn, SL_ERR_DEADLINE, "no hello within %llu s",
+                   SL_SERVER_HELLO_NS / SL_CLOCK_NS_PER_S);
+}
+
+static void conn_link(struct sl_server *server, struct sl_server_conn *conn)
+{
+    conn->server = server;
+    conn->prev = NULL;
+    conn->next = server->conns;
+    if (conn->next != NULL) {
+        conn->next->prev = conn;
+    }
+    server->conns = conn;
+    server->conn_count++;
+}
+
+static void conn_unlink(struct sl_server_conn *conn)
+{
+    if (conn->prev == NULL) {
+        conn->server->conns = conn->next;
+    } else {
+        conn->prev->next = conn->next;
+    }
+    if (conn->next != NULL) {
+        conn->next->prev = conn->prev;
+    }
+    conn->server->conn_count--;
+}
+
+static void on_accepted(void *ctx, struct sl_conn *transport_conn)
+{
+    struct sl_server *server = ctx;
+    struct sl_server_conn *conn = transport_conn->user;
+    if (conn != NULL) {
+        /* Handed over by the reactor that listens, with its hello read. */
+        conn->conn = transport_conn;
+        conn_link(server, conn);
+        sl_server_adopt(conn);
+        return;
+    }
+    conn = server->draining ? NULL : calloc(1, sizeof *conn);
+    if (conn == NULL) {
+        sl_transport_disconnect(transport_conn);
+        return;
+    }
+    conn->conn = transport_conn;
+    conn->outbox = &server->control;
+    conn->hello_timer.run = hello_late;
+    (void)snprintf(conn->name, sizeof conn->name, "a new connection");
+    transport_conn->user = conn;
+    conn_link(server, conn);
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), &conn->hello_timer,
+                 sl_reactor_now_ns(server->options.reactor) + SL_SERVER_HELLO_NS);
+}
+
+/* The server makes no connections. */
+static void on_connected(void *ctx, struct sl_conn *conn)
+{
+    (void)ctx;
+    (void)conn;
+    sl_assert(false);
+}
+
+int sl_server_hand_over(struct sl_server_conn *conn, struct sl_server *to)
+{
+    struct sl_server *from = conn->server;
+    sl_timer_disarm(sl_reactor_timers(from->options.reactor), &conn->hello_timer);
+    conn_unlink(conn);
+    /* From the call on, the connection is the other reactor's, unless it fails. */
+    struct sl_conn *transport_conn = conn->conn;
+    conn->server = NULL;
+    int err = sl_transport_hand_over(transport_conn, to->transport, &sl_server_events, to, conn);
+    if (err != 0) {
+        conn_link(from, conn);
+    }
+    return err;
+}
+
+static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_frame *header)
+{
+    struct sl_server *server = ctx;
+    struct sl_server_conn *conn = transport_conn->user;
+    if (conn == NULL) {
+        return NULL;
+    }
+    bool may_be_long = conn->kind == SL_SERVER_CONN_DATA || conn->kind == SL_SERVER_CONN_CONTROL;
+    if (!may_be_long ||
+        (header->type == SL_FRAME_REQUEST && conn->credit.bytes < header->payload_bytes)) {
+        sl_server_drop(conn, SL_ERR_PROTOCOL, "a frame of %u bytes, for which it has no credit",
+                       header->payload_bytes);
+        return NULL;
+    }
+    /* Replies in the making must always find room, or nothing would get on. */
+    conn->sink = sl_server_buffers_get(&server->buffers, header->payload_bytes,
+                                       server->buffers.bytes / 4 * 3);
+    return conn->sink;
+}
+
+void sl_server_release(struct sl_server_conn *conn, const struct sl_transport_message *message)
+{
+    if (message->token != NULL) {
+        sl_transport_release(conn->conn, message);
+    } else if (conn->sink != NULL) {
+        sl_server_buffers_put(&conn->server->buffers, conn->sink);
+        conn->sink = NULL;
+        sl_server_unblock(conn->server);
+    }
+}
+
+static void on_received(void *ctx, struct sl_conn *transport_conn,
+                        const struct sl_transport_message *message)
+{
+    (void)ctx;
+    struct sl_server_conn *conn = transport_conn->user;
+    if (conn == NULL) {
+        sl_transport_release(transport_conn, message);
+        return;
+    }
+    if (message->header.version != SL_FRAME_PROTOCOL_VERSION) {
+        sl_server_release(conn, message);
+        sl_server_refuse_version(conn, message->header.version);
+        return;
+    }
+    if (sl_frame_verify(&message->header, message->payload) != 0) {
+        sl_server_release(conn, message);
+        sl_server_drop(conn, SL_ERR_CORRUPT, "a frame's checksum does not match");
+        return;
+    }
+    if (message->header.type == SL_FRAME_CONTROL) {
+        sl_server_control(conn, message);
+        return;
+    }
+    if (message->header.type == SL_FRAME_REQUEST && conn->kind == SL_SERVER_CONN_DATA &&
+        conn->welcomed) {
+        sl_server_request_arrive(conn, message);
+        return;
+    }
+    sl_server_release(conn, message);
+    sl_server_drop(conn, SL_ERR_PROTOCOL, "a frame of type %u, which is not expected here",
+                   message->header.type);
+}
+
+static void on_sent(void *ctx, struct sl_conn *transport_conn, void *cookie)
+{
+    struct sl_server *server = ctx;
+    struct sl_server_conn *conn = transport_conn->user;
+    sl_server_unblock(server);
+    sl_outbox_sent(conn->outbox, cookie);
+}
+
+static void on_writable(void *ctx, struct sl_conn *transport_conn)
+{
+    (void)ctx;
+    struct sl_server_conn *conn = transport_conn->user;
+    if (conn != NULL) {
+        sl_outbox_writable(conn->outbox, transport_conn, &conn->out);
+    }
+}
+
+/* A worker's data connection has ended: the others shall not wait for it. */
+static void worker_left(struct sl_server *server, const struct sl_server_conn *conn)
+{
+    if (conn->kind != SL_SERVER_CONN_DATA || conn->hello.role != SL_MESSAGE_ROLE_WORKER ||
+        server->shard == NULL) {
+        return;
+    }
+    /* One line for each process; the coordinator writes its own. */
+    if (!conn->said_goodbye && !server->draining && server->options.local_index == 0 &&
+        server->options.coordinator == NULL) {
+        sl_log_warn("%s is gone without a goodbye: its clock counts no more", conn->name);
+    }
+    sl_shard_worker_left(server->shard, conn->hello.task_index);
+}
+
+static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
+{
+    struct sl_server *server = ctx;
+    struct sl_server_conn *conn = transport_conn->user;
+    if (conn == NULL || conn->server == NULL) {
+        free(conn); /* refused, or closed before the handing over was complete */
+        return;
+    }
+    sl_log_debug("%s (%s) closed: %s", conn->name, transport_conn->peer, sl_err_name(err));
+    transport_conn->user = NULL;
+    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &conn->hello_timer);
+    sl_outbox_closed(conn->outbox, transport_conn, &conn->out);
+    if (conn->sink != NULL) {
+        sl_server_buffers_put(&server->buffers, conn->sink);
+    }
+    sl_server_queue_drop(conn);
+    if (conn->kind == SL_SERVER_CONN_CONTROL) {
+        sl_coordinator_gone(server->options.coordinator, (uintptr_t)conn);
+    }
+    worker_left(server, conn);
+    conn_unlink(conn);
+    free(conn);
+    sl_server_unblock(server);
+    sl_server_drain_look(server);
+}
+
+const struct sl_transport_events sl_server_events = {
+    .accepted = on_accepted,
+    .connected = on_connected,
+    .sink = on_sink,
+    .received = on_received,
+    .sent = on_sent,
+    .writable = on_writable,
+    .closed = on_closed,
+};

@@ -1,0 +1,147 @@
+#include "ps/server_buffers.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "core/assert.h"
+
+#define TOP_ORDER   (SL_SERVER_BUFFERS_ORDERS - 1)
+#define TOP_BYTES   ((size_t)SL_LIMIT_FRAME_PAYLOAD_BYTES)
+
+/* What a map entry says: nothing begins here, or a block of the order in the low bits. */
+#define MAP_NOTHING 0
+#define MAP_FREE    0x40
+#define MAP_USED    0x80
+#define MAP_ORDER   0x3f
+
+struct sl_server_buffers_free {
+    struct sl_server_buffers_free *prev, *next;
+};
+
+static size_t order_bytes(uint32_t order)
+{
+    return (size_t)1 << (SL_SERVER_BUFFERS_LEAST_BITS + order);
+}
+
+static uint8_t *map_of(const struct sl_server_buffers *buffers, const uint8_t *block)
+{
+    sl_assert(block >= buffers->base);
+    size_t offset = (size_t)(block - buffers->base);
+    sl_assert(offset < buffers->bytes);
+    return &buffers->map[offset >> SL_SERVER_BUFFERS_LEAST_BITS];
+}
+
+static void free_push(struct sl_server_buffers *buffers, uint8_t *block, uint32_t order)
+{
+    struct sl_server_buffers_free *entry = (void *)block;
+    *entry = (struct sl_server_buffers_free){.next = buffers->free[order]};
+    if (entry->next != NULL) {
+        entry->next->prev = entry;
+    }
+    buffers->free[order] = entry;
+    *map_of(buffers, block) = (uint8_t)(MAP_FREE | order);
+}
+
+static void free_remove(struct sl_server_buffers *buffers, uint8_t *block, uint32_t order)
+{
+    struct sl_server_buffers_free *entry = (void *)block;
+    if (entry->prev == NULL) {
+        buffers->free[order] = entry->next;
+    } else {
+        entry->prev->next = entry->next;
+    }
+    if (entry->next != NULL) {
+        entry->next->prev = entry->prev;
+    }
+    *map_of(buffers, block) = MAP_NOTHING;
+}
+
+int sl_server_buffers_init(struct sl_server_buffers *buffers, size_t bytes)
+{
+    bytes = bytes < TOP_BYTES ? TOP_BYTES : bytes / TOP_BYTES * TOP_BYTES;
+    *buffers = (struct sl_server_buffers){.bytes = bytes, .mapping_bytes = bytes + TOP_BYTES};
+    void *mapping = mmap(NULL, buffers->mapping_bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED) {
+        *buffers = (struct sl_server_buffers){0};
+        return SL_ERR_NO_MEMORY;
+    }
+    buffers->mapping = mapping;
+    size_t past = (uintptr_t)mapping % TOP_BYTES;
+    buffers->base = buffers->mapping + (past == 0 ? 0 : TOP_BYTES - past);
+    buffers->map = calloc(bytes >> SL_SERVER_BUFFERS_LEAST_BITS, 1);
+    if (buffers->map == NULL) {
+        sl_server_buffers_fini(buffers);
+        return SL_ERR_NO_MEMORY;
+    }
+    /* From the last, so that the first is taken first. */
+    for (size_t at = bytes; at > 0; at -= TOP_BYTES) {
+        free_push(buffers, buffers->base + at - TOP_BYTES, TOP_ORDER);
+    }
+    return 0;
+}
+
+void sl_server_buffers_fini(struct sl_server_buffers *buffers)
+{
+    sl_assert(buffers->used_bytes == 0);
+    if (buffers->mapping != NULL) {
+        (void)munmap(buffers->mapping, buffers->mapping_bytes);
+    }
+    free(buffers->map);
+    *buffers = (struct sl_server_buffers){0};
+}
+
+uint8_t *sl_server_buffers_get(struct sl_server_buffers *buffers, size_t bytes,
+                               size_t used_bytes_max)
+{
+    sl_assert(bytes > 0);
+    sl_assert(bytes <= TOP_BYTES);
+    uint32_t order = 0;
+    while (order_bytes(order) < bytes) {
+        order++;
+    }
+    if (buffers->used_bytes + order_bytes(order) > used_bytes_max) {
+        return NULL;
+    }
+    uint32_t from = order;
+    while (from <= TOP_ORDER && buffers->free[from] == NULL) {
+        from++;
+    }
+    if (from > TOP_ORDER) {
+        return NULL;
+    }
+    uint8_t *block = (uint8_t *)buffers->free[from];
+    free_remove(buffers, block, from);
+    while (from > order) {
+        from--;
+        free_push(buffers, block + order_bytes(from), from);
+    }
+    *map_of(buffers, block) = (uint8_t)(MAP_USED | order);
+    buffers->used_bytes += order_bytes(order);
+    return block;
+}
+
+void sl_server_buffers_put(struct sl_server_buffers *buffers, uint8_t *block)
+{
+    uint8_t *map = map_of(buffers, block);
+    sl_assert((*map & MAP_USED) != 0);
+    uint32_t order = *map & MAP_ORDER;
+    buffers->used_bytes -= order_bytes(order);
+    *map = MAP_NOTHING;
+    while (order < TOP_ORDER) {
+        size_t offset = (size_t)(block - buffers->base);
+        uint8_t *buddy = buffers->base + (offset ^ order_bytes(order));
+        if (*map_of(buffers, buddy) != (MAP_FREE | order)) {
+            break;
+        }
+        free_remove(buffers, buddy, order);
+        block = buddy < block ? buddy : block;
+        order++;
+    }
+    free_push(buffers, block, order);
+}
+
+size_t sl_server_buffers_size(const struct sl_server_buffers *buffers, const uint8_t *buffer)
+{
+    return order_bytes(*map_of(buffers, buffer) & MAP_ORDER);
+}

@@ -1,0 +1,46 @@
+/* Memory of one server for requests that must wait and for replies that take several turns: a
+ * buddy allocator (Knowlton 1965) over one lazily mapped region, so that a parked request of a few
+ * keys costs a page and not a whole frame. Blocks of 4 KiB to SL_LIMIT_FRAME_PAYLOAD_BYTES, aligned
+ * to their size. Owner reactor. */
+#ifndef SL_PS_SERVER_BUFFERS_H
+#define SL_PS_SERVER_BUFFERS_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/err.h"
+#include "core/limits.h"
+
+#define SL_SERVER_BUFFERS_LEAST_BITS 12
+#define SL_SERVER_BUFFERS_ORDERS     11
+static_assert((1U << (SL_SERVER_BUFFERS_LEAST_BITS + SL_SERVER_BUFFERS_ORDERS - 1)) ==
+                  SL_LIMIT_FRAME_PAYLOAD_BYTES,
+              "the largest block holds the largest payload");
+
+struct sl_server_buffers_free;
+
+struct sl_server_buffers {
+    uint8_t *mapping;
+    size_t mapping_bytes;
+    uint8_t *base; /* aligned to the largest block */
+    size_t bytes;
+    size_t used_bytes;
+    uint8_t *map; /* of each least block: what begins there */
+    struct sl_server_buffers_free *free[SL_SERVER_BUFFERS_ORDERS];
+};
+
+/* bytes: rounded down to whole largest blocks, at least one. Errors: NO_MEMORY. */
+int sl_server_buffers_init(struct sl_server_buffers *buffers, size_t bytes);
+void sl_server_buffers_fini(struct sl_server_buffers *buffers);
+
+/* Room for `bytes`, 1 to SL_LIMIT_FRAME_PAYLOAD_BYTES, while no more than `used_bytes_max` are in
+ * use afterwards; NULL when there is none. */
+uint8_t *sl_server_buffers_get(struct sl_server_buffers *buffers, size_t bytes,
+                               size_t used_bytes_max);
+void sl_server_buffers_put(struct sl_server_buffers *buffers, uint8_t *buffer);
+
+/* What the buffer takes of the region. */
+size_t sl_server_buffers_size(const struct sl_server_buffers *buffers, const uint8_t *buffer);
+
+#endif

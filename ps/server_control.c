@@ -1,0 +1,283 @@
+/* Control messages: the hello and its welcome, tables, counters, goodbyes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/server_internal.h"
+
+void sl_server_send(struct sl_server_conn *conn, const struct sl_message *message)
+{
+    size_t bytes = sl_message_encoded_bytes(message);
+    uint8_t *frame = bytes <= SL_LIMIT_CONTROL_PAYLOAD_BYTES
+                         ? sl_outbox_reserve(conn->outbox, (uint32_t)bytes)
+                         : NULL;
+    if (frame == NULL) {
+        sl_server_drop(conn, SL_ERR_NO_MEMORY, "no room for a control message of %zu bytes", bytes);
+        return;
+    }
+    sl_message_encode(message, frame + SL_FRAME_HEADER_BYTES);
+    struct sl_frame header = {
+        .payload_bytes = (uint32_t)bytes,
+        .type = SL_FRAME_CONTROL,
+        .flags = conn->hello.checksum ? SL_FRAME_CHECKSUM : 0,
+    };
+    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
+}
+
+void sl_server_send_to_peer(void *ctx, uint64_t peer, const struct sl_message *message)
+{
+    (void)ctx;
+    sl_server_send((struct sl_server_conn *)(uintptr_t)peer, message);
+}
+
+void sl_server_send_error(struct sl_server_conn *conn, uint64_t id, int err, const char *text)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_ERROR, .id = id, .error.err = err};
+    (void)snprintf(message.error.text, sizeof message.error.text, "%s", text);
+    sl_server_send(conn, &message);
+}
+
+/* Tells a newcomer why it is not welcome, and closes. */
+static void refuse(struct sl_server_conn *conn, int err, const char *text)
+{
+    conn->outbox = &conn->server->control;
+    sl_server_send_error(conn, conn->hello_id, err, text);
+    conn->kind = SL_SERVER_CONN_REFUSED;
+    sl_server_drop(conn, err, "%s", text);
+}
+
+static void send_welcome(struct sl_server_conn *conn)
+{
+    const struct sl_server *server = conn->server;
+    struct sl_message message = {
+        .kind = SL_MESSAGE_WELCOME,
+        .id = conn->hello_id,
+        .welcome = {.protocol_version = SL_FRAME_PROTOCOL_VERSION,
+                    .payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES,
+                    .software = "starling " STARLING_VERSION},
+    };
+    if (conn->kind == SL_SERVER_CONN_DATA) {
+        message.welcome.credit_bytes = conn->credit.bytes;
+        message.welcome.credit_requests = conn->credit.requests;
+        message.welcome.shard = server->options.shard.index;
+        message.welcome.shard_count = server->options.shard.count;
+    }
+    conn->welcomed = true;
+    sl_server_send(conn, &message);
+}
+
+void sl_server_welcome(struct sl_server_conn *conn)
+{
+    sl_assert(!conn->welcomed);
+    conn->credit = (struct sl_credit){
+        .bytes = SL_LIMIT_CREDIT_BYTES,
+        .requests = SL_LIMIT_CREDIT_REQUESTS,
+    };
+    conn->next_request_id = 1;
+    if (conn->hello.role == SL_MESSAGE_ROLE_WORKER) {
+        sl_shard_worker_joined(conn->server->shard, conn->hello.task_index);
+    }
+    send_welcome(conn);
+}
+
+void sl_server_adopt(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    if (server->draining) {
+        refuse(conn, SL_ERR_CANCELLED, "the ps is shutting down");
+        return;
+    }
+    for (const struct sl_server_conn *other = server->conns; other != NULL; other = other->next) {
+        if (other != conn && other->kind == SL_SERVER_CONN_DATA &&
+            other->hello.client_id == conn->hello.client_id) {
+            char text[SL_MESSAGE_TEXT_BYTES];
+            (void)snprintf(text, sizeof text, "%s has a connection to this shard already",
+                           conn->name);
+            refuse(conn, SL_ERR_EXISTS, text);
+            return;
+        }
+    }
+    conn->kind = SL_SERVER_CONN_DATA;
+    conn->outbox = &server->replies;
+    if (server->shard != NULL) {
+        sl_server_welcome(conn);
+    }
+}
+
+static void hello_control(struct sl_server_conn *conn)
+{
+    struct sl_coordinator *coordinator = conn->server->options.coordinator;
+    char text[SL_MESSAGE_TEXT_BYTES];
+    if (coordinator == NULL) {
+        (void)snprintf(text, sizeof text, "ps/%u does not host the coordinator, ps/0 does",
+                       conn->server->options.task_index);
+        refuse(conn, SL_ERR_REFUSED, text);
+        return;
+    }
+    int err = sl_coordinator_hello(coordinator, (uintptr_t)conn, &conn->hello, text, sizeof text);
+    if (err != 0) {
+        refuse(conn, err, text);
+        return;
+    }
+    conn->kind = SL_SERVER_CONN_CONTROL;
+    send_welcome(conn);
+}
+
+/* Gives the connection to the reactor that owns the shard it names. */
+static void hello_data(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    if (conn->hello.shard >= server->options.server_count) {
+        char text[SL_MESSAGE_TEXT_BYTES];
+        (void)snprintf(text, sizeof text, "ps/%u has shards 0 to %u, not %u",
+                       server->options.task_index, server->options.server_count - 1,
+                       conn->hello.shard);
+        refuse(conn, SL_ERR_INVALID, text);
+        return;
+    }
+    struct sl_server *to = server->options.servers[conn->hello.shard];
+    if (to == server) {
+        sl_server_adopt(conn);
+        return;
+    }
+    /* When it fails, `closed` follows. */
+    int err = sl_server_hand_over(conn, to);
+    if (err != 0) {
+        sl_server_log(server, "%s cannot be handed to shard %u: %s", conn->name, conn->hello.shard,
+                      sl_err_name(err));
+    }
+}
+
+static void set_name(struct sl_server_conn *conn)
+{
+    const struct sl_message_hello *hello = &conn->hello;
+    if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
+        (void)snprintf(conn->name, sizeof conn->name, "client %016" PRIx64, hello->client_id);
+    } else {
+        (void)snprintf(conn->name, sizeof conn->name, "%s/%u",
+                       hello->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker", hello->task_index);
+    }
+}
+
+void sl_server_refuse_version(struct sl_server_conn *conn, uint32_t version)
+{
+    char text[SL_MESSAGE_TEXT_BYTES];
+    (void)snprintf(text, sizeof text,
+                   "ps/%u (starling %s) speaks protocol version %d, its peer (%s) version %u",
+                   conn->server->options.task_index, STARLING_VERSION, SL_FRAME_PROTOCOL_VERSION,
+                   conn->hello.software[0] == '\0' ? conn->name : conn->hello.software, version);
+    refuse(conn, SL_ERR_VERSION, text);
+}
+
+static void on_hello(struct sl_server_conn *conn, const struct sl_message *message)
+{
+    struct sl_server *server = conn->server;
+    if (message->kind != SL_MESSAGE_HELLO) {
+        sl_server_drop(conn, SL_ERR_PROTOCOL, "its first message is not a hello");
+        return;
+    }
+    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &conn->hello_timer);
+    conn->hello = message->hello;
+    conn->hello_id = message->id;
+    set_name(conn);
+    if (conn->hello.protocol_version != SL_FRAME_PROTOCOL_VERSION) {
+        sl_server_refuse_version(conn, conn->hello.protocol_version);
+        return;
+    }
+    if (server->draining) {
+        char text[SL_MESSAGE_TEXT_BYTES];
+        (void)snprintf(text, sizeof text, "ps/%u is shutting down", server->options.task_index);
+        refuse(conn, SL_ERR_CANCELLED, text);
+        return;
+    }
+    if (conn->hello.purpose == SL_MESSAGE_PURPOSE_CONTROL) {
+        hello_control(conn);
+    } else {
+        hello_data(conn);
+    }
+}
+
+static void on_table_open(struct sl_server_conn *conn, const struct sl_message *message)
+{
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    const struct sl_message_table_open *open = &message->table_open;
+    int err = sl_shard_table_open(conn->server->shard, open->table_id, &open->spec, reason,
+                                  sizeof reason);
+    if (err != 0) {
+        sl_server_log(conn->server, "refused %s: %s", conn->name, reason);
+        sl_server_send_error(conn, message->id, err, reason);
+        return;
+    }
+    struct sl_message answer = {
+        .kind = SL_MESSAGE_TABLE_OPENED,
+        .id = message->id,
+        .table_id = open->table_id,
+    };
+    sl_server_send(conn, &answer);
+}
+
+static void on_stats_get(struct sl_server_conn *conn, const struct sl_message *message)
+{
+    struct sl_message answer = {.kind = SL_MESSAGE_STATS, .id = message->id};
+    if (sl_server_stats(conn->server, &answer.stats) != 0) {
+        sl_server_send_error(conn, message->id, SL_ERR_NO_MEMORY, "no memory for the counters");
+        return;
+    }
+    sl_server_send(conn, &answer);
+    sl_message_fini(&answer);
+}
+
+static void on_data_message(struct sl_server_conn *conn, const struct sl_message *message)
+{
+    if (!conn->welcomed) {
+        sl_server_drop(conn, SL_ERR_PROTOCOL, "it did not wait for its welcome");
+        return;
+    }
+    switch (message->kind) {
+    case SL_MESSAGE_TABLE_OPEN:
+        on_table_open(conn, message);
+        break;
+    case SL_MESSAGE_STATS_GET:
+        on_stats_get(conn, message);
+        break;
+    default:
+        sl_server_send_error(conn, message->id, SL_ERR_PROTOCOL,
+                             "a shard does not take such a message");
+    }
+}
+
+static void dispatch(struct sl_server_conn *conn, const struct sl_message *message)
+{
+    struct sl_server *server = conn->server;
+    if (conn->kind == SL_SERVER_CONN_NEW) {
+        on_hello(conn, message);
+        return;
+    }
+    if (message->kind == SL_MESSAGE_GOODBYE) {
+        conn->said_goodbye = true;
+    }
+    if (conn->kind == SL_SERVER_CONN_CONTROL) {
+        sl_coordinator_message(server->options.coordinator, (uintptr_t)conn, message,
+                               sl_reactor_now_ns(server->options.reactor));
+    } else if (conn->kind == SL_SERVER_CONN_DATA && !conn->said_goodbye) {
+        on_data_message(conn, message);
+    }
+    if (message->kind == SL_MESSAGE_GOODBYE) {
+        sl_transport_disconnect(conn->conn);
+    }
+}
+
+void sl_server_control(struct sl_server_conn *conn, const struct sl_transport_message *message)
+{
+    struct sl_message decoded;
+    int err = sl_message_decode(message->payload, message->header.payload_bytes, &decoded);
+    sl_server_release(conn, message);
+    if (err != 0) {
+        sl_server_drop(conn, err, "not a valid control message");
+        return;
+    }
+    dispatch(conn, &decoded);
+    sl_message_fini(&decoded);
+}

@@ -1,0 +1,202 @@
+/* What the files of the server share; nobody else includes it. Owner reactor. */
+#ifndef SL_PS_SERVER_INTERNAL_H
+#define SL_PS_SERVER_INTERNAL_H
+
+#include "core/pool.h"
+#include "net/credit.h"
+#include "net/outbox.h"
+#include "ps/coordinator.h"
+#include "ps/server.h"
+#include "ps/server_buffers.h"
+
+/* What one request may spend of a turn before the next connection has its go. */
+#define SL_SERVER_SLICE_KEYS 2048
+
+/* A connection that has not said hello by then is closed. */
+#define SL_SERVER_HELLO_NS   (10 * SL_CLOCK_NS_PER_S)
+
+struct sl_server_request;
+
+struct sl_server_list {
+    struct sl_server_request *first, *last;
+};
+
+/* A request that was not answered in the upcall that received it. Exactly one list holds it until
+ * it is answered: its connection's queue, the server's parked or its resumed ones. */
+struct sl_server_request {
+    struct sl_server_request *prev, *next;
+    struct sl_server_list *list; /* that holds it; NULL: it is answered, the reply is on its way */
+    struct sl_server *server;
+    struct sl_server_conn *conn; /* NULL: closed, but the request has begun to write and goes on */
+    struct sl_timer deadline;
+    uint64_t id;
+    uint64_t credit_bytes;
+    uint8_t *payload;
+    uint8_t *reply; /* where it takes several turns to make */
+    bool started;
+    bool done;   /* the reply is complete; the outbox had no room */
+    bool passed; /* it was parked: later requests may have run before it */
+    struct sl_shard_work work;
+};
+
+enum sl_server_conn_kind {
+    SL_SERVER_CONN_NEW,     /* has not said hello */
+    SL_SERVER_CONN_REFUSED, /* told why, and being closed */
+    SL_SERVER_CONN_CONTROL, /* a member of the coordinator's */
+    SL_SERVER_CONN_DATA,    /* asks the shard */
+};
+
+struct sl_server_conn {
+    struct sl_server_conn *prev, *next; /* among all of the server */
+    struct sl_server *server;           /* NULL while it is being handed over */
+    struct sl_conn *conn;
+    struct sl_outbox *outbox; /* of the server: for replies or for control messages */
+    struct sl_outbox_queue out;
+    enum sl_server_conn_kind kind;
+    struct sl_message_hello hello;
+    uint64_t hello_id;
+    char name[SL_MESSAGE_NAME_BYTES]; /* "worker/3", "client": in messages */
+    bool welcomed;
+    bool said_goodbye;
+    struct sl_timer hello_timer;
+    uint8_t *sink; /* a long payload is being received there */
+
+    /* DATA: */
+    struct sl_credit credit; /* that the peer may still spend */
+    uint64_t next_request_id;
+    struct sl_server_list queue;       /* not begun, but perhaps the first */
+    uint32_t passed_writes;            /* its requests that were parked and write */
+    bool is_ready;                     /* in the server's ring of those with something to run */
+    struct sl_server_conn *ready_next; /* there */
+};
+
+/* At most so many lines a second about what peers do. */
+struct sl_server_log_limit {
+    uint64_t second;
+    uint32_t lines, suppressed;
+};
+
+struct sl_server {
+    struct sl_server_options options;
+    struct sl_transport *transport;
+    struct sl_outbox replies, control;
+    struct sl_server_buffers buffers;
+    struct sl_pool requests; /* of struct sl_server_request */
+    struct sl_shard *shard;  /* NULL until the cluster's numbering is known */
+    struct sl_reactor_source source;
+    struct sl_timer coordinator_timer;
+    struct sl_server_conn *conns;
+    uint32_t conn_count;
+
+    struct sl_server_conn *ready_first, *ready_last;
+    struct sl_server_list parked, resumed;
+    uint32_t runnable_count; /* in the ready ring, and resumed */
+    size_t parked_bytes;     /* of buffers */
+    bool blocked;            /* all that could run wait for memory: until some is given back */
+    uint32_t turn_keys;      /* left of this turn's budget */
+    bool resume_next;        /* whose turn it is: resumed ones or the ring */
+
+    bool draining;
+    bool goodbye_said;
+    struct sl_timer drain_timer;
+    void (*drained)(void *ctx);
+    void *drained_ctx;
+
+    struct sl_server_log_limit log_limit;
+    uint64_t request_count, failure_count;
+};
+
+extern const struct sl_transport_events sl_server_events;
+
+/* ---- server.c ---- */
+
+/* Logs why, then closes the connection. */
+void sl_server_drop(struct sl_server_conn *conn, int err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Logs about a peer, rate-limited. */
+void sl_server_log(struct sl_server *server, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Gives a frame's memory back, wherever it lies, unless a request has taken it over. */
+void sl_server_release(struct sl_server_conn *conn, const struct sl_transport_message *message);
+
+/* Gives the connection to another reactor's server; on error `closed` follows here. */
+int sl_server_hand_over(struct sl_server_conn *conn, struct sl_server *to);
+
+/* Memory came back: what waits for it may try again. */
+static inline void sl_server_unblock(struct sl_server *server)
+{
+    server->blocked = false;
+}
+
+/* ---- server_control.c ---- */
+
+/* Sends a control message; closes the connection when there is no memory for it. */
+void sl_server_send(struct sl_server_conn *conn, const struct sl_message *message);
+
+/* Sends an Error. */
+void sl_server_send_error(struct sl_server_conn *conn, uint64_t id, int err, const char *text);
+
+/* A control frame: the hello, or what follows it. */
+void sl_server_control(struct sl_server_conn *conn, const struct sl_transport_message *message);
+
+/* Tells the peer which versions both sides speak, and closes. */
+void sl_server_refuse_version(struct sl_server_conn *conn, uint32_t version);
+
+/* The connection is for this server's shard: welcomes it, now or when the shard's number is known.
+ */
+void sl_server_adopt(struct sl_server_conn *conn);
+void sl_server_welcome(struct sl_server_conn *conn);
+
+/* ---- server_request.c ---- */
+
+/* A request frame arrived. */
+void sl_server_request_arrive(struct sl_server_conn *conn,
+                              const struct sl_transport_message *message);
+
+enum sl_server_outcome {
+    SL_SERVER_ANSWERED, /* the request is gone from its list */
+    SL_SERVER_GOES_ON,  /* it is to be run again; it made no progress when nothing was spent */
+    SL_SERVER_WAITS,    /* for clocks */
+};
+
+/* Runs the request, if it fits into `keys`, else a slice of it; *spent of them. */
+enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, uint32_t keys,
+                                             uint32_t *spent);
+
+/* Answers with an error and frees the request. */
+void sl_server_request_fail(struct sl_server_request *request, int err, const char *text);
+
+/* Frees a request that nobody waits for. */
+void sl_server_request_free(struct sl_server_request *request);
+
+/* ---- server_queue.c ---- */
+
+void sl_server_queue_init(struct sl_server *server);
+void sl_server_queue_fini(struct sl_server *server);
+
+/* True when a request of the connection may run at once, before those that are queued. */
+bool sl_server_queue_is_free(const struct sl_server_conn *conn);
+
+/* Queues a request behind the others of its connection; park: it waits for clocks already. */
+void sl_server_queue_add(struct sl_server_request *request, bool park);
+
+/* Takes the request out of its list. */
+void sl_server_queue_remove(struct sl_server_request *request);
+
+/* The connection has closed: drops its requests, but for those that have begun to write. */
+void sl_server_queue_drop(struct sl_server_conn *conn);
+
+/* Answers all parked requests with the error. */
+void sl_server_queue_cancel_parked(struct sl_server *server, int err, const char *text);
+
+/* No request waits or is in progress. */
+bool sl_server_queue_is_empty(const struct sl_server *server);
+
+/* ---- server_drain.c ---- */
+
+/* Something ended: perhaps that was the last. */
+void sl_server_drain_look(struct sl_server *server);
+
+#endif

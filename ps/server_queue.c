@@ -1,0 +1,372 @@
+/* Requests that wait, and whose turn it is. */
+#include <stdio.h>
+
+#include "core/assert.h"
+#include "ps/server_internal.h"
+
+static void list_append(struct sl_server_list *list, struct sl_server_request *request)
+{
+    sl_assert(request->list == NULL);
+    request->list = list;
+    request->prev = list->last;
+    request->next = NULL;
+    if (list->last == NULL) {
+        list->first = request;
+    } else {
+        list->last->next = request;
+    }
+    list->last = request;
+}
+
+static void list_remove(struct sl_server_request *request)
+{
+    struct sl_server_list *list = request->list;
+    if (request->prev == NULL) {
+        list->first = request->next;
+    } else {
+        request->prev->next = request->next;
+    }
+    if (request->next == NULL) {
+        list->last = request->prev;
+    } else {
+        request->next->prev = request->prev;
+    }
+    request->list = NULL;
+}
+
+/* The first request of the connection's queue may run, as far as the others are concerned. */
+static bool head_may_run(const struct sl_server_conn *conn)
+{
+    const struct sl_server_request *first = conn->queue.first;
+    return first != NULL && (first->started || !first->work.writes || conn->passed_writes == 0);
+}
+
+static void ready_append(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    if (conn->is_ready || !head_may_run(conn)) {
+        return;
+    }
+    conn->is_ready = true;
+    conn->ready_next = NULL;
+    if (server->ready_last == NULL) {
+        server->ready_first = conn;
+    } else {
+        server->ready_last->ready_next = conn;
+    }
+    server->ready_last = conn;
+    server->runnable_count++;
+}
+
+static struct sl_server_conn *ready_take(struct sl_server *server)
+{
+    struct sl_server_conn *conn = server->ready_first;
+    server->ready_first = conn->ready_next;
+    if (server->ready_first == NULL) {
+        server->ready_last = NULL;
+    }
+    conn->is_ready = false;
+    server->runnable_count--;
+    return conn;
+}
+
+static void ready_remove(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    if (!conn->is_ready) {
+        return;
+    }
+    struct sl_server_conn *last = NULL;
+    struct sl_server_conn **at = &server->ready_first;
+    while (*at != conn) {
+        last = *at;
+        at = &last->ready_next;
+    }
+    *at = conn->ready_next;
+    if (server->ready_last == conn) {
+        server->ready_last = last;
+    }
+    conn->is_ready = false;
+    server->runnable_count--;
+}
+
+bool sl_server_queue_is_free(const struct sl_server_conn *conn)
+{
+    return conn->queue.first == NULL;
+}
+
+static size_t buffer_bytes(const struct sl_server_request *request)
+{
+    const struct sl_server_buffers *buffers = &request->server->buffers;
+    return sl_server_buffers_size(buffers, request->payload) +
+           (request->reply == NULL ? 0 : sl_server_buffers_size(buffers, request->reply));
+}
+
+/* Puts a request, which is in no list, aside until clocks move. */
+static void park(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    if (request->conn == NULL) {
+        /* Its connection is gone: nobody waits for the rest, and nothing more is to be written
+         * before the clocks move. */
+        sl_server_request_free(request);
+        return;
+    }
+    if (server->parked_bytes + buffer_bytes(request) > server->buffers.bytes / 2) {
+        sl_server_request_fail(request, SL_ERR_NO_MEMORY,
+                               "the ps has no room for more requests that wait for clocks");
+        return;
+    }
+    if (!request->passed && request->work.writes) {
+        request->conn->passed_writes++;
+    }
+    request->passed = true;
+    server->parked_bytes += buffer_bytes(request);
+    list_append(&server->parked, request);
+}
+
+void sl_server_queue_add(struct sl_server_request *request, bool park_it)
+{
+    if (park_it) {
+        park(request);
+        return;
+    }
+    list_append(&request->conn->queue, request);
+    ready_append(request->conn);
+}
+
+/* Out of its list, with the accounts of that list. */
+static void unlist(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    if (request->list == &server->parked) {
+        server->parked_bytes -= buffer_bytes(request);
+    } else if (request->list == &server->resumed) {
+        server->runnable_count--;
+    }
+    list_remove(request);
+}
+
+void sl_server_queue_remove(struct sl_server_request *request)
+{
+    struct sl_server_conn *conn = request->conn;
+    unlist(request);
+    if (conn == NULL) {
+        return;
+    }
+    if (request->passed && request->work.writes) {
+        conn->passed_writes--;
+    }
+    if (conn->queue.first == NULL) {
+        ready_remove(conn);
+    }
+    ready_append(conn);
+}
+
+static void resume(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    unlist(request);
+    list_append(&server->resumed, request);
+    server->runnable_count++;
+}
+
+/* Clocks have moved: those that wait no more may go on. */
+static void resume_parked(struct sl_server *server)
+{
+    struct sl_server_request *next;
+    for (struct sl_server_request *request = server->parked.first; request != NULL;
+         request = next) {
+        next = request->next;
+        if (!sl_shard_waits(server->shard, &request->work)) {
+            resume(request);
+        }
+    }
+}
+
+void sl_server_queue_cancel_parked(struct sl_server *server, int err, const char *text)
+{
+    while (server->parked.first != NULL) {
+        sl_server_request_fail(server->parked.first, err, text);
+    }
+}
+
+/* The connection of a request has closed. What has begun to write is finished, so that a push is
+ * not applied by half. */
+static void orphan(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    bool finish = request->started && request->work.writes && !request->done &&
+                  request->list != &server->parked;
+    unlist(request);
+    request->conn = NULL;
+    if (!finish) {
+        sl_server_request_free(request);
+        return;
+    }
+    list_append(&server->resumed, request);
+    server->runnable_count++;
+}
+
+static void orphan_of(struct sl_server_list *list, const struct sl_server_conn *conn)
+{
+    struct sl_server_request *next;
+    struct sl_server_request *last = list->last;
+    for (struct sl_server_request *request = list->first; request != NULL; request = next) {
+        next = request == last ? NULL : request->next;
+        if (request->conn == conn) {
+            orphan(request);
+        }
+    }
+}
+
+void sl_server_queue_drop(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    ready_remove(conn);
+    orphan_of(&server->resumed, conn);
+    orphan_of(&server->parked, conn);
+    while (conn->queue.first != NULL) {
+        orphan(conn->queue.first);
+    }
+}
+
+bool sl_server_queue_is_empty(const struct sl_server *server)
+{
+    if (server->parked.first != NULL || server->resumed.first != NULL) {
+        return false;
+    }
+    for (const struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        if (conn->queue.first != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whose turn it is: resumed requests and connections alternate, each line in turn. NULL: nobody's.
+ * A connection is out of its line until run_next puts it back. */
+static struct sl_server_request *take_next(struct sl_server *server)
+{
+    bool resumed =
+        server->resumed.first != NULL && (server->resume_next || server->ready_first == NULL);
+    server->resume_next = !resumed;
+    if (resumed) {
+        struct sl_server_request *request = server->resumed.first;
+        list_remove(request);
+        list_append(&server->resumed, request);
+        return request;
+    }
+    while (server->ready_first != NULL) {
+        struct sl_server_conn *conn = ready_take(server);
+        if (head_may_run(conn)) {
+            return conn->queue.first;
+        }
+    }
+    return NULL;
+}
+
+/* One slice of one request; returns what it spent, 0: no progress. */
+static uint32_t run_next(struct sl_server_request *request, uint32_t keys)
+{
+    struct sl_server_conn *conn = request->conn;
+    uint32_t spent;
+    enum sl_server_outcome outcome = sl_server_request_run(request, keys, &spent);
+    if (outcome == SL_SERVER_WAITS) {
+        unlist(request);
+        park(request);
+    }
+    if (conn != NULL) {
+        ready_append(conn);
+    }
+    return outcome == SL_SERVER_GOES_ON ? spent : spent + 1;
+}
+
+static struct sl_server *server_of(struct sl_reactor_source *source)
+{
+    return (struct sl_server *)(void *)((uint8_t *)source - offsetof(struct sl_server, source));
+}
+
+/* What was kept aside until an iteration was complete comes before everything. */
+static uint32_t commit(struct sl_server *server, uint32_t keys)
+{
+    uint32_t spent = sl_shard_commit_due(server->shard) ? sl_shard_commit(server->shard, keys) : 0;
+    if (!sl_shard_commit_due(server->shard) && sl_shard_clock_moved(server->shard)) {
+        resume_parked(server);
+    }
+    return spent;
+}
+
+static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
+{
+    (void)budget; /* in events; this counts keys */
+    struct sl_server *server = server_of(source);
+    if (server->shard == NULL) {
+        return 0;
+    }
+    /* Requests run at once must not starve those that wait. */
+    uint32_t keys =
+        server->turn_keys < SL_LIMIT_TURN_KEYS / 4 ? SL_LIMIT_TURN_KEYS / 4 : server->turn_keys;
+    uint32_t work = 0;
+    uint32_t stuck = 0;
+    while (keys > 0) {
+        uint32_t spent = commit(server, keys);
+        work += spent > 0;
+        keys -= spent < keys ? spent : keys;
+        if (sl_shard_commit_due(server->shard) || server->blocked || keys == 0) {
+            break;
+        }
+        struct sl_server_request *request = take_next(server);
+        if (request == NULL) {
+            break;
+        }
+        spent = run_next(request, keys);
+        stuck = spent == 0 ? stuck + 1 : 0;
+        server->blocked = stuck > server->runnable_count;
+        work += spent > 0;
+        keys -= spent < keys ? spent : keys;
+    }
+    server->turn_keys = keys;
+    if (work > 0) {
+        sl_server_drain_look(server);
+    }
+    return work;
+}
+
+static void flush_queue(struct sl_reactor_source *source)
+{
+    server_of(source)->turn_keys = SL_LIMIT_TURN_KEYS;
+}
+
+static bool arm_queue(struct sl_reactor_source *source)
+{
+    const struct sl_server *server = server_of(source);
+    if (server->shard == NULL) {
+        return true;
+    }
+    return !sl_shard_commit_due(server->shard) && (server->blocked || server->runnable_count == 0);
+}
+
+void sl_server_queue_init(struct sl_server *server)
+{
+    server->turn_keys = SL_LIMIT_TURN_KEYS;
+    server->source = (struct sl_reactor_source){
+        .name = "server",
+        .poll = poll_queue,
+        .flush = flush_queue,
+        .arm = arm_queue,
+    };
+    sl_reactor_add_source(server->options.reactor, &server->source);
+}
+
+void sl_server_queue_fini(struct sl_server *server)
+{
+    sl_reactor_remove_source(server->options.reactor, &server->source);
+    /* What outlived its connection. */
+    while (server->resumed.first != NULL) {
+        struct sl_server_request *request = server->resumed.first;
+        unlist(request);
+        sl_server_request_free(request);
+    }
+    sl_assert(server->parked.first == NULL);
+}
