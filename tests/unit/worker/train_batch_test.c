@@ -1,0 +1,121 @@
+/* Also the key set that batches are made with. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "core/hash.h"
+#include "worker/train/batch.h"
+
+static void keyset_add__numbers_keys_in_order_of_first_sight(void **state)
+{
+    (void)state;
+    struct sl_keyset set;
+    assert_int_equal(sl_keyset_init(&set), 0);
+    uint32_t index;
+    const uint64_t keys[] = {0, UINT64_MAX, 7};
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            assert_int_equal(sl_keyset_add(&set, keys[i], &index), 0);
+            assert_int_equal(index, i);
+        }
+    }
+    assert_int_equal(set.count, 3);
+    sl_keyset_fini(&set);
+}
+
+/* Grows many times, is cleared, forgets everything, and keeps what it is given again. */
+static void keyset_clear__forgets_and_reuses(void **state)
+{
+    (void)state;
+    struct sl_keyset set;
+    assert_int_equal(sl_keyset_init(&set), 0);
+    set.generation = UINT32_MAX - 1; /* comes round in the third round */
+    for (uint32_t round = 0; round < 4; round++) {
+        for (uint32_t pass = 0; pass < 2; pass++) {
+            for (uint32_t i = 0; i < 20000; i++) {
+                uint32_t index;
+                assert_int_equal(sl_keyset_add(&set, sl_hash_key(i + round * 7), &index), 0);
+                assert_int_equal(index, i);
+            }
+        }
+        assert_int_equal(set.count, 20000);
+        sl_keyset_clear(&set);
+        assert_int_equal(set.count, 0);
+    }
+    sl_keyset_fini(&set);
+}
+
+static void batch_add__keeps_rows_and_distinct_keys(void **state)
+{
+    (void)state;
+    struct sl_keyset set;
+    struct sl_batch batch;
+    assert_int_equal(sl_keyset_init(&set), 0);
+    assert_int_equal(sl_batch_init(&batch, 2), 0);
+    struct sl_reader_row row = {.label = 1};
+    assert_int_equal(sl_reader_row_add(&row, 30, 0.5F), 0);
+    assert_int_equal(sl_reader_row_add(&row, 10, 2), 0);
+    for (uint32_t round = 0; round < 2; round++) { /* the second round finds it cleared */
+        sl_batch_clear(&batch, &set);
+        row.label = 1;
+        row.feature_count = 2;
+        row.keys[1] = 10;
+        assert_int_equal(sl_batch_add(&batch, &set, &row), 0);
+        row.label = 0;
+        row.keys[1] = 20;
+        assert_int_equal(sl_batch_add(&batch, &set, &row), 0);
+        assert_int_equal(batch.row_count, 2);
+        assert_int_equal(batch.feature_count, 4);
+        assert_int_equal(batch.key_count, 3);
+        assert_true(batch.keys[0] == 30 && batch.keys[1] == 10 && batch.keys[2] == 20);
+        const uint32_t features[] = {0, 1, 0, 2};
+        assert_memory_equal(batch.features, features, sizeof features);
+        assert_int_equal(sl_batch_row_start(&batch, 1), 2);
+        assert_int_equal(batch.row_ends[1], 4);
+        assert_float_equal(batch.labels[0], 1, 0);
+        assert_float_equal(batch.labels[1], 0, 0);
+        assert_float_equal(batch.values[2], 0.5F, 0);
+    }
+    sl_reader_row_fini(&row);
+    sl_batch_fini(&batch);
+    sl_keyset_fini(&set);
+}
+
+static void batch_add__grows_with_wide_rows(void **state)
+{
+    (void)state;
+    struct sl_keyset set;
+    struct sl_batch batch;
+    assert_int_equal(sl_keyset_init(&set), 0);
+    assert_int_equal(sl_batch_init(&batch, 3), 0);
+    struct sl_reader_row row = {.label = 1};
+    for (uint32_t i = 0; i < 10000; i++) {
+        assert_int_equal(sl_reader_row_add(&row, i, (float)i), 0);
+    }
+    sl_batch_clear(&batch, &set);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(sl_batch_add(&batch, &set, &row), 0);
+    }
+    assert_int_equal(batch.feature_count, 30000);
+    assert_int_equal(batch.key_count, 10000);
+    assert_int_equal(batch.features[29999], 9999);
+    assert_float_equal(batch.values[29999], 9999, 0);
+    sl_reader_row_fini(&row);
+    sl_batch_fini(&batch);
+    sl_keyset_fini(&set);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keyset_add__numbers_keys_in_order_of_first_sight),
+        cmocka_unit_test(keyset_clear__forgets_and_reuses),
+        cmocka_unit_test(batch_add__keeps_rows_and_distinct_keys),
+        cmocka_unit_test(batch_add__grows_with_wide_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,169 @@
+/* The report as a block and as JSON, and the progress lines. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "core/clock.h"
+#include "train_files.h"
+#include "worker/train/progress.h"
+#include "worker/train/report.h"
+
+static void fill(struct sl_report *report, uint32_t worker)
+{
+    sl_report_init(report);
+    report->job = (struct sl_report_job){.worker_index = worker,
+                                         .worker_count = 8,
+                                         .shard_count = 2,
+                                         .model = "fm",
+                                         .format = "libsvm",
+                                         .optimizer = "adagrad",
+                                         .protocol = "star_server_lite",
+                                         .consistency = "ssp:2",
+                                         .epochs = 3,
+                                         .batch_rows = 128};
+    report->job.optimizer_spec = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD);
+    report->complete = true;
+    report->rows = 1000;
+    report->train_seconds = 2;
+    for (uint64_t i = 1; i <= 100; i++) {
+        sl_metric_record(&report->pull_ns, i * 1000);
+        sl_metric_record(&report->staleness, i % 3);
+    }
+}
+
+/* The file's JSON; the caller's. */
+static json_t *write_and_load(const struct sl_report *report, const char *path)
+{
+    char reason[256] = "";
+    assert_int_equal(sl_report_write(report, path, reason, sizeof reason), 0);
+    json_error_t error;
+    json_t *json = json_load_file(path, 0, &error);
+    assert_non_null(json);
+    return json;
+}
+
+static void report_write__holds_what_was_measured(void **state)
+{
+    (void)state;
+    struct train_files files;
+    train_files_begin(&files);
+    train_files_add(&files, "old", 3);
+    struct sl_report *report = malloc(sizeof *report);
+    fill(report, 0);
+    json_t *json = write_and_load(report, files.paths[0]);
+    assert_true(json_is_null(json_object_get(json, "test")));
+    assert_true(json_is_null(json_object_get(json, "train_loss")));
+    assert_int_equal(json_integer_value(json_object_get(json, "samples")), 1000);
+    assert_float_equal(json_real_value(json_object_get(json, "samples_per_second")), 500, 1e-9);
+    json_t *staleness = json_object_get(json, "staleness");
+    assert_int_equal(json_integer_value(json_object_get(staleness, "max")), 2);
+    json_t *counts = json_object_get(staleness, "counts");
+    assert_int_equal(json_integer_value(json_object_get(counts, "1")), 34);
+    json_t *pull = json_object_get(json_object_get(json, "latency_us"), "pull");
+    assert_float_equal(json_real_value(json_object_get(pull, "p50")), 50, 3);
+    assert_float_equal(json_real_value(json_object_get(pull, "max")), 100, 1e-9);
+    json_decref(json);
+
+    report->evaluated = true;
+    report->test_rows = 7;
+    report->test_auc = 0.9156;
+    report->test_loss = 0.25;
+    json = write_and_load(report, files.paths[0]);
+    json_t *test = json_object_get(json, "test");
+    assert_float_equal(json_real_value(json_object_get(test, "auc")), 0.9156, 1e-9);
+    assert_int_equal(json_integer_value(json_object_get(test, "samples")), 7);
+    json_decref(json);
+    free(report);
+    train_files_end(&files); /* fails if anything else is left in the folder */
+}
+
+static void report_write__fails_on_a_full_disk_and_leaves_devices_alone(void **state)
+{
+    (void)state;
+    if (access("/dev/full", W_OK) != 0) {
+        skip();
+    }
+    struct sl_report *report = malloc(sizeof *report);
+    fill(report, 0);
+    char reason[256] = "";
+    assert_int_not_equal(sl_report_write(report, "/dev/full", reason, sizeof reason), 0);
+    assert_non_null(strstr(reason, "/dev/full"));
+    assert_int_equal(access("/dev/full", W_OK), 0);
+    assert_int_equal(sl_report_write(report, "/dev/null", reason, sizeof reason), 0);
+    assert_int_not_equal(sl_report_write(report, "/nonexistent/r", reason, sizeof reason), 0);
+    assert_non_null(strstr(reason, "/nonexistent/r"));
+    free(report);
+}
+
+static void report_print__is_whole_for_worker_0_only(void **state)
+{
+    (void)state;
+    for (uint32_t worker = 0; worker < 2; worker++) {
+        char text[4096] = "";
+        FILE *to = fmemopen(text, sizeof text, "w");
+        assert_non_null(to);
+        struct sl_report *report = malloc(sizeof *report);
+        fill(report, worker);
+        report->evaluated = true;
+        report->test_auc = 0.9156;
+        sl_report_print(report, to);
+        assert_int_equal(fclose(to), 0);
+        assert_non_null(strstr(text, worker == 0 ? "worker 0 of 8" : "worker 1 of 8"));
+        assert_int_equal(strstr(text, "test AUC         0.915600") != NULL, worker == 0);
+        assert_int_equal(strstr(text, "staleness        0:33.0% 1:34.0%") != NULL, worker == 0);
+        free(report);
+    }
+}
+
+static void progress_update__says_a_line_now_and_then(void **state)
+{
+    (void)state;
+    char text[4096] = "";
+    FILE *to = tmpfile(); /* has a descriptor, and is no terminal */
+    assert_non_null(to);
+    struct sl_progress progress;
+    sl_progress_begin(&progress, to, false, 4, 0);
+    for (uint64_t ms = 0; ms <= 20000; ms += 100) {
+        const struct sl_progress_state now = {
+            .epoch = 1, .share = (double)ms / 40000, .rows = ms * 10, .loss = 0.5};
+        sl_progress_update(&progress, &now, ms * SL_CLOCK_NS_PER_MS);
+    }
+    sl_progress_end(&progress);
+    rewind(to);
+    size_t bytes = fread(text, 1, sizeof text - 1, to);
+    assert_int_equal(fclose(to), 0);
+    uint32_t lines = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        lines += text[i] == '\n';
+    }
+    assert_int_equal(lines, 4); /* after 1, 6, 11 and 16 seconds */
+    assert_non_null(strstr(text, "epoch 2/4  15%  10000 rows/s  loss 0.5000  ETA 0:34"));
+}
+
+static void progress_update__is_silent_when_quiet(void **state)
+{
+    (void)state;
+    struct sl_progress progress;
+    const struct sl_progress_state now = {.share = 0.5, .rows = 1, .loss = 1};
+    sl_progress_begin(&progress, NULL, true, 1, 0);
+    sl_progress_update(&progress, &now, 100 * SL_CLOCK_NS_PER_S);
+    sl_progress_end(&progress);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(report_write__holds_what_was_measured),
+        cmocka_unit_test(report_write__fails_on_a_full_disk_and_leaves_devices_alone),
+        cmocka_unit_test(report_print__is_whole_for_worker_0_only),
+        cmocka_unit_test(progress_update__says_a_line_now_and_then),
+        cmocka_unit_test(progress_update__is_silent_when_quiet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

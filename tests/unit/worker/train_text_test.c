@@ -1,0 +1,108 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "worker/train/text.h"
+
+static struct sl_bytes over(const char *text)
+{
+    return sl_bytes_over(text, strlen(text));
+}
+
+static void text_u64__takes_digits_up_to_the_greatest(void **state)
+{
+    (void)state;
+    struct sl_bytes cursor = over("18446744073709551615:");
+    uint64_t value = 0;
+    assert_true(sl_text_u64(&cursor, &value));
+    assert_true(value == UINT64_MAX);
+    assert_int_equal(sl_text_peek(&cursor), ':');
+}
+
+static void text_u64__refuses_overflow_and_nothing(void **state)
+{
+    (void)state;
+    const char *const bad[] = {"18446744073709551616", "99999999999999999999999", "", "x", "-1"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct sl_bytes cursor = over(bad[i]);
+        uint64_t value = 7;
+        assert_false(sl_text_u64(&cursor, &value));
+        assert_int_equal(value, 7);
+        assert_int_equal(cursor.left, strlen(bad[i]));
+    }
+}
+
+static void text_hex__takes_sixteen_digits_in_either_case(void **state)
+{
+    (void)state;
+    struct sl_bytes cursor = over("fFfFffffffffffff");
+    uint64_t value = 0;
+    assert_true(sl_text_hex(&cursor, &value));
+    assert_true(value == UINT64_MAX);
+    cursor = over("10000000000000000");
+    assert_false(sl_text_hex(&cursor, &value));
+    cursor = over("g");
+    assert_false(sl_text_hex(&cursor, &value));
+}
+
+static void text_float__agrees_with_strtof(void **state)
+{
+    (void)state;
+    const char *const numbers[] = {
+        "0",
+        "1",
+        "-1",
+        "+2.5",
+        "0.1",
+        ".5",
+        "3.",
+        "1e3",
+        "1E-3",
+        "-2.5e+2",
+        "123456789012345678901234567890",
+        "0.000000000000000000000000000001",
+        "3.4028235e38",
+        "1.17549435e-38",
+        "7e-46",
+        "1e-400",
+        "0e999",
+        "12345.678901234567890",
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct sl_bytes cursor = over(numbers[i]);
+        float value = 99;
+        assert_true(sl_text_float(&cursor, &value));
+        assert_int_equal(cursor.left, 0);
+        assert_float_equal(value, strtof(numbers[i], NULL), 0);
+    }
+}
+
+static void text_float__refuses_what_is_no_finite_number(void **state)
+{
+    (void)state;
+    const char *const bad[] = {
+        "", "-", "+", ".", "e5", "1e", "inf", "nan", "1e39", "--1", "1e999999999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct sl_bytes cursor = over(bad[i]);
+        float value = 7;
+        assert_false(sl_text_float(&cursor, &value));
+        assert_float_equal(value, 7, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_u64__takes_digits_up_to_the_greatest),
+        cmocka_unit_test(text_u64__refuses_overflow_and_nothing),
+        cmocka_unit_test(text_hex__takes_sixteen_digits_in_either_case),
+        cmocka_unit_test(text_float__agrees_with_strtof),
+        cmocka_unit_test(text_float__refuses_what_is_no_finite_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
