@@ -1,0 +1,291 @@
+/* Every connection ends once, with the right error, and nothing is touched after that. */
+#include "conformance.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define BIG 200000
+
+static void set_policy(struct node *node, void *ctx)
+{
+    node->policy = *(const struct policy *)ctx;
+}
+
+static void expect_closed(struct peer *peer, int err)
+{
+    WAIT_UNTIL(peer->closed == 1);
+    assert_int_equal(peer->close_err, err);
+}
+
+static void disconnect__sends_what_was_taken(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    WAIT_UNTIL(client->open);
+    struct peer *server = node_peer(&world->nodes[0], 0);
+    uint32_t sizes[50];
+    for (uint32_t i = 0; i < 50; i++) {
+        sizes[i] = i % 7 == 0 ? BIG : i;
+    }
+    peer_send_from_test(client, sizes, 50);
+    peer_disconnect_from_test(client);
+    expect_closed(client, SL_OK);
+    expect_closed(server, SL_ERR_CLOSED);
+    assert_int_equal(server->received, client->taken);
+    assert_int_equal(client->sent, client->taken);
+    world_close(world);
+}
+
+static void disconnect_under_way(uint32_t who)
+{
+    struct world *world = world_open(2, NULL);
+    struct policy echo = {.echo = true};
+    node_run(&world->nodes[0], set_policy, &echo);
+    node_run(&world->nodes[1], set_policy, &echo);
+    struct peer *both[2];
+    both[1] = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    both[0] = node_peer(&world->nodes[0], 0);
+    uint32_t sizes[40];
+    for (uint32_t i = 0; i < 40; i++) {
+        sizes[i] = i % 5 == 0 ? SL_LIMIT_FRAME_PAYLOAD_BYTES : i * 100;
+    }
+    peer_send_from_test(both[1], sizes, 40);
+    WAIT_UNTIL(both[0]->received >= 10);
+    peer_disconnect_from_test(both[who]);
+    expect_closed(both[who], SL_OK);
+    expect_closed(both[1 - who], SL_ERR_CLOSED);
+    world_close(world);
+}
+
+static void disconnect__mid_transfer_by_the_accepter(void **state)
+{
+    (void)state;
+    disconnect_under_way(0);
+}
+
+static void disconnect__mid_transfer_by_the_connecter(void **state)
+{
+    (void)state;
+    disconnect_under_way(1);
+}
+
+static void disconnect__by_both_at_once(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    struct policy leave = {.disconnect_at = 1};
+    node_run(&world->nodes[0], set_policy, &leave);
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    WAIT_UNTIL(client->open);
+    uint32_t size = 100;
+    peer_send_from_test(client, &size, 1);
+    peer_disconnect_from_test(client);
+    struct peer *server = node_peer(&world->nodes[0], 0);
+    expect_closed(client, SL_OK);
+    WAIT_UNTIL(server->closed == 1);
+    world_close(world);
+}
+
+/* From inside the upcall for one of many frames that arrived together: the rest is dropped. */
+static void disconnect__inside_received(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    struct policy leave = {.disconnect_at = 20};
+    node_run(&world->nodes[0], set_policy, &leave);
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    uint32_t sizes[60];
+    for (uint32_t i = 0; i < 60; i++) {
+        sizes[i] = 3 * i;
+    }
+    peer_send_from_test(client, sizes, 60);
+    struct peer *server = node_peer(&world->nodes[0], 0);
+    expect_closed(server, SL_OK);
+    expect_closed(client, SL_ERR_CLOSED);
+    assert_int_equal(server->received, 20);
+    world_close(world);
+}
+
+static void disconnect__inside_accepted(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    struct policy leave = {.disconnect_on_accept = true};
+    node_run(&world->nodes[0], set_policy, &leave);
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    expect_closed(client, SL_ERR_CLOSED);
+    expect_closed(node_peer(&world->nodes[0], 0), SL_OK);
+    world_close(world);
+}
+
+struct connect_and_leave {
+    const struct sl_endpoint *endpoint;
+    struct peer *peer;
+};
+
+static void disconnect__while_connecting(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    for (uint32_t i = 0; i < 20; i++) {
+        struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+        peer_disconnect_from_test(client);
+        expect_closed(client, SL_OK);
+    }
+    world_close(world);
+}
+
+/* The peer reads nothing, so a part of what was taken can never be sent: it is given back. */
+static void closed__gives_back_what_was_not_sent(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    struct policy refuse = {.refuse_sink = true};
+    node_run(&world->nodes[0], set_policy, &refuse);
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    uint32_t sizes[20];
+    for (uint32_t i = 0; i < 20; i++) {
+        sizes[i] = SL_LIMIT_FRAME_PAYLOAD_BYTES;
+    }
+    peer_send_from_test(client, sizes, 20);
+    WAIT_UNTIL(world->nodes[0].sink_asked >= 1);
+    peer_disconnect_from_test(client);
+    expect_closed(client, SL_OK);
+    assert_true(client->given_back > 0);
+    assert_int_equal(client->sent + client->given_back, client->taken);
+    world_close(world);
+}
+
+static void connect__refused(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    struct world *gone = world_open(1, NULL);
+    struct sl_endpoint nobody = gone->nodes[0].bound;
+    world_close(gone);
+    struct peer *client = peer_connect(&world->nodes[1], &nobody);
+    expect_closed(client, SL_ERR_REFUSED);
+    assert_false(client->open);
+    world_close(world);
+}
+
+struct listen_call {
+    struct sl_endpoint endpoint, bound;
+    int err;
+};
+
+static void run_listen(struct node *node, void *ctx)
+{
+    struct listen_call *call = ctx;
+    static const struct sl_transport_events *events;
+    events = node->peers[0]->conn->events;
+    call->err = sl_transport_listen(node->transport, &call->endpoint, events, node, &call->bound);
+}
+
+static void listen__again_and_in_use(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    struct node *server = &world->nodes[0];
+    struct peer *first = peer_connect(&world->nodes[1], &server->bound);
+    WAIT_UNTIL(first->open);
+    (void)node_peer(server, 0);
+    struct listen_call call = {.endpoint = server->bound};
+    node_run(server, run_listen, &call);
+    assert_int_equal(call.err, SL_ERR_IN_USE);
+    call.endpoint.port = 0;
+    node_run(server, run_listen, &call);
+    assert_int_equal(call.err, 0);
+    assert_int_not_equal(call.bound.port, server->bound.port);
+    struct peer *second = peer_connect(&world->nodes[1], &call.bound);
+    WAIT_UNTIL(second->open);
+    world_close(world);
+}
+
+static void listen__turns_away_more_than_the_limit(void **state)
+{
+    (void)state;
+    struct sl_transport_options options = {.connections_max = 2};
+    struct world *world = world_open(2, &options);
+    struct world *others = world_open(2, NULL);
+    struct peer *peers[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        peers[i] = peer_connect(&others->nodes[1], &world->nodes[0].bound);
+        WAIT_UNTIL(peers[i]->open);
+    }
+    expect_closed(peers[2], SL_ERR_CLOSED);
+    assert_int_equal(world->nodes[0].open_count, 2);
+    world_close(others);
+    world_close(world);
+}
+
+/* The transport is closed with a bit of everything in flight. */
+static void close_in_flight(uint32_t first)
+{
+    struct world *world = world_open(2, NULL);
+    struct policy echo = {.echo = true}, refuse = {.echo = true, .refuse_sink = true};
+    node_run(&world->nodes[0], set_policy, &refuse);
+    node_run(&world->nodes[1], set_policy, &echo);
+    uint32_t big[10], small[40];
+    for (uint32_t i = 0; i < 10; i++) {
+        big[i] = SL_LIMIT_FRAME_PAYLOAD_BYTES - i;
+    }
+    for (uint32_t i = 0; i < 40; i++) {
+        small[i] = 16 * i;
+    }
+    struct peer *stalled = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    peer_send_from_test(stalled, big, 10);
+    WAIT_UNTIL(world->nodes[0].sink_asked >= 1);
+    node_run(&world->nodes[0], set_policy, &echo);
+    struct peer *peers[16];
+    for (uint32_t i = 0; i < 16; i++) {
+        peers[i] = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+        if (i % 2 == 0) {
+            peer_send_from_test(peers[i], big, 2);
+        }
+        peer_send_from_test(peers[i], small, 40);
+    }
+    peer_disconnect_from_test(peers[3]);
+    peer_disconnect_from_test(peers[4]);
+    WAIT_UNTIL(peers[1]->received > 0);
+    sl_reactor_stop(world->nodes[first].reactor);
+    sl_reactor_join(world->nodes[first].reactor);
+    struct node *left = &world->nodes[1 - first];
+    WAIT_UNTIL(left->closed_count == left->open_count);
+    for (uint32_t i = 0; i < world->nodes[first].peer_count; i++) {
+        int err = world->nodes[first].peers[i]->close_err;
+        assert_true(err == SL_ERR_CANCELLED || err == SL_OK || err == SL_ERR_CLOSED);
+    }
+    world_close(world);
+}
+
+static void transport_close__on_the_accepting_side(void **state)
+{
+    (void)state;
+    close_in_flight(0);
+}
+
+static void transport_close__on_the_connecting_side(void **state)
+{
+    (void)state;
+    close_in_flight(1);
+}
+
+const struct CMUnitTest conformance_close_cases[] = {
+    cmocka_unit_test(disconnect__sends_what_was_taken),
+    cmocka_unit_test(disconnect__mid_transfer_by_the_accepter),
+    cmocka_unit_test(disconnect__mid_transfer_by_the_connecter),
+    cmocka_unit_test(disconnect__by_both_at_once),
+    cmocka_unit_test(disconnect__inside_received),
+    cmocka_unit_test(disconnect__inside_accepted),
+    cmocka_unit_test(disconnect__while_connecting),
+    cmocka_unit_test(closed__gives_back_what_was_not_sent),
+    cmocka_unit_test(connect__refused),
+    cmocka_unit_test(listen__again_and_in_use),
+    cmocka_unit_test(listen__turns_away_more_than_the_limit),
+    cmocka_unit_test(transport_close__on_the_accepting_side),
+    cmocka_unit_test(transport_close__on_the_connecting_side),
+};
+const size_t conformance_close_count =
+    sizeof conformance_close_cases / sizeof conformance_close_cases[0];

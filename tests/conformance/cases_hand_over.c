@@ -1,0 +1,157 @@
+/* A connection moves from the reactor that accepted it to another, in mid-stream. */
+#include "conformance.h"
+
+#define CONNECTIONS 12
+#define FRAMES      200
+
+static void set_policy(struct node *node, void *ctx)
+{
+    node->policy = *(const struct policy *)ctx;
+}
+
+static bool hands_over(void)
+{
+    return (conformance_target->ops->capabilities & SL_TRANSPORT_HANDS_OVER) != 0;
+}
+
+/* Node 0 accepts, node 1 owns, node 2 connects. */
+static struct world *open_three(const struct sl_transport_options *options)
+{
+    struct world *world = world_open(3, options);
+    struct policy accepter = {.owner = &world->nodes[1]};
+    struct policy owner = {.echo = true};
+    node_run(&world->nodes[0], set_policy, &accepter);
+    node_run(&world->nodes[1], set_policy, &owner);
+    return world;
+}
+
+static void hand_over_under_traffic(const struct sl_transport_options *options)
+{
+    struct world *world = open_three(options);
+    struct peer *peers[CONNECTIONS];
+    uint32_t sizes[FRAMES];
+    for (uint32_t i = 0; i < FRAMES; i++) {
+        sizes[i] = i % 50 == 25 ? 150000 + i : i * 11 % 2000;
+    }
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        peers[i] = peer_connect(&world->nodes[2], &world->nodes[0].bound);
+        peer_send_from_test(peers[i], sizes, FRAMES);
+    }
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        WAIT_UNTIL(peers[i]->received == FRAMES - 1); /* all but the one that node 0 saw */
+    }
+    assert_int_equal(world->nodes[1].open_count, CONNECTIONS);
+    world_close(world);
+}
+
+static void hand_over__under_traffic(void **state)
+{
+    (void)state;
+    if (!hands_over()) {
+        skip();
+    }
+    hand_over_under_traffic(NULL);
+}
+
+static void hand_over__with_tiny_buffers(void **state)
+{
+    (void)state;
+    if (!hands_over()) {
+        skip();
+    }
+    struct sl_transport_options options = {.buffer_count = 16, .buffer_bytes = 320};
+    hand_over_under_traffic(&options);
+}
+
+/* The first frame is long, so that the receive in flight is into the sink's memory. */
+static void hand_over__after_a_long_frame(void **state)
+{
+    (void)state;
+    if (!hands_over()) {
+        skip();
+    }
+    struct world *world = open_three(NULL);
+    struct peer *peer = peer_connect(&world->nodes[2], &world->nodes[0].bound);
+    uint32_t sizes[] = {900000, 5, 900001, 0, 16384, 3};
+    peer_send_from_test(peer, sizes, 6);
+    WAIT_UNTIL(peer->received == 5);
+    world_close(world);
+}
+
+static void hand_over__then_either_side_disconnects(void **state)
+{
+    (void)state;
+    if (!hands_over()) {
+        skip();
+    }
+    struct world *world = open_three(NULL);
+    uint32_t size = 64;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct peer *client = peer_connect(&world->nodes[2], &world->nodes[0].bound);
+        peer_send_from_test(client, &size, 1);
+        struct peer *owner = node_peer(&world->nodes[1], i);
+        struct peer *leaver = i % 2 == 0 ? client : owner;
+        struct peer *other = i % 2 == 0 ? owner : client;
+        WAIT_UNTIL(owner->open);
+        peer_disconnect_from_test(leaver);
+        WAIT_UNTIL(leaver->closed == 1 && other->closed == 1);
+        assert_int_equal(leaver->close_err, SL_OK);
+        assert_int_equal(other->close_err, SL_ERR_CLOSED);
+    }
+    world_close(world);
+}
+
+/* To the very reactor that it is on: a shard may well be owned by who accepts. */
+static void hand_over__to_the_same_reactor(void **state)
+{
+    (void)state;
+    if (!hands_over()) {
+        skip();
+    }
+    struct world *world = world_open(2, NULL);
+    struct policy once = {.owner = &world->nodes[0]};
+    node_run(&world->nodes[0], set_policy, &once);
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    uint32_t size = 64;
+    peer_send_from_test(client, &size, 1);
+    struct peer *owner = node_peer(&world->nodes[0], 1);
+    struct policy echo = {.echo = true};
+    node_run(&world->nodes[0], set_policy, &echo);
+    peer_send_from_test(client, &size, 1);
+    WAIT_UNTIL(client->received == 1);
+    assert_int_equal(owner->received, 1);
+    world_close(world);
+}
+
+/* The peer is gone before the connection has arrived. */
+static void hand_over__of_a_connection_that_ends(void **state)
+{
+    (void)state;
+    if (!hands_over()) {
+        skip();
+    }
+    struct world *world = open_three(NULL);
+    uint32_t sizes[] = {64, 100};
+    for (uint32_t i = 0; i < 10; i++) {
+        struct peer *client = peer_connect(&world->nodes[2], &world->nodes[0].bound);
+        WAIT_UNTIL(client->open);
+        peer_send_from_test(client, sizes, 2);
+        peer_disconnect_from_test(client);
+        struct peer *owner = node_peer(&world->nodes[1], i);
+        WAIT_UNTIL(owner->closed == 1);
+        assert_int_equal(owner->received, 1);
+        assert_int_equal(owner->close_err, SL_ERR_CLOSED);
+    }
+    world_close(world);
+}
+
+const struct CMUnitTest conformance_hand_over_cases[] = {
+    cmocka_unit_test(hand_over__under_traffic),
+    cmocka_unit_test(hand_over__with_tiny_buffers),
+    cmocka_unit_test(hand_over__after_a_long_frame),
+    cmocka_unit_test(hand_over__then_either_side_disconnects),
+    cmocka_unit_test(hand_over__to_the_same_reactor),
+    cmocka_unit_test(hand_over__of_a_connection_that_ends),
+};
+const size_t conformance_hand_over_count =
+    sizeof conformance_hand_over_cases / sizeof conformance_hand_over_cases[0];

@@ -1,0 +1,359 @@
+/* What is sent arrives: whole, in order, in the right memory, at the pace of the slower side. */
+#include "conformance.h"
+
+#include <unistd.h>
+
+#include "core/hash.h"
+
+#define RANDOM_FRAMES     24
+#define MANY_CONNECTIONS  200
+#define HOLD_BUFFERS      16
+#define HOLD_BUFFER_BYTES 4096
+
+static void set_echo(struct node *node, void *ctx)
+{
+    (void)ctx;
+    node->policy.echo = true;
+}
+
+static void set_hold(struct node *node, void *ctx)
+{
+    node->policy.hold = *(bool *)ctx;
+}
+
+static void set_refuse_sink(struct node *node, void *ctx)
+{
+    node->policy.refuse_sink = *(bool *)ctx;
+}
+
+static struct world *open_echo(const struct sl_transport_options *options)
+{
+    struct world *world = world_open(2, options);
+    node_run(&world->nodes[0], set_echo, NULL);
+    return world;
+}
+
+static void echo_and_wait(struct world *world, const uint32_t *sizes, uint32_t count)
+{
+    struct peer *peer = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    peer_send_from_test(peer, sizes, count);
+    WAIT_UNTIL(peer->received == count);
+    WAIT_UNTIL(peer->sent == count);
+    assert_int_equal(peer->taken, count);
+}
+
+static void echo__every_small_size(void **state)
+{
+    (void)state;
+    struct world *world = open_echo(NULL);
+    uint32_t sizes[200];
+    for (uint32_t i = 0; i < 200; i++) {
+        sizes[i] = i;
+    }
+    echo_and_wait(world, sizes, 200);
+    world_close(world);
+}
+
+static void echo__sizes_up_to_64_kib(void **state)
+{
+    (void)state;
+    struct world *world = open_echo(NULL);
+    uint32_t sizes[160], count = 0;
+    for (uint32_t bytes = 0; bytes <= 64U << 10; bytes += 509) {
+        sizes[count++] = bytes;
+    }
+    static const uint32_t edges[] = {SL_LIMIT_INLINE_PAYLOAD_BYTES - 1,
+                                     SL_LIMIT_INLINE_PAYLOAD_BYTES,
+                                     SL_LIMIT_INLINE_PAYLOAD_BYTES + 1,
+                                     (32U << 10) - SL_FRAME_HEADER_BYTES,
+                                     32U << 10,
+                                     64U << 10};
+    for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++) {
+        sizes[count++] = edges[i];
+    }
+    echo_and_wait(world, sizes, count);
+    world_close(world);
+}
+
+/* Receive buffers so small that nearly every frame lies across several. */
+static void echo__tiny_buffers(void **state)
+{
+    (void)state;
+    struct sl_transport_options options = {.buffer_count = 8, .buffer_bytes = 192};
+    struct world *world = open_echo(&options);
+    uint32_t sizes[64];
+    for (uint32_t i = 0; i < 64; i++) {
+        sizes[i] = i * 37 % 3001;
+    }
+    sizes[63] = 40000;
+    echo_and_wait(world, sizes, 64);
+    world_close(world);
+}
+
+static void fill_random(uint64_t *seed, uint32_t *sizes, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t random = sl_hash_random(seed);
+        uint32_t limit = random % 4 == 0 ? SL_LIMIT_FRAME_PAYLOAD_BYTES : 100000;
+        sizes[i] = (uint32_t)(random >> 8) % (limit + 1);
+    }
+    sizes[count - 1] = SL_LIMIT_FRAME_PAYLOAD_BYTES;
+}
+
+static void transfer__random_sizes_both_directions(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    struct peer *server = node_peer(&world->nodes[0], 0);
+    uint64_t seed = 4711;
+    uint32_t up[RANDOM_FRAMES], down[RANDOM_FRAMES];
+    fill_random(&seed, up, RANDOM_FRAMES);
+    fill_random(&seed, down, RANDOM_FRAMES);
+    peer_send_from_test(client, up, RANDOM_FRAMES);
+    peer_send_from_test(server, down, RANDOM_FRAMES);
+    WAIT_UNTIL(client->received == RANDOM_FRAMES && server->received == RANDOM_FRAMES);
+    world_close(world);
+}
+
+static void echo__many_connections(void **state)
+{
+    (void)state;
+    struct world *world = open_echo(NULL);
+    struct peer *peers[MANY_CONNECTIONS];
+    uint32_t sizes[] = {0, 8, 64, 1000, 5000};
+    for (uint32_t i = 0; i < MANY_CONNECTIONS; i++) {
+        peers[i] = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+        peer_send_from_test(peers[i], sizes, 5);
+    }
+    for (uint32_t i = 0; i < MANY_CONNECTIONS; i++) {
+        WAIT_UNTIL(peers[i]->received == 5);
+    }
+    assert_int_equal(world->nodes[0].open_count, MANY_CONNECTIONS);
+    world_close(world);
+}
+
+/* The connection whose frame nobody has memory for waits; another one does not; and the reactor
+ * sleeps meanwhile, if it may. */
+static void sink__refused_then_given(void **state)
+{
+    (void)state;
+    struct world *world = open_echo(NULL);
+    struct node *server = &world->nodes[0];
+    bool refuse = true;
+    node_run(server, set_refuse_sink, &refuse);
+    struct peer *longs = peer_connect(&world->nodes[1], &server->bound);
+    uint32_t long_sizes[] = {100, 300000, 50, 20000, 7};
+    peer_send_from_test(longs, long_sizes, 5);
+    WAIT_UNTIL(server->sink_asked >= 1);
+    struct peer *shorts = peer_connect(&world->nodes[1], &server->bound);
+    uint32_t short_sizes[] = {1, 2, 3};
+    peer_send_from_test(shorts, short_sizes, 3);
+    WAIT_UNTIL(shorts->received == 3);
+    assert_int_equal(longs->received, 1);
+    struct sl_reactor_stats before, after;
+    sl_reactor_get_stats(server->reactor, &before);
+    usleep(100000);
+    sl_reactor_get_stats(server->reactor, &after);
+    if (!conformance_target->polling) {
+        assert_true(after.turns - before.turns < 2000);
+    }
+    refuse = false;
+    node_run(server, set_refuse_sink, &refuse);
+    WAIT_UNTIL(longs->received == 5);
+    assert_int_equal(server->long_received, 2);
+    world_close(world);
+}
+
+/* Many connections wait for memory, with more received than there are buffers. */
+static void sink__refused_on_many_connections(void **state)
+{
+    (void)state;
+    struct sl_transport_options options = {.buffer_count = 8, .buffer_bytes = 4096};
+    struct world *world = open_echo(&options);
+    bool refuse = true;
+    node_run(&world->nodes[0], set_refuse_sink, &refuse);
+    struct peer *peers[20];
+    uint32_t sizes[] = {3000, 60000, 10, 35000, 16000};
+    for (uint32_t i = 0; i < 20; i++) {
+        peers[i] = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+        peer_send_from_test(peers[i], sizes, 5);
+    }
+    WAIT_UNTIL(world->nodes[0].sink_asked >= 1);
+    refuse = false;
+    node_run(&world->nodes[0], set_refuse_sink, &refuse);
+    for (uint32_t i = 0; i < 20; i++) {
+        WAIT_UNTIL(peers[i]->received == 5);
+    }
+    world_close(world);
+}
+
+/* A receiver that takes nothing: the sender's queue fills, and stays within its limit; then all
+ * goes on where it stopped. */
+static void send_burst__short_then_writable(void **state)
+{
+    (void)state;
+    enum { FRAMES = 2500 };
+    static uint32_t sizes[FRAMES];
+    struct world *world = world_open(2, NULL);
+    struct node *server = &world->nodes[0];
+    bool refuse = true;
+    node_run(server, set_refuse_sink, &refuse);
+    struct peer *peer = peer_connect(&world->nodes[1], &server->bound);
+    for (uint32_t i = 0; i < FRAMES; i++) {
+        sizes[i] = i % 2 == 0 ? 17000 : 24;
+    }
+    peer_send_from_test(peer, sizes, FRAMES);
+    WAIT_UNTIL(peer->shorts > 0);
+    WAIT_UNTIL(server->sink_asked >= 1);
+    assert_true(peer->taken < FRAMES);
+    refuse = false;
+    node_run(server, set_refuse_sink, &refuse);
+    WAIT_UNTIL(node_peer(server, 0)->received == FRAMES);
+    WAIT_UNTIL(peer->sent == FRAMES);
+    assert_true(peer->writables > 0);
+    world_close(world);
+}
+
+static void release_strided(struct node *node, void *ctx)
+{
+    uint32_t stride = *(uint32_t *)ctx;
+    for (uint32_t i = 0; i < node->peer_count; i++) {
+        peer_release_held(node->peers[i], stride);
+    }
+}
+
+static void release__late_and_out_of_order(void **state)
+{
+    (void)state;
+    struct world *world = open_echo(NULL);
+    struct node *server = &world->nodes[0];
+    bool hold = true;
+    node_run(server, set_hold, &hold);
+    struct peer *peer = peer_connect(&world->nodes[1], &server->bound);
+    uint32_t sizes[100];
+    for (uint32_t i = 0; i < 100; i++) {
+        sizes[i] = i * 13;
+    }
+    for (uint32_t round = 1; round <= 4; round++) {
+        peer_send_from_test(peer, sizes, 100);
+        WAIT_UNTIL(peer->received == round * 100);
+        node_run(server, release_strided, &round);
+    }
+    world_close(world);
+}
+
+/* All buffers are held by messages: everybody waits, nothing is lost, nobody spins. */
+static void release__after_all_buffers_were_held(void **state)
+{
+    (void)state;
+    struct sl_transport_options options = {.buffer_count = HOLD_BUFFERS,
+                                           .buffer_bytes = HOLD_BUFFER_BYTES};
+    struct world *world = open_echo(&options);
+    struct node *server = &world->nodes[0];
+    bool hold = true;
+    node_run(server, set_hold, &hold);
+    struct peer *peers[3 * HOLD_BUFFERS];
+    uint32_t size = 64;
+    for (uint32_t i = 0; i < 3 * HOLD_BUFFERS; i++) {
+        peers[i] = peer_connect(&world->nodes[1], &server->bound);
+        WAIT_UNTIL(peers[i]->open);
+        peer_send_from_test(peers[i], &size, 1);
+    }
+    for (uint32_t i = 0; i < HOLD_BUFFERS / 2; i++) {
+        WAIT_UNTIL(peers[i]->received == 1);
+    }
+    hold = false;
+    node_run(server, set_hold, &hold);
+    uint32_t stride = 1;
+    node_run(server, release_strided, &stride);
+    for (uint32_t i = 0; i < 3 * HOLD_BUFFERS; i++) {
+        WAIT_UNTIL(peers[i]->received == 1);
+    }
+    world_close(world);
+}
+
+/* A message may be read, and be released, after its connection's end. */
+static void release__after_closed(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    struct node *server = &world->nodes[0];
+    bool hold = true;
+    node_run(server, set_hold, &hold);
+    struct peer *peer = peer_connect(&world->nodes[1], &server->bound);
+    uint32_t sizes[] = {100, 15000, 15001, 8, 16000, 77};
+    peer_send_from_test(peer, sizes, 6);
+    struct peer *accepted = node_peer(server, 0);
+    WAIT_UNTIL(accepted->received == 6);
+    peer_disconnect_from_test(peer);
+    WAIT_UNTIL(accepted->closed == 1);
+    struct peer *next = peer_connect(&world->nodes[1], &server->bound);
+    peer_send_from_test(next, sizes, 6);
+    WAIT_UNTIL(node_peer(server, 1)->received == 6);
+    uint32_t stride = 2;
+    node_run(server, release_strided, &stride);
+    world_close(world);
+}
+
+/* Nothing but the transport's own wake-ups makes these go round: the test only looks. */
+static void wake__from_sleep(void **state)
+{
+    (void)state;
+    struct world *world = open_echo(NULL);
+    struct peer *peer = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    uint32_t sizes[] = {64};
+    for (uint32_t i = 1; i <= 10; i++) {
+        peer_send_from_test(peer, sizes, 1);
+        WAIT_UNTIL(peer->received == i);
+        usleep(3000);
+    }
+    if (!conformance_target->polling) {
+        struct sl_reactor_stats stats;
+        sl_reactor_get_stats(world->nodes[0].reactor, &stats);
+        assert_true(stats.sleeps > 0);
+    }
+    world_close(world);
+}
+
+static void read_stats(struct node *node, void *ctx)
+{
+    sl_transport_get_stats(node->transport, ctx);
+}
+
+static void stats__count_what_travelled(void **state)
+{
+    (void)state;
+    struct world *world = open_echo(NULL);
+    uint32_t sizes[] = {0, 100, 30000};
+    echo_and_wait(world, sizes, 3);
+    struct sl_transport_stats client, server;
+    node_run(&world->nodes[1], read_stats, &client);
+    node_run(&world->nodes[0], read_stats, &server);
+    uint64_t bytes = 3 * SL_FRAME_HEADER_BYTES + 30100;
+    assert_int_equal(client.bytes_sent, bytes);
+    assert_int_equal(client.bytes_received, bytes);
+    assert_int_equal(server.bytes_received, bytes);
+    assert_int_equal(client.frames_sent, 3);
+    assert_int_equal(server.frames_received, 3);
+    assert_int_equal(server.connections, 1);
+    world_close(world);
+}
+
+const struct CMUnitTest conformance_transfer_cases[] = {
+    cmocka_unit_test(echo__every_small_size),
+    cmocka_unit_test(echo__sizes_up_to_64_kib),
+    cmocka_unit_test(echo__tiny_buffers),
+    cmocka_unit_test(transfer__random_sizes_both_directions),
+    cmocka_unit_test(echo__many_connections),
+    cmocka_unit_test(sink__refused_then_given),
+    cmocka_unit_test(sink__refused_on_many_connections),
+    cmocka_unit_test(send_burst__short_then_writable),
+    cmocka_unit_test(release__late_and_out_of_order),
+    cmocka_unit_test(release__after_all_buffers_were_held),
+    cmocka_unit_test(release__after_closed),
+    cmocka_unit_test(wake__from_sleep),
+    cmocka_unit_test(stats__count_what_travelled),
+};
+const size_t conformance_transfer_count =
+    sizeof conformance_transfer_cases / sizeof conformance_transfer_cases[0];

@@ -1,0 +1,151 @@
+/* The suite that every transport passes. A target says which transport, how to make an endpoint
+ * for it, and what may be forced; the suite starts real reactors with one transport each, and plays
+ * the layers above.
+ *
+ * The world is made anew for each case. The test's thread talks to reactors through node_run, and
+ * otherwise looks only at counters that the reactors write. */
+#ifndef TESTS_CONFORMANCE_H
+#define TESTS_CONFORMANCE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/assert.h"
+#include "net/transport.h"
+
+#define NODES_MAX 3
+#define PEERS_MAX 512
+#define HELD_MAX  256
+#define WAIT_S    60
+
+struct conformance_target {
+    const char *name;
+    const struct sl_transport_ops *ops;
+    const char *endpoint; /* to listen on, port 0 */
+    bool polling;
+    /* Takes features from a reactor before its transport opens; NULL: nothing. Owner reactor. */
+    void (*cripple)(struct sl_reactor *reactor);
+    /* A blocking socket to a listener of the transport's, to send it what no transport would; NULL:
+     * there is no such thing, and cases that need it are skipped. */
+    int (*connect_raw)(const struct sl_endpoint *endpoint);
+};
+
+/* Runs all cases against a target; returns the number that failed. */
+int conformance_run(const struct conformance_target *target);
+
+/* ---- The world --------------------------------------------------------------------------------
+ */
+
+/* What the upper layer of a node does with its connections; changed by its reactor only. */
+struct policy {
+    bool echo;        /* answers every frame with one of the same content */
+    bool hold;        /* keeps messages instead of releasing them */
+    bool refuse_sink; /* has no memory for long payloads */
+    bool disconnect_on_accept;
+    uint32_t disconnect_at; /* disconnects from inside the upcall for this frame; 0: never */
+    struct node *owner;     /* hands accepted connections over to this node, at their first frame */
+};
+
+struct node {
+    uint32_t index;
+    struct sl_reactor *reactor;
+    struct sl_transport *transport;
+    struct sl_transport_options options;
+    struct sl_endpoint bound;
+    struct policy policy;
+    struct sl_mailbox_lane *lane; /* of the test's thread */
+    struct peer *peers[PEERS_MAX];
+    atomic_uint peer_count, open_count, closed_count;
+    atomic_uint sink_asked, long_received;
+    bool calling; /* a function of the transport is running: no upcall may come */
+};
+
+struct world {
+    const struct conformance_target *target;
+    struct node nodes[NODES_MAX];
+    uint32_t node_count;
+    struct sl_transport_options options;
+};
+
+extern const struct conformance_target *conformance_target;
+
+/* node_count reactors with a transport each; node 0 listens. */
+struct world *world_open(uint32_t node_count, const struct sl_transport_options *options);
+
+/* Closes everything, and checks that nobody wrote to memory that was given back. */
+void world_close(struct world *world);
+
+/* Runs a function on the node's reactor and waits for it. */
+void node_run(struct node *node, void (*run)(struct node *node, void *ctx), void *ctx);
+
+/* Waits until a condition over atomics is true; the deadline only ends a hanging test. */
+bool wait_expired(uint64_t *deadline_ns);
+#define WAIT_UNTIL(condition)                                                                      \
+    do {                                                                                           \
+        uint64_t deadline_ns_ = 0;                                                                 \
+        while (!(condition)) {                                                                     \
+            if (wait_expired(&deadline_ns_)) {                                                     \
+                fail_msg("gave up waiting for %s", #condition);                                    \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+
+/* ---- A peer: the upper layer of one connection ------------------------------------------------
+ */
+
+struct outgoing;
+
+struct peer {
+    struct node *node;
+    struct sl_conn *conn;    /* NULL once closed, or handed over */
+    struct sl_conn *handle;  /* the same, for messages that are released later than that */
+    uint32_t made, expected; /* numbers of the last frame made, and of the next to come */
+    struct outgoing *first_waiting, *last_waiting; /* not taken by the transport yet */
+    struct outgoing *first_taken, *last_taken;     /* taken, and not `sent` */
+    uint8_t *sink;
+    bool sink_named;
+    struct sl_transport_message held[HELD_MAX];
+    uint32_t held_count;
+    atomic_bool open;
+    atomic_uint received, sent, taken, given_back, shorts, writables, closed, handed_over;
+    atomic_int close_err;
+};
+
+/* Connects a new peer from the node; waits for nothing. */
+struct peer *peer_connect(struct node *node, const struct sl_endpoint *endpoint);
+
+/* Makes and sends frames of these payload sizes. Owner reactor. */
+void peer_send(struct peer *peer, const uint32_t *sizes, uint32_t count);
+
+/* As peer_send, from the test's thread. */
+void peer_send_from_test(struct peer *peer, const uint32_t *sizes, uint32_t count);
+void peer_disconnect_from_test(struct peer *peer);
+
+/* Releases what is held, in the order of `stride` steps through it. Owner reactor. */
+void peer_release_held(struct peer *peer, uint32_t stride);
+
+/* The peer that accepted as the n-th of the node; waits for it. */
+struct peer *node_peer(struct node *node, uint32_t n);
+
+/* The payload of a connection's frame of this number, in either direction. */
+const uint8_t *content_of(uint32_t number, uint32_t payload_bytes);
+
+/* ---- Cases, by file ---------------------------------------------------------------------------
+ */
+
+extern const struct CMUnitTest conformance_transfer_cases[];
+extern const size_t conformance_transfer_count;
+extern const struct CMUnitTest conformance_close_cases[];
+extern const size_t conformance_close_count;
+extern const struct CMUnitTest conformance_raw_cases[];
+extern const size_t conformance_raw_count;
+extern const struct CMUnitTest conformance_hand_over_cases[];
+extern const size_t conformance_hand_over_count;
+
+#endif

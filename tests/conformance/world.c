@@ -1,0 +1,186 @@
+#include "conformance.h"
+
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/hash.h"
+#include "peer.h"
+
+#define CONTENT_OFFSETS (64U << 10)
+
+const struct conformance_target *conformance_target;
+
+static uint8_t *content;
+
+const uint8_t *content_of(uint32_t number, uint32_t payload_bytes)
+{
+    sl_assert(payload_bytes <= SL_LIMIT_FRAME_PAYLOAD_BYTES);
+    return content + (number * 977U) % CONTENT_OFFSETS;
+}
+
+static void make_content(void)
+{
+    size_t bytes = SL_LIMIT_FRAME_PAYLOAD_BYTES + CONTENT_OFFSETS;
+    content = malloc(bytes);
+    sl_assert(content != NULL);
+    uint64_t state = 1;
+    for (size_t i = 0; i < bytes; i += sizeof state) {
+        uint64_t value = sl_hash_random(&state);
+        memcpy(content + i, &value, sizeof value);
+    }
+}
+
+bool wait_expired(uint64_t *deadline_ns)
+{
+    uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
+    if (*deadline_ns == 0) {
+        *deadline_ns = now_ns + WAIT_S * SL_CLOCK_NS_PER_S;
+    }
+    usleep(200);
+    return now_ns > *deadline_ns;
+}
+
+/* ---- Calls into reactors ----------------------------------------------------------------------
+ */
+
+struct call {
+    struct node *node;
+    void (*run)(struct node *node, void *ctx);
+    void *ctx;
+    sem_t done;
+};
+
+static void run_call(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct call *call = ctx;
+    call->run(call->node, call->ctx);
+    sem_post(&call->done);
+}
+
+void node_run(struct node *node, void (*run)(struct node *node, void *ctx), void *ctx)
+{
+    struct call call = {.node = node, .run = run, .ctx = ctx};
+    sem_init(&call.done, 0, 0);
+    while (sl_mailbox_post(node->lane, (struct sl_mail){.run = run_call, .ctx = &call}) != 0) {
+        usleep(100);
+    }
+    while (sem_wait(&call.done) != 0) {
+    }
+    sem_destroy(&call.done);
+}
+
+/* ---- Nodes ------------------------------------------------------------------------------------
+ */
+
+static int start_node(void *ctx)
+{
+    struct node *node = ctx;
+    if (conformance_target->cripple != NULL) {
+        conformance_target->cripple(node->reactor);
+    }
+    int err =
+        sl_transport_open(conformance_target->ops, node->reactor, &node->options, &node->transport);
+    if (err != 0 || node->index != 0) {
+        return err;
+    }
+    struct sl_endpoint endpoint;
+    char reason[256];
+    err = sl_endpoint_parse(conformance_target->endpoint, &endpoint, reason, sizeof reason);
+    if (err != 0) {
+        return err;
+    }
+    return sl_transport_listen(node->transport, &endpoint, &peer_events, node, &node->bound);
+}
+
+static void stop_node(void *ctx)
+{
+    struct node *node = ctx;
+    sl_transport_close(&node->transport);
+    sl_assert(node->transport == NULL);
+}
+
+static void open_node(struct world *world, uint32_t index)
+{
+    struct node *node = &world->nodes[index];
+    node->index = index;
+    node->options = world->options;
+    struct sl_reactor_options options = {
+        .index = index, .core = -1, .polling = conformance_target->polling, .spin_us = 20};
+    snprintf(options.name, sizeof options.name, "node%u", index);
+    assert_int_equal(sl_reactor_create(&options, &node->reactor), 0);
+    sl_reactor_on_stop(node->reactor, stop_node, node);
+    assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(node->reactor), &node->lane), 0);
+}
+
+struct world *world_open(uint32_t node_count, const struct sl_transport_options *options)
+{
+    sl_assert(node_count <= NODES_MAX);
+    if (content == NULL) {
+        make_content();
+    }
+    struct world *world = calloc(1, sizeof *world);
+    assert_non_null(world);
+    world->node_count = node_count;
+    if (options != NULL) {
+        world->options = *options;
+    }
+    struct sl_reactor *reactors[NODES_MAX];
+    for (uint32_t i = 0; i < node_count; i++) {
+        open_node(world, i);
+        reactors[i] = world->nodes[i].reactor;
+    }
+    assert_int_equal(sl_reactor_connect(reactors, node_count), 0);
+    for (uint32_t i = 0; i < node_count; i++) {
+        struct node *node = &world->nodes[i];
+        assert_int_equal(sl_reactor_start(node->reactor, start_node, node), 0);
+    }
+    return world;
+}
+
+void world_close(struct world *world)
+{
+    for (uint32_t i = 0; i < world->node_count; i++) {
+        sl_reactor_stop(world->nodes[i].reactor);
+        sl_reactor_join(world->nodes[i].reactor);
+    }
+    for (uint32_t i = 0; i < world->node_count; i++) {
+        struct node *node = &world->nodes[i];
+        sl_mailbox_lane_close(&node->lane);
+        sl_reactor_destroy(&node->reactor);
+        for (uint32_t k = 0; k < node->peer_count; k++) {
+            peer_destroy(node->peers[k]);
+        }
+        assert_int_equal(node->open_count, node->closed_count);
+    }
+    free(world);
+}
+
+/* ---- The run ----------------------------------------------------------------------------------
+ */
+
+int conformance_run(const struct conformance_target *target)
+{
+    static const struct {
+        const struct CMUnitTest *cases;
+        const size_t *count;
+    } groups[] = {
+        {conformance_transfer_cases, &conformance_transfer_count},
+        {conformance_close_cases, &conformance_close_count},
+        {conformance_hand_over_cases, &conformance_hand_over_count},
+        {conformance_raw_cases, &conformance_raw_count},
+    };
+    conformance_target = target;
+    int failed = 0;
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        failed +=
+            _cmocka_run_group_tests(target->name, groups[i].cases, *groups[i].count, NULL, NULL);
+    }
+    free(content);
+    content = NULL;
+    return failed;
+}
