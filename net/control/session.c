@@ -215,14 +215,19 @@ void sl_session_log_waiting(const struct sl_session *session,
     sl_log_info("waiting for %s (says %s)", used == 0 ? "others" : names, session->peer_name);
 }
 
+static void end_by_version(struct sl_session *session, uint32_t version, const char *software)
+{
+    char why[128];
+    (void)snprintf(why, sizeof why,
+                   "it speaks protocol version %" PRIu32 "%s%.40s, this program version %d",
+                   version, software[0] == '\0' ? "" : " as ", software, SL_FRAME_PROTOCOL_VERSION);
+    end_because(session, SL_ERR_VERSION, why);
+}
+
 static void welcome(struct sl_session *session, const struct sl_message_welcome *message)
 {
     if (message->protocol_version != SL_FRAME_PROTOCOL_VERSION) {
-        char why[128];
-        (void)snprintf(why, sizeof why,
-                       "it speaks protocol version %" PRIu32 " (%.40s), this program version %d",
-                       message->protocol_version, message->software, SL_FRAME_PROTOCOL_VERSION);
-        end_because(session, SL_ERR_VERSION, why);
+        end_by_version(session, message->protocol_version, message->software);
         return;
     }
     if (session->options.hello.purpose == SL_MESSAGE_PURPOSE_DATA && message->shard_count == 0) {
@@ -331,7 +336,10 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
         return;
     }
     sl_session_enter(session);
-    if (sl_frame_verify(&message->header, message->payload) != SL_OK) {
+    if (message->header.version != SL_FRAME_PROTOCOL_VERSION) {
+        sl_transport_release(conn, message);
+        end_by_version(session, message->header.version, "");
+    } else if (sl_frame_verify(&message->header, message->payload) != SL_OK) {
         sl_transport_release(conn, message);
         end_because(session, SL_ERR_CORRUPT, "it sent a frame with a wrong checksum");
     } else if (type == SL_FRAME_CONTROL) {

@@ -172,6 +172,9 @@ static bool deliver_one(struct loop_conn *conn)
     struct sl_frame header;
     int err = message->bytes < SL_FRAME_HEADER_BYTES ? SL_ERR_CLOSED
                                                      : sl_frame_decode(message->data, &header);
+    if (err == SL_ERR_VERSION && header.payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        err = SL_OK; /* for the upper layer to answer in words */
+    }
     if (err == SL_OK && header.payload_bytes != message->bytes - SL_FRAME_HEADER_BYTES) {
         err = SL_ERR_CLOSED; /* a stream would wait for the rest until its end */
     }
