@@ -1,0 +1,367 @@
+#include "tests/support/cluster.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "net/control/session.h"
+#include "ps/coordinator.h"
+#include "ps/server.h"
+
+#define OUTBOX_BYTES     SL_OUTBOX_MEMORY_BYTES_MIN
+#define START_TIMEOUT_NS (20 * SL_CLOCK_NS_PER_S)
+
+struct ps;
+
+/* A reactor with its server. */
+struct seat {
+    struct ps *ps;
+    uint32_t local_index;
+    struct sl_reactor *reactor;
+    sem_t resume;
+};
+
+struct ps {
+    struct sl_cluster *cluster;
+    uint32_t task_index;
+    bool stopped;
+    struct seat *seats;
+    struct sl_server **servers;
+    struct sl_reactor **reactors;
+    struct sl_coordinator *coordinator; /* of ps 0 */
+    struct sl_endpoint bound;
+    char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
+
+    /* Its conversation with the coordinator, on reactor 0. */
+    struct sl_transport *transport;
+    struct sl_outbox outbox;
+    struct sl_session *session;
+    uint32_t first_shard, shard_count;
+};
+
+struct sl_cluster {
+    struct sl_cluster_options options;
+    struct ps *ps;
+    char coordinator[64];
+    struct sl_endpoint coordinator_endpoint;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint32_t numbered; /* shards that know their number */
+};
+
+/* ---- Mail from the test's thread, delivered before the function returns */
+
+struct errand {
+    void (*run)(struct seat *seat);
+    struct seat *seat;
+    sem_t done;
+};
+
+static void run_errand(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct errand *errand = ctx;
+    errand->run(errand->seat);
+    sem_post(&errand->done);
+}
+
+static void post(struct seat *seat, struct sl_mail mail)
+{
+    struct sl_mailbox_lane *lane;
+    int err = sl_mailbox_lane_open(sl_reactor_mailbox(seat->reactor), &lane);
+    sl_assert(err == 0);
+    err = sl_mailbox_post(lane, mail);
+    sl_assert(err == 0);
+    sl_mailbox_lane_close(&lane);
+}
+
+static void run_on(struct seat *seat, void (*run)(struct seat *seat))
+{
+    struct errand errand = {.run = run, .seat = seat};
+    sem_init(&errand.done, 0, 0);
+    post(seat, (struct sl_mail){.run = run_errand, .ctx = &errand});
+    while (sem_wait(&errand.done) != 0) {
+    }
+    sem_destroy(&errand.done);
+}
+
+/* ---- A ps process */
+
+static int create_server(void *ctx)
+{
+    struct seat *seat = ctx;
+    struct ps *ps = seat->ps;
+    const struct sl_server_options options = {
+        .reactor = seat->reactor,
+        .transport = sl_transport_find(SL_ENDPOINT_TCP),
+        .shard.memory_bytes_max = (size_t)ps->cluster->options.memory_bytes_max,
+        .task_index = ps->task_index,
+        .local_index = seat->local_index,
+        .servers = ps->servers,
+        .server_count = ps->cluster->options.shards_of_ps,
+        .coordinator = seat->local_index == 0 ? ps->coordinator : NULL,
+    };
+    return sl_server_create(&options, &ps->servers[seat->local_index]);
+}
+
+static void destroy_server(void *ctx)
+{
+    struct seat *seat = ctx;
+    struct ps *ps = seat->ps;
+    if (seat->local_index == 0) {
+        sl_session_close(&ps->session);
+        sl_transport_close(&ps->transport);
+        sl_outbox_fini(&ps->outbox);
+    }
+    sl_server_destroy(&ps->servers[seat->local_index]);
+}
+
+static void listen_on_loopback(struct seat *seat)
+{
+    struct ps *ps = seat->ps;
+    const struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
+    int err = sl_server_listen(ps->servers[0], &any, &ps->bound);
+    sl_assert(err == 0);
+    sl_endpoint_format(&ps->bound, ps->data_endpoint, sizeof ps->data_endpoint);
+}
+
+static void number_shard(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct seat *seat = ctx;
+    struct ps *ps = seat->ps;
+    int err = sl_server_set_shard(ps->servers[seat->local_index],
+                                  ps->first_shard + seat->local_index, ps->shard_count);
+    sl_assert(err == 0);
+    struct sl_cluster *cluster = ps->cluster;
+    pthread_mutex_lock(&cluster->lock);
+    cluster->numbered++;
+    pthread_cond_signal(&cluster->changed);
+    pthread_mutex_unlock(&cluster->lock);
+}
+
+static void cluster_known(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    (void)reason;
+    struct ps *ps = ctx;
+    if (err != 0) {
+        return; /* the test stopped the cluster before it was whole */
+    }
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < answer->cluster.ps_count; i++) {
+        if (answer->cluster.ps[i].task_index == ps->task_index) {
+            ps->first_shard = count;
+        }
+        count += answer->cluster.ps[i].shard_count;
+    }
+    ps->shard_count = count;
+    for (uint32_t i = 0; i < ps->cluster->options.shards_of_ps; i++) {
+        struct sl_mail mail = {.run = number_shard, .ctx = &ps->seats[i]};
+        if (i == 0) {
+            mail.run(mail.ctx, 0, 0);
+        } else {
+            sl_reactor_post(ps->seats[0].reactor, i, mail);
+        }
+    }
+}
+
+static void welcomed(void *ctx, struct sl_session *session,
+                     const struct sl_message_welcome *welcome)
+{
+    (void)welcome;
+    struct ps *ps = ctx;
+    struct sl_message message = {.kind = SL_MESSAGE_REGISTER};
+    snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "%s", ps->data_endpoint);
+    message.reg.shard_count = ps->cluster->options.shards_of_ps;
+    sl_session_request(session, &message, START_TIMEOUT_NS, cluster_known, ps);
+}
+
+static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    (void)ctx;
+    (void)session;
+    (void)err;
+    (void)reason;
+}
+
+static const struct sl_session_events session_events = {.welcomed = welcomed, .closed = closed};
+
+static void join_cluster(struct seat *seat)
+{
+    struct ps *ps = seat->ps;
+    int err = sl_outbox_init(&ps->outbox, OUTBOX_BYTES, false);
+    sl_assert(err == 0);
+    err = sl_transport_open(sl_transport_find(SL_ENDPOINT_TCP), seat->reactor,
+                            &(struct sl_transport_options){0}, &ps->transport);
+    sl_assert(err == 0);
+    const struct sl_session_options options = {
+        .transport = ps->transport,
+        .outbox = &ps->outbox,
+        .endpoint = ps->cluster->coordinator_endpoint,
+        .hello = {.purpose = SL_MESSAGE_PURPOSE_CONTROL,
+                  .role = SL_MESSAGE_ROLE_PS,
+                  .task_index = ps->task_index,
+                  .client_id = 1000 + ps->task_index},
+        .events = &session_events,
+        .ctx = ps,
+        .peer_name = "coordinator",
+        .start_timeout_ns = START_TIMEOUT_NS,
+    };
+    err = sl_session_open(&options, &ps->session);
+    sl_assert(err == 0);
+}
+
+static void make_coordinator(struct ps *ps)
+{
+    const struct sl_cluster_options *options = &ps->cluster->options;
+    const struct sl_coordinator_options coordinator = {
+        .ps_count = options->ps_expected == 0 ? options->ps_count : options->ps_expected,
+        .worker_count = options->worker_count,
+        .send = sl_server_send_to_peer,
+    };
+    int err = sl_coordinator_create(&coordinator, &ps->coordinator);
+    sl_assert(err == 0);
+}
+
+static void make_seat(struct ps *ps, uint32_t index)
+{
+    struct seat *seat = &ps->seats[index];
+    *seat = (struct seat){.ps = ps, .local_index = index};
+    sem_init(&seat->resume, 0, 0);
+    struct sl_reactor_options options = {.index = index, .core = -1};
+    snprintf(options.name, sizeof options.name, "ps%u.%u", ps->task_index, index);
+    int err = sl_reactor_create(&options, &seat->reactor);
+    sl_assert(err == 0);
+    ps->reactors[index] = seat->reactor;
+    sl_reactor_on_stop(seat->reactor, destroy_server, seat);
+}
+
+static void start_ps(struct sl_cluster *cluster, uint32_t task_index)
+{
+    struct ps *ps = &cluster->ps[task_index];
+    uint32_t count = cluster->options.shards_of_ps;
+    *ps = (struct ps){.cluster = cluster, .task_index = task_index};
+    ps->seats = calloc(count, sizeof *ps->seats);
+    ps->servers = calloc(count, sizeof(struct sl_server *));
+    ps->reactors = calloc(count, sizeof(struct sl_reactor *));
+    sl_assert(ps->seats != NULL && ps->servers != NULL && ps->reactors != NULL);
+    if (task_index == 0) {
+        make_coordinator(ps);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        make_seat(ps, i);
+    }
+    int err = sl_reactor_connect(ps->reactors, count);
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = sl_reactor_start(ps->reactors[i], create_server, &ps->seats[i]);
+    }
+    sl_assert(err == 0);
+    run_on(&ps->seats[0], listen_on_loopback);
+    if (task_index == 0) {
+        cluster->coordinator_endpoint = ps->bound;
+        snprintf(cluster->coordinator, sizeof cluster->coordinator, "127.0.0.1:%u", ps->bound.port);
+    }
+    run_on(&ps->seats[0], join_cluster);
+}
+
+/* ---- The cluster */
+
+struct sl_cluster *sl_cluster_start(const struct sl_cluster_options *options)
+{
+    struct sl_cluster *cluster = calloc(1, sizeof *cluster);
+    sl_assert(cluster != NULL);
+    cluster->options = *options;
+    pthread_mutex_init(&cluster->lock, NULL);
+    pthread_cond_init(&cluster->changed, NULL);
+    cluster->ps = calloc(options->ps_count, sizeof *cluster->ps);
+    sl_assert(cluster->ps != NULL);
+    for (uint32_t i = 0; i < options->ps_count; i++) {
+        start_ps(cluster, i);
+    }
+    if (options->ps_expected <= options->ps_count) {
+        pthread_mutex_lock(&cluster->lock);
+        while (cluster->numbered < options->ps_count * options->shards_of_ps) {
+            pthread_cond_wait(&cluster->changed, &cluster->lock);
+        }
+        pthread_mutex_unlock(&cluster->lock);
+    }
+    return cluster;
+}
+
+void sl_cluster_kill(struct sl_cluster *cluster, uint32_t ps)
+{
+    struct ps *victim = &cluster->ps[ps];
+    if (victim->stopped) {
+        return;
+    }
+    victim->stopped = true;
+    for (uint32_t i = 0; i < cluster->options.shards_of_ps; i++) {
+        sl_reactor_stop(victim->reactors[i]);
+    }
+    for (uint32_t i = 0; i < cluster->options.shards_of_ps; i++) {
+        sl_reactor_join(victim->reactors[i]);
+    }
+}
+
+static void free_ps(struct ps *ps)
+{
+    for (uint32_t i = 0; i < ps->cluster->options.shards_of_ps; i++) {
+        sl_reactor_destroy(&ps->reactors[i]);
+        sem_destroy(&ps->seats[i].resume);
+    }
+    if (ps->coordinator != NULL) {
+        sl_coordinator_destroy(&ps->coordinator);
+    }
+    free(ps->seats);
+    free(ps->servers);
+    free(ps->reactors);
+}
+
+void sl_cluster_stop(struct sl_cluster **cluster)
+{
+    struct sl_cluster *gone = *cluster;
+    *cluster = NULL;
+    for (uint32_t i = gone->options.ps_count; i > 0; i--) {
+        sl_cluster_kill(gone, i - 1);
+    }
+    for (uint32_t i = 0; i < gone->options.ps_count; i++) {
+        free_ps(&gone->ps[i]);
+    }
+    pthread_cond_destroy(&gone->changed);
+    pthread_mutex_destroy(&gone->lock);
+    free(gone->ps);
+    free(gone);
+}
+
+const char *sl_cluster_coordinator(const struct sl_cluster *cluster)
+{
+    return cluster->coordinator;
+}
+
+static void wait_for_resume(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct seat *seat = ctx;
+    while (sem_wait(&seat->resume) != 0) {
+    }
+}
+
+void sl_cluster_pause(struct sl_cluster *cluster, uint32_t ps)
+{
+    for (uint32_t i = 0; i < cluster->options.shards_of_ps; i++) {
+        struct seat *seat = &cluster->ps[ps].seats[i];
+        post(seat, (struct sl_mail){.run = wait_for_resume, .ctx = seat});
+    }
+}
+
+void sl_cluster_resume(struct sl_cluster *cluster, uint32_t ps)
+{
+    for (uint32_t i = 0; i < cluster->options.shards_of_ps; i++) {
+        sem_post(&cluster->ps[ps].seats[i].resume);
+    }
+}
