@@ -172,14 +172,15 @@ int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer
     return 0;
 }
 
-void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer)
+void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                         bool expected)
 {
     uint32_t index;
     struct sl_coordinator_member *member = find_peer(coordinator, peer, &index);
     if (member == NULL) {
         return;
     }
-    if (member->said_goodbye) {
+    if (member->said_goodbye || expected) {
         sl_log_debug("%s left", member->name);
     } else {
         sl_log_warn("%s vanished: its connection closed without a goodbye", member->name);

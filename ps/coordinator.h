@@ -44,8 +44,10 @@ int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer
 void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                             const struct sl_message *message, uint64_t now_ns);
 
-/* The connection has closed; a peer that never said hello, or was refused, is ignored. */
-void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer);
+/* The connection has closed; a peer that never said hello, or was refused, is ignored. expected: we
+ * closed it, so that the lack of a goodbye means nothing. */
+void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                         bool expected);
 
 /* To be called about every second. */
 void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns);

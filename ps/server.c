@@ -86,6 +86,7 @@ void sl_server_destroy(struct sl_server **server)
     sl_timer_disarm(timers, &self->coordinator_timer);
     sl_timer_disarm(timers, &self->drain_timer);
     self->drained = NULL;
+    self->draining = true;
     sl_transport_close(&self->transport);
     sl_assert(self->conns == NULL);
     sl_server_queue_fini(self);
@@ -379,7 +380,7 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
     }
     sl_server_queue_drop(conn);
     if (conn->kind == SL_SERVER_CONN_CONTROL) {
-        sl_coordinator_gone(server->options.coordinator, (uintptr_t)conn);
+        sl_coordinator_gone(server->options.coordinator, (uintptr_t)conn, server->draining);
     }
     worker_left(server, conn);
     conn_unlink(conn);
