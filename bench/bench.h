@@ -3,6 +3,7 @@
 #ifndef SL_BENCH_BENCH_H
 #define SL_BENCH_BENCH_H
 
+int sl_bench_generate_run(int argc, char **argv);
 int sl_bench_table_run(int argc, char **argv);
 
 #endif

@@ -12,6 +12,7 @@ struct benchmark {
 };
 
 static const struct benchmark benchmarks[] = {
+    {"generate", "writes a click log from a planted model, to train on", sl_bench_generate_run},
     {"table", "lookups, reads and updates of one sparse table in this process; its memory",
      sl_bench_table_run},
 };

@@ -8,6 +8,7 @@
 #ifndef SL_WORKER_TRAIN_READER_H
 #define SL_WORKER_TRAIN_READER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,9 @@ struct sl_reader_format {
 
 extern const struct sl_reader_format sl_reader_libsvm;
 extern const struct sl_reader_format sl_reader_criteo;
+
+/* The class that the criteo format cuts an integer to: itself up to 2, else floor(log(x + 1)^2). */
+uint64_t sl_reader_criteo_class(uint64_t magnitude, bool negative);
 
 struct sl_reader_options {
     const struct sl_reader_format *format;

@@ -19,7 +19,7 @@ static uint64_t feature_key(uint32_t field, uint64_t value, bool empty)
     return sl_hash_key(seed ^ sl_hash_key(value));
 }
 
-static uint64_t integer_class(uint64_t magnitude, bool negative)
+uint64_t sl_reader_criteo_class(uint64_t magnitude, bool negative)
 {
     if (negative) {
         return (uint64_t)0 - magnitude;
@@ -42,7 +42,7 @@ static int parse_integer(const struct sl_bytes *line, struct sl_bytes *rest, uin
                                 "integer field %u of 13 is neither empty nor a whole number",
                                 field + 1);
     }
-    *out = integer_class(magnitude, negative);
+    *out = sl_reader_criteo_class(magnitude, negative);
     return 0;
 }
 

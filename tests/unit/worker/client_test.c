@@ -1,93 +1,56 @@
 /* Every operation of the client against real servers, over both protocols, one and several shards,
  * one and several reactors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
 #include "core/log.h"
-#include "starling.h"
-#include "tests/support/cluster.h"
-
-#define TIMEOUT_MS 20000
-
-struct shape {
-    uint32_t ps_count, shards_of_ps, reactor_count;
-    enum sl_protocol protocol;
-};
+#include "tests/unit/worker/client_fixture.h"
 
 static const struct shape shapes[] = {
     {1, 1, 1, SL_PROTOCOL_STAR_SERVER},
     {1, 3, 2, SL_PROTOCOL_STAR_SERVER_LITE},
-    {2, 2, 2, SL_PROTOCOL_STAR_SERVER},
+    {2, 2, 1, SL_PROTOCOL_STAR_SERVER},
 };
 #define SHAPE_COUNT (sizeof shapes / sizeof *shapes)
 
-struct fixture {
-    struct sl_cluster *cluster;
-    struct sl_client *client;
-};
+/* One fixture a shape, used by all tests: each has tables of its own. */
+static struct fixture fixtures[SHAPE_COUNT];
 
-static struct sl_client *connect_client(struct sl_cluster *cluster, const struct shape *shape,
-                                        int32_t task_index)
+static int start_all(void **state)
 {
-    const struct sl_client_options options = {
-        .coordinator = sl_cluster_coordinator(cluster),
-        .task_index = task_index,
-        .reactor_count = shape->reactor_count,
-        .protocol = shape->protocol,
-        .start_timeout_ms = TIMEOUT_MS,
-    };
-    struct sl_client *client = NULL;
-    assert_int_equal(sl_client_create(&options, &client), 0);
-    return client;
+    (void)state;
+    for (size_t i = 0; i < SHAPE_COUNT; i++) {
+        fixtures[i] = fixture_start(&shapes[i]);
+    }
+    return 0;
 }
 
-static struct fixture fixture_start(const struct shape *shape)
+static int stop_all(void **state)
 {
-    const struct sl_cluster_options options = {.ps_count = shape->ps_count,
-                                               .shards_of_ps = shape->shards_of_ps};
-    struct fixture fixture = {.cluster = sl_cluster_start(&options)};
-    fixture.client = connect_client(fixture.cluster, shape, -1);
-    assert_int_equal(sl_client_shard_count(fixture.client), shape->ps_count * shape->shards_of_ps);
-    return fixture;
+    (void)state;
+    for (size_t i = 0; i < SHAPE_COUNT; i++) {
+        fixture_stop(&fixtures[i]);
+    }
+    return 0;
 }
 
-static void fixture_stop(struct fixture *fixture)
+static void on_every_shape(void (*check)(struct sl_client *client))
 {
-    sl_client_destroy(&fixture->client);
-    assert_null(fixture->client);
-    sl_cluster_stop(&fixture->cluster);
+    for (size_t i = 0; i < SHAPE_COUNT; i++) {
+        check(fixtures[i].client);
+    }
 }
 
-static struct sl_table_spec sparse_spec(const char *name, uint32_t dim)
+static struct sl_table *sparse_table(struct sl_client *client, const char *name, uint32_t dim)
 {
-    struct sl_table_spec spec = {.kind = SL_TABLE_SPARSE, .dim = dim};
-    strcpy(spec.name, name);
-    spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
-    return spec;
+    const struct sl_table_spec spec = fixture_sparse(name, dim);
+    return fixture_table(client, &spec);
 }
 
-static struct sl_table *open_table(struct sl_client *client, const struct sl_table_spec *spec)
+static void check_push(struct sl_client *client)
 {
-    struct sl_table *table = NULL;
-    assert_int_equal(sl_client_table_open(client, spec, TIMEOUT_MS, &table), 0);
-    assert_non_null(table);
-    return table;
-}
-
-static void check_push_then_pull(const struct shape *shape)
-{
-    struct fixture fixture = fixture_start(shape);
-    const struct sl_table_spec spec = sparse_spec("t", 4);
-    struct sl_table *table = open_table(fixture.client, &spec);
+    struct sl_table *table = sparse_table(client, "push", 4);
     uint64_t keys[100];
     float gradients[400], rows[400];
     for (uint32_t i = 0; i < 100; i++) {
@@ -96,30 +59,366 @@ static void check_push_then_pull(const struct shape *shape)
             gradients[i * 4 + column] = (float)(i + column);
         }
     }
-    assert_int_equal(sl_client_push(fixture.client, table, keys, 100, gradients, TIMEOUT_MS), 0);
-    assert_int_equal(sl_client_pull(fixture.client, table, keys, 100, rows, TIMEOUT_MS), 0);
+    assert_int_equal(sl_client_push(client, table, keys, 100, gradients, TIMEOUT_MS), 0);
+    assert_int_equal(sl_client_pull(client, table, keys, 100, rows, TIMEOUT_MS), 0);
     for (uint32_t i = 0; i < 100; i++) {
-        uint32_t pair = i / 2 * 2;
         for (uint32_t column = 0; column < 4; column++) {
-            assert_true(rows[i * 4 + column] == (float)(2 * (pair + column) + 1));
+            assert_true(rows[i * 4 + column] == (float)(2 * (i / 2 * 2 + column) + 1));
         }
     }
-    fixture_stop(&fixture);
+    assert_int_equal(sl_client_push_pull(client, table, keys, 100, gradients, rows, TIMEOUT_MS), 0);
+    for (uint32_t i = 0; i < 100; i++) {
+        assert_true(rows[i * 4] == (float)(2 * (2 * (i / 2 * 2) + 1)));
+    }
 }
 
 static void client_push__is_seen_by_the_next_pull(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SHAPE_COUNT; i++) {
-        check_push_then_pull(&shapes[i]);
+    on_every_shape(check_push);
+}
+
+static void check_empty(struct sl_client *client)
+{
+    struct sl_table *table = sparse_table(client, "empty", 2);
+    uint64_t key = 1;
+    float row[2];
+    assert_int_equal(sl_client_push(client, table, NULL, 0, NULL, TIMEOUT_MS), 0);
+    assert_int_equal(sl_client_pull(client, table, &key, 0, row, TIMEOUT_MS), 0);
+    struct sl_step *step = fixture_step(client, 0);
+    const uint32_t ends[3] = {0, 0, 0};
+    float pooled[6] = {1, 1, 1, 1, 1, 1};
+    assert_int_equal(sl_step_pull_pooled(step, table, NULL, 0, ends, 3, SL_POOLING_MEAN, pooled),
+                     0);
+    fixture_run(step);
+    const float zeros[6] = {0};
+    assert_memory_equal(pooled, zeros, sizeof zeros);
+}
+
+static void client_push__of_nothing_succeeds(void **state)
+{
+    (void)state;
+    on_every_shape(check_empty);
+}
+
+/* More than one message holds, in both directions. */
+static void check_many_keys(struct sl_client *client)
+{
+    const uint32_t count = 1000000, dim = 3;
+    struct sl_table *table = sparse_table(client, "many", dim);
+    uint64_t *keys = malloc(count * sizeof *keys);
+    float *values = malloc((size_t)count * dim * sizeof *values);
+    float *rows = malloc((size_t)count * dim * sizeof *rows);
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] = i % 200000 * 7919; /* each key five times */
+        for (uint32_t column = 0; column < dim; column++) {
+            values[(size_t)i * dim + column] = (float)(keys[i] % 4096 + column);
+        }
     }
+    assert_int_equal(sl_client_push(client, table, keys, count, values, TIMEOUT_MS), 0);
+    assert_int_equal(sl_client_pull(client, table, keys, count, rows, TIMEOUT_MS), 0);
+    for (size_t i = 0; i < (size_t)count * dim; i++) {
+        assert_true(rows[i] == 5 * values[i]);
+    }
+    memset(rows, 0, (size_t)count * dim * sizeof *rows);
+    assert_int_equal(sl_client_push_pull(client, table, keys, count, values, rows, TIMEOUT_MS), 0);
+    for (size_t i = 0; i < (size_t)count * dim; i++) {
+        assert_true(rows[i] == 10 * values[i]);
+    }
+    free(keys);
+    free(values);
+    free(rows);
+}
+
+static void client_pull__of_a_million_keys_is_cut(void **state)
+{
+    (void)state;
+    on_every_shape(check_many_keys);
+}
+
+static void check_pooled(struct sl_client *client)
+{
+    struct sl_table *table = sparse_table(client, "pooled", 2);
+    uint64_t keys[64];
+    float values[128], sums[8], means[8];
+    for (uint32_t i = 0; i < 64; i++) {
+        keys[i] = i;
+        values[i * 2] = (float)i;
+        values[i * 2 + 1] = 1;
+    }
+    assert_int_equal(sl_client_push(client, table, keys, 64, values, TIMEOUT_MS), 0);
+    const uint32_t ends[4] = {1, 1, 33, 64}; /* one key, none, many, many */
+    struct sl_step *step = fixture_step(client, 0);
+    assert_int_equal(sl_step_pull_pooled(step, table, keys, 64, ends, 4, SL_POOLING_SUM, sums), 0);
+    assert_int_equal(sl_step_pull_pooled(step, table, keys, 64, ends, 4, SL_POOLING_MEAN, means),
+                     0);
+    fixture_run(step);
+    const float expected_sums[8] = {0, 1, 0, 0, 528, 32, 1488, 31};
+    const float expected_means[8] = {0, 1, 0, 0, 16.5F, 1, 48, 1};
+    assert_memory_equal(sums, expected_sums, sizeof sums);
+    assert_memory_equal(means, expected_means, sizeof means);
+}
+
+static void step_pull_pooled__adds_up_the_shards_sums(void **state)
+{
+    (void)state;
+    on_every_shape(check_pooled);
+}
+
+static void check_dense_range(struct sl_client *client, struct sl_table *table, uint64_t start,
+                              uint64_t count, float *base)
+{
+    float *gradients = malloc(count * sizeof *gradients);
+    float *values = malloc((count + 1) * sizeof *values);
+    float *after = malloc((count + 1) * sizeof *after);
+    for (uint64_t i = 0; i < count; i++) {
+        gradients[i] = (float)((start + i) % 1000);
+    }
+    values[count] = after[count] = -1; /* must not be written */
+    struct sl_step *step = fixture_step(client, 0);
+    assert_int_equal(sl_step_dense_push(step, table, start, count, gradients), 0);
+    fixture_run(step);
+    step = fixture_step(client, 0);
+    assert_int_equal(sl_step_dense_pull(step, table, start, count, values), 0);
+    fixture_run(step);
+    step = fixture_step(client, 0);
+    assert_int_equal(sl_step_dense_push_pull(step, table, start, count, gradients, after), 0);
+    fixture_run(step);
+    for (uint64_t i = 0; i < count; i++) {
+        assert_true(values[i] == base[start + i] + gradients[i]);
+        assert_true(after[i] == base[start + i] + 2 * gradients[i]);
+        base[start + i] = after[i];
+    }
+    assert_true(values[count] == -1 && after[count] == -1);
+    free(gradients);
+    free(values);
+    free(after);
+}
+
+static void check_dense(struct sl_client *client)
+{
+    const uint64_t length = 3000001;
+    const struct sl_table_spec spec = fixture_dense("dense", length);
+    struct sl_table *table = fixture_table(client, &spec);
+    float *base = calloc(length, sizeof *base);
+    check_dense_range(client, table, 0, length, base);
+    check_dense_range(client, table, 0, 1, base);
+    check_dense_range(client, table, length - 1, 1, base);
+    check_dense_range(client, table, 1023, 2, base);
+    check_dense_range(client, table, 1, 16385, base);
+    check_dense_range(client, table, 999999, 1100000, base);
+    check_dense_range(client, table, length, 0, base);
+    free(base);
+}
+
+static void step_dense_push__covers_odd_ranges(void **state)
+{
+    (void)state;
+    on_every_shape(check_dense);
+}
+
+static void check_outstanding(struct sl_client *client)
+{
+    enum { STEPS = 100, KEYS = 37 };
+    struct sl_table *table = sparse_table(client, "outstanding", 1);
+    struct sl_step *steps[STEPS];
+    static uint64_t keys[STEPS][KEYS];
+    static float ones[KEYS], rows[STEPS][KEYS];
+    for (uint32_t i = 0; i < KEYS; i++) {
+        ones[i] = 1;
+    }
+    for (uint32_t s = 0; s < STEPS; s++) {
+        for (uint32_t i = 0; i < KEYS; i++) {
+            keys[s][i] = sl_hash_key(i);
+        }
+        steps[s] = fixture_step(client, 0);
+        assert_int_equal(sl_step_push_pull(steps[s], table, keys[s], KEYS, ones, rows[s]), 0);
+        assert_int_equal(sl_step_submit(steps[s], TIMEOUT_MS), 0);
+    }
+    /* A thread's steps take effect in the order of submission; they are waited for in any. */
+    for (uint32_t s = STEPS; s > 0; s--) {
+        assert_int_equal(sl_step_wait(steps[s - 1]), 0);
+        for (uint32_t i = 0; i < KEYS; i++) {
+            assert_true(rows[s - 1][i] == (float)s);
+        }
+        sl_step_end(&steps[s - 1]);
+    }
+}
+
+static void step_submit__allows_many_steps_outstanding(void **state)
+{
+    (void)state;
+    on_every_shape(check_outstanding);
+}
+
+static void step_submit__says_again_when_too_many_are_outstanding(void **state)
+{
+    (void)state;
+    struct sl_client *client = fixtures[0].client;
+    struct sl_table *table = sparse_table(client, "again", 1);
+    static struct sl_step *steps[300];
+    uint64_t key = 5;
+    static float rows[300];
+    sl_cluster_pause(fixtures[0].cluster, 0);
+    uint32_t count = 0;
+    int err = 0;
+    while (err == 0) {
+        assert_in_range(count, 0, 299);
+        steps[count] = fixture_step(client, 0);
+        assert_int_equal(sl_step_pull(steps[count], table, &key, 1, &rows[count]), 0);
+        err = sl_step_submit(steps[count], TIMEOUT_MS);
+        count++;
+    }
+    assert_int_equal(err, SL_ERR_AGAIN);
+    assert_in_range(count, 65, 300);
+    sl_cluster_resume(fixtures[0].cluster, 0);
+    for (uint32_t i = 0; i < count - 1; i++) {
+        assert_int_equal(sl_step_wait(steps[i]), 0);
+        sl_step_end(&steps[i]);
+    }
+    fixture_run(steps[count - 1]); /* what was refused can be submitted again */
+}
+
+static void step_submit__refuses_bad_steps(void **state)
+{
+    (void)state;
+    struct sl_client *client = fixtures[0].client;
+    struct sl_table *sparse = sparse_table(client, "bad", 1);
+    const struct sl_table_spec spec = fixture_dense("bad_dense", 100);
+    struct sl_table *dense = fixture_table(client, &spec);
+    uint64_t key = 0;
+    float value = 0;
+    const uint32_t ends[2] = {1, 0};
+    struct sl_step *step = fixture_step(client, 0);
+    assert_int_equal(sl_step_submit(step, 1000), SL_ERR_INVALID); /* empty */
+    assert_int_equal(sl_step_pull(step, sparse, &key, 1, &value), 0);
+    assert_int_equal(sl_step_submit(step, 0), SL_ERR_INVALID);
+    assert_int_equal(sl_step_submit(step, 4294968), SL_ERR_INVALID);
+    assert_int_equal(sl_step_wait(step), SL_ERR_INVALID); /* never submitted */
+    sl_step_end(&step);
+    step = fixture_step(client, 0);
+    assert_int_equal(sl_step_pull(step, dense, &key, 1, &value), SL_ERR_INVALID);
+    assert_int_equal(sl_step_dense_pull(step, sparse, 0, 1, &value), SL_ERR_INVALID);
+    assert_int_equal(sl_step_dense_pull(step, dense, 100, 1, &value), SL_ERR_INVALID);
+    assert_int_equal(sl_step_dense_push(step, dense, 1, UINT64_MAX, &value), SL_ERR_INVALID);
+    assert_int_equal(sl_step_pull(step, sparse, NULL, 1, &value), SL_ERR_INVALID);
+    assert_int_equal(sl_step_pull(step, sparse, &key, 1, NULL), SL_ERR_INVALID);
+    assert_int_equal(sl_step_pull_pooled(step, sparse, &key, 1, ends, 2, SL_POOLING_SUM, &value),
+                     SL_ERR_INVALID);
+    assert_int_equal(sl_step_pull_pooled(step, sparse, &key, 1, ends, 1, SL_POOLING_NONE, &value),
+                     SL_ERR_INVALID);
+    assert_int_equal(sl_step_tick(step), SL_ERR_INVALID); /* a client without a clock */
+    assert_int_equal(sl_step_pull(step, sparse, &key, 1, &value), 0);
+    assert_int_equal(sl_step_submit(step, 1000), SL_ERR_INVALID); /* for what came before */
+    sl_step_end(&step);
+}
+
+/* Several operations on several tables in one step, by both protocols, with each optimizer: the
+ * values must be the same bit for bit. */
+static void train(struct sl_client *client, float *rows, float *values)
+{
+    enum { KEYS = 3000, LENGTH = 5001 };
+    static uint64_t keys[KEYS];
+    static float gradients[KEYS * 8], dense_gradients[LENGTH];
+    uint64_t seed = 5;
+    for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
+        char name[16] = {'k', (char)('a' + kind), '\0'};
+        struct sl_table_spec spec = fixture_sparse(name, 8);
+        spec.optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)kind);
+        spec.initializer = (struct sl_initializer_spec){SL_INITIALIZER_NORMAL, 0, 1, 9};
+        struct sl_table *sparse = fixture_table(client, &spec);
+        spec = fixture_dense(strcat(name, "d"), LENGTH);
+        spec.optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)kind);
+        struct sl_table *dense = fixture_table(client, &spec);
+        for (int step_number = 0; step_number < 3; step_number++) {
+            for (uint32_t i = 0; i < KEYS * 8; i++) {
+                gradients[i] = (float)(sl_hash_random(&seed) % 2001) / 1000 - 1;
+                keys[i / 8] = sl_hash_random(&seed) % 2000;
+                dense_gradients[i % LENGTH] = gradients[i];
+            }
+            struct sl_step *step = fixture_step(client, 0);
+            assert_int_equal(sl_step_push(step, sparse, keys, KEYS, gradients), 0);
+            assert_int_equal(sl_step_dense_push(step, dense, 0, LENGTH, dense_gradients), 0);
+            assert_int_equal(sl_step_pull(step, sparse, keys, KEYS, rows), 0);
+            assert_int_equal(sl_step_dense_pull(step, dense, 0, LENGTH, values), 0);
+            fixture_run(step);
+        }
+        rows += KEYS * 8;
+        values += LENGTH;
+    }
+}
+
+static void step_submit__gives_the_same_bits_by_both_protocols(void **state)
+{
+    (void)state;
+    const size_t row_floats = (size_t)SL_OPTIMIZER_KIND_COUNT * 3000 * 8;
+    const size_t value_floats = (size_t)SL_OPTIMIZER_KIND_COUNT * 5001;
+    float *rows[2], *values[2];
+    for (int i = 0; i < 2; i++) {
+        const struct shape shape = {
+            1, 3, 2, i == 0 ? SL_PROTOCOL_STAR_SERVER : SL_PROTOCOL_STAR_SERVER_LITE};
+        struct fixture fixture = fixture_start(&shape);
+        rows[i] = calloc(row_floats, sizeof(float));
+        values[i] = calloc(value_floats, sizeof(float));
+        train(fixture.client, rows[i], values[i]);
+        fixture_stop(&fixture);
+    }
+    assert_memory_equal(rows[0], rows[1], row_floats * sizeof(float));
+    assert_memory_equal(values[0], values[1], value_floats * sizeof(float));
+    for (int i = 0; i < 2; i++) {
+        free(rows[i]);
+        free(values[i]);
+    }
+}
+
+static void client_table_open__checks_what_exists(void **state)
+{
+    (void)state;
+    struct sl_client *client = fixtures[1].client;
+    struct sl_table_spec spec = fixture_sparse("checked", 3);
+    struct sl_table *table = fixture_table(client, &spec);
+    assert_ptr_equal(fixture_table(client, &spec), table);
+    struct sl_table *other = NULL;
+    spec.dim = 4;
+    assert_int_equal(sl_client_table_open(client, &spec, TIMEOUT_MS, &other), SL_ERR_EXISTS);
+    spec.dim = 0;
+    assert_int_equal(sl_client_table_open(client, &spec, TIMEOUT_MS, &other), SL_ERR_INVALID);
+    assert_null(other);
+}
+
+static void client_stats__count_requests_and_bytes(void **state)
+{
+    (void)state;
+    struct sl_client *client = fixtures[0].client;
+    struct sl_table *table = sparse_table(client, "stats", 16);
+    struct sl_client_stats before, after;
+    uint64_t keys[50] = {0};
+    static float rows[50 * 16];
+    sl_client_stats(client, &before);
+    assert_int_equal(sl_client_pull(client, table, keys, 50, rows, TIMEOUT_MS), 0);
+    sl_client_stats(client, &after);
+    assert_int_equal(after.requests - before.requests, 1);
+    assert_int_equal(after.replies - before.replies, 1);
+    assert_int_equal(after.failures - before.failures, 0);
+    assert_int_equal(after.bytes_sent - before.bytes_sent, 32 + 8 + 32 + 50 * 8);
+    assert_true(after.bytes_received - before.bytes_received >= 32 + 50 * 64);
 }
 
 int main(void)
 {
-    sl_log_setup(SL_LOG_WARN, "test");
+    sl_log_setup(SL_LOG_OFF, "test");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(client_push__is_seen_by_the_next_pull),
+        cmocka_unit_test(client_push__of_nothing_succeeds),
+        cmocka_unit_test(client_pull__of_a_million_keys_is_cut),
+        cmocka_unit_test(step_pull_pooled__adds_up_the_shards_sums),
+        cmocka_unit_test(step_dense_push__covers_odd_ranges),
+        cmocka_unit_test(step_submit__allows_many_steps_outstanding),
+        cmocka_unit_test(step_submit__says_again_when_too_many_are_outstanding),
+        cmocka_unit_test(step_submit__refuses_bad_steps),
+        cmocka_unit_test(step_submit__gives_the_same_bits_by_both_protocols),
+        cmocka_unit_test(client_table_open__checks_what_exists),
+        cmocka_unit_test(client_stats__count_requests_and_bytes),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, start_all, stop_all);
 }

@@ -1,0 +1,215 @@
+#include "bench/planted.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/hash.h"
+#include "worker/train/reader.h"
+
+/* Standard deviations of the weights; together a logit's is about 1.4. */
+#define CATEGORY_DEVIATION    0.30
+#define INTEGER_DEVIATION     0.15
+#define INTERACTION_DEVIATION 0.40
+
+#define BIAS                  (-1.4) /* about one click in four */
+#define RARE_RANK             20.0   /* from about here on, categories weigh less */
+#define INTEGER_CLASSES       128    /* more than the largest integer's */
+#define INTERACTION_SIDE                                                                           \
+    16 /* values of a field in an interaction: the last one stands for the rest */
+
+struct category_field {
+    uint32_t count;
+    double *cumulative; /* [count]: probability of this rank or a lower one */
+    float *weights;     /* [count] */
+    double missing;     /* probability */
+    float missing_weight;
+};
+
+struct integer_field {
+    double log_most; /* integers are log-uniform up to e^log_most */
+    double missing;
+    float missing_weight;
+    float weights[INTEGER_CLASSES];
+};
+
+struct interaction {
+    uint32_t fields[2];
+    float weights[INTERACTION_SIDE][INTERACTION_SIDE];
+};
+
+struct sl_planted {
+    uint64_t random; /* state */
+    struct category_field categories[SL_PLANTED_CATEGORIES];
+    struct integer_field integers[SL_PLANTED_INTEGERS];
+    uint32_t interaction_count;
+    struct interaction interactions[SL_PLANTED_INTERACTIONS_MAX];
+};
+
+/* [0, 1) */
+static double draw_uniform(uint64_t *state)
+{
+    return (double)(sl_hash_random(state) >> 11) / 9007199254740992.0;
+}
+
+/* Box and Muller 1958. */
+static float draw_normal(uint64_t *state, double deviation)
+{
+    double radius = sqrt(-2 * log(1 - draw_uniform(state)));
+    return (float)(deviation * radius * cos(2 * M_PI * draw_uniform(state)));
+}
+
+static int plant_category(struct category_field *field, uint32_t count, double exponent,
+                          uint64_t *random)
+{
+    field->count = count;
+    field->cumulative = malloc(count * sizeof *field->cumulative);
+    field->weights = malloc(count * sizeof *field->weights);
+    if (field->cumulative == NULL || field->weights == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    double sum = 0;
+    for (uint32_t rank = 0; rank < count; rank++) {
+        sum += pow(rank + 1, -exponent);
+        field->cumulative[rank] = sum;
+        field->weights[rank] = draw_normal(random, CATEGORY_DEVIATION / sqrt(1 + rank / RARE_RANK));
+    }
+    for (uint32_t rank = 0; rank < count; rank++) {
+        field->cumulative[rank] /= sum;
+    }
+    /* Every third field is sometimes empty. */
+    uint32_t third = (uint32_t)(sl_hash_random(random) % 3);
+    field->missing = third == 0 ? 0.2 * draw_uniform(random) : 0;
+    field->missing_weight = draw_normal(random, CATEGORY_DEVIATION);
+    return 0;
+}
+
+static void plant_integer(struct integer_field *field, uint64_t *random)
+{
+    field->log_most = 2 + 8 * draw_uniform(random);
+    field->missing = 0.2 * draw_uniform(random);
+    field->missing_weight = draw_normal(random, INTEGER_DEVIATION);
+    for (uint32_t i = 0; i < INTEGER_CLASSES; i++) {
+        field->weights[i] = draw_normal(random, INTEGER_DEVIATION);
+    }
+}
+
+static void plant_interaction(struct interaction *interaction, uint64_t *random)
+{
+    uint32_t first = (uint32_t)(sl_hash_random(random) % SL_PLANTED_CATEGORIES);
+    uint32_t step = 1 + (uint32_t)(sl_hash_random(random) % (SL_PLANTED_CATEGORIES - 1));
+    interaction->fields[0] = first;
+    interaction->fields[1] = (first + step) % SL_PLANTED_CATEGORIES;
+    for (uint32_t a = 0; a < INTERACTION_SIDE; a++) {
+        for (uint32_t b = 0; b < INTERACTION_SIDE; b++) {
+            interaction->weights[a][b] = draw_normal(random, INTERACTION_DEVIATION);
+        }
+    }
+}
+
+int sl_planted_create(const struct sl_planted_options *options, struct sl_planted **out)
+{
+    struct sl_planted *planted = calloc(1, sizeof *planted);
+    if (planted == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    planted->random = options->seed;
+    double ratio = (double)options->categories_most / options->categories_least;
+    for (uint32_t i = 0; i < SL_PLANTED_CATEGORIES; i++) {
+        double count = options->categories_least * pow(ratio, i / (SL_PLANTED_CATEGORIES - 1.0));
+        int err = plant_category(&planted->categories[i], (uint32_t)(count + 0.5),
+                                 options->zipf_exponent, &planted->random);
+        if (err != 0) {
+            sl_planted_destroy(&planted);
+            return err;
+        }
+    }
+    for (uint32_t i = 0; i < SL_PLANTED_INTEGERS; i++) {
+        plant_integer(&planted->integers[i], &planted->random);
+    }
+    planted->interaction_count = options->interactions;
+    for (uint32_t i = 0; i < options->interactions; i++) {
+        plant_interaction(&planted->interactions[i], &planted->random);
+    }
+    *out = planted;
+    return 0;
+}
+
+void sl_planted_destroy(struct sl_planted **planted)
+{
+    for (uint32_t i = 0; *planted != NULL && i < SL_PLANTED_CATEGORIES; i++) {
+        free((*planted)->categories[i].cumulative);
+        free((*planted)->categories[i].weights);
+    }
+    free(*planted);
+    *planted = NULL;
+}
+
+uint64_t sl_planted_category_count(const struct sl_planted *planted)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < SL_PLANTED_CATEGORIES; i++) {
+        count += planted->categories[i].count + (planted->categories[i].missing > 0 ? 1 : 0);
+    }
+    return count;
+}
+
+/* The first rank whose cumulative probability exceeds a uniform draw. */
+static uint32_t draw_rank(const struct category_field *field, uint64_t *random)
+{
+    double at = draw_uniform(random);
+    uint32_t low = 0;
+    uint32_t high = field->count - 1;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (field->cumulative[middle] > at) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+static float draw_integer(struct integer_field *field, uint64_t *random, bool *missing,
+                          uint32_t *value)
+{
+    *missing = draw_uniform(random) < field->missing;
+    *value = (uint32_t)exp(draw_uniform(random) * field->log_most) - 1;
+    return *missing ? field->missing_weight : field->weights[sl_reader_criteo_class(*value, false)];
+}
+
+static float interaction_weight(const struct interaction *interaction, const uint32_t *ranks)
+{
+    uint32_t side[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t rank = ranks[interaction->fields[i]];
+        side[i] = rank < INTERACTION_SIDE ? rank : INTERACTION_SIDE - 1;
+    }
+    return interaction->weights[side[0]][side[1]];
+}
+
+void sl_planted_draw(struct sl_planted *planted, struct sl_planted_row *row)
+{
+    uint64_t *random = &planted->random;
+    uint32_t ranks[SL_PLANTED_CATEGORIES];
+    double logit = BIAS;
+    for (uint32_t i = 0; i < SL_PLANTED_INTEGERS; i++) {
+        logit += (double)draw_integer(&planted->integers[i], random, &row->integer_missing[i],
+                                      &row->integers[i]);
+    }
+    for (uint32_t i = 0; i < SL_PLANTED_CATEGORIES; i++) {
+        const struct category_field *field = &planted->categories[i];
+        row->category_missing[i] = draw_uniform(random) < field->missing;
+        ranks[i] = draw_rank(field, random);
+        logit +=
+            (double)(row->category_missing[i] ? field->missing_weight : field->weights[ranks[i]]);
+        /* A word that tells nothing about the rank; two of one field may rarely be the same. */
+        row->categories[i] = (uint32_t)sl_hash_key((uint64_t)(i + 1) << 32 | ranks[i]);
+        ranks[i] = row->category_missing[i] ? UINT32_MAX : ranks[i];
+    }
+    for (uint32_t i = 0; i < planted->interaction_count; i++) {
+        logit += (double)interaction_weight(&planted->interactions[i], ranks);
+    }
+    row->logit = (float)logit;
+    row->label = draw_uniform(random) < 1 / (1 + exp(-logit));
+}
