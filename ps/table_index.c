@@ -73,9 +73,9 @@ static uint64_t key_of(const struct sl_table_index *index, uint32_t number)
 static uint32_t find_in_bucket(const struct sl_table_index *index,
                                const struct sl_table_bucket *bucket, uint8_t tag, uint64_t key)
 {
-    struct sl_table_matches matches = sl_table_bucket_match(bucket, tag);
-    while (sl_table_matches_any(matches)) {
-        const uint32_t number = bucket->records[sl_table_matches_pop(&matches)];
+    uint64_t matches = sl_table_bucket_match(bucket, tag);
+    while (matches != 0) {
+        const uint32_t number = bucket->records[sl_table_bucket_pop(&matches)];
         if (key_of(index, number) == key) {
             return number;
         }
@@ -108,45 +108,83 @@ uint32_t sl_table_index_find_one(const struct sl_table_index *index, uint64_t ke
     return number;
 }
 
-/* Three passes, each of independent loads: the buckets, the first record whose tag fits, its key.
- * What is not settled by the first record of its own bucket is looked up alone. */
-static void find_group(const struct sl_table_index *index, const uint64_t *keys, uint32_t count,
-                       uint32_t *numbers)
-{
+/* Keys on their way through a batched lookup. */
+struct find_group {
+    const uint64_t *keys;
+    uint32_t *numbers; /* out: of each key, first a guess */
+    uint32_t count;
     const struct sl_table_bucket *buckets[FIND_GROUP];
     uint8_t tags[FIND_GROUP];
-    bool absent[FIND_GROUP];
-    for (uint32_t i = 0; i < count; i++) {
-        const uint64_t hash = hash_of(index, keys[i]);
-        buckets[i] = &segment_of(index, hash)[hash % SEGMENT_BUCKETS];
-        tags[i] = tag_of(hash);
-        __builtin_prefetch(buckets[i]);
+};
+
+/* First pass: where each key's own bucket is. */
+static void group_hash(const struct sl_table_index *index, struct find_group *group)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        const uint64_t hash = hash_of(index, group->keys[i]);
+        group->buckets[i] = &segment_of(index, hash)[hash % SEGMENT_BUCKETS];
+        group->tags[i] = tag_of(hash);
+        __builtin_prefetch(group->buckets[i]);
     }
-    for (uint32_t i = 0; i < count; i++) {
-        struct sl_table_matches matches = sl_table_bucket_match(buckets[i], tags[i]);
-        absent[i] = false;
-        numbers[i] = SL_TABLE_NO_RECORD;
-        if (sl_table_matches_any(matches)) {
-            numbers[i] = buckets[i]->records[sl_table_matches_pop(&matches)];
-            __builtin_prefetch(sl_table_memory_at(index->records, numbers[i]));
-        } else {
-            absent[i] = buckets[i]->used < SL_TABLE_BUCKET_SLOTS && index->overflow == NULL;
-        }
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        if (numbers[i] != SL_TABLE_NO_RECORD ? key_of(index, numbers[i]) != keys[i] : !absent[i]) {
-            numbers[i] = sl_table_index_find_one(index, keys[i]);
+}
+
+/* Second pass: the first record whose tag fits. Where none does in a full bucket, the next bucket
+ * is the likely one. */
+static void group_guess(const struct sl_table_index *index, struct find_group *group)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        const struct sl_table_bucket *bucket = group->buckets[i];
+        uint64_t matches = sl_table_bucket_match(bucket, group->tags[i]);
+        group->numbers[i] = SL_TABLE_NO_RECORD;
+        if (matches != 0) {
+            group->numbers[i] = bucket->records[sl_table_bucket_pop(&matches)];
+            __builtin_prefetch(sl_table_memory_at(index->records, group->numbers[i]));
+        } else if (bucket->used == SL_TABLE_BUCKET_SLOTS) {
+            __builtin_prefetch(bucket + 1);
         }
     }
 }
 
+/* Third pass: whether the guesses are right. What they do not settle is looked up alone. */
+static void group_check(const struct sl_table_index *index, const struct find_group *group)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        const uint32_t guess = group->numbers[i];
+        const bool settled =
+            guess == SL_TABLE_NO_RECORD
+                ? group->buckets[i]->used < SL_TABLE_BUCKET_SLOTS && index->overflow == NULL
+                : key_of(index, guess) == group->keys[i];
+        if (!settled) {
+            group->numbers[i] = sl_table_index_find_one(index, group->keys[i]);
+        }
+    }
+}
+
+/* The keys from `done` on that make the next group; none at the end. */
+static void group_take(struct find_group *group, const uint64_t *keys, uint32_t *numbers,
+                       uint32_t done, uint32_t count)
+{
+    const uint32_t left = done < count ? count - done : 0;
+    group->keys = keys + done;
+    group->numbers = numbers + done;
+    group->count = left < FIND_GROUP ? left : FIND_GROUP;
+}
+
+/* Each pass makes loads that do not depend on one another and leaves those of the next pass on
+ * their way; while the records of one group come, the buckets of the next are asked for. */
 void sl_table_index_find(const struct sl_table_index *index, const uint64_t *keys, uint32_t count,
                          uint32_t *numbers)
 {
+    struct find_group groups[2];
     sl_assert(index->level == 0);
-    for (uint32_t done = 0; done < count; done += FIND_GROUP) {
-        const uint32_t left = count - done;
-        find_group(index, keys + done, left < FIND_GROUP ? left : FIND_GROUP, numbers + done);
+    group_take(&groups[0], keys, numbers, 0, count);
+    group_hash(index, &groups[0]);
+    for (uint32_t done = 0, turn = 0; done < count; done += FIND_GROUP, turn ^= 1) {
+        struct find_group *next = &groups[turn ^ 1];
+        group_guess(index, &groups[turn]);
+        group_take(next, keys, numbers, done + groups[turn].count, count);
+        group_hash(index, next);
+        group_check(index, &groups[turn]);
     }
 }
 

@@ -24,19 +24,6 @@ extern const struct sl_optimizer SL_FORM_NAME(sl_opt_ftrl_group);
 /* The objects above, by kind. */
 extern const struct sl_optimizer *const SL_FORM_NAME(sl_optimizer_forms)[SL_OPTIMIZER_KIND_COUNT];
 
-/* base^exponent by squaring, in double: the same bits with every C library, unlike pow. */
-static inline double sl_form_power(double base, uint64_t exponent)
-{
-    double power = 1.0;
-    for (; exponent != 0; exponent >>= 1) {
-        if ((exponent & 1) != 0) {
-            power *= base;
-        }
-        base *= base;
-    }
-    return power;
-}
-
 /* Fills a slot with the accumulator's first value. */
 static inline void sl_form_init_accumulator(const struct sl_optimizer_spec *spec, uint32_t dim,
                                             float *slot)
