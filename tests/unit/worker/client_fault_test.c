@@ -1,0 +1,230 @@
+/* What a client says and does when a ps is late, gone, or was never there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "tests/unit/worker/client_fixture.h"
+
+static const struct shape two_ps = {2, 1, 2, SL_PROTOCOL_STAR_SERVER};
+static struct fixture fixture;
+
+static int start(void **state)
+{
+    (void)state;
+    fixture = fixture_start(&two_ps);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    fixture_stop(&fixture);
+    return 0;
+}
+
+#define KEYS 200
+static uint64_t keys[KEYS];
+static float rows[KEYS];
+
+static struct sl_table *table_of_ones(const char *name)
+{
+    const struct sl_table_spec spec = fixture_sparse(name, 1);
+    struct sl_table *table = fixture_table(fixture.client, &spec);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        keys[i] = i;
+        rows[i] = 1;
+    }
+    assert_int_equal(sl_client_push(fixture.client, table, keys, KEYS, rows, TIMEOUT_MS), 0);
+    return table;
+}
+
+static struct sl_step *submit_pull(struct sl_table *table, uint32_t timeout_ms)
+{
+    struct sl_step *step = fixture_step(fixture.client, 0);
+    assert_int_equal(sl_step_pull(step, table, keys, KEYS, rows), 0);
+    assert_int_equal(sl_step_submit(step, timeout_ms), 0);
+    return step;
+}
+
+static void assert_contains(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) {
+        fail_msg("'%s' does not contain '%s'", text, part);
+    }
+}
+
+static void step_wait__ends_at_the_deadline_and_names_the_shard(void **state)
+{
+    (void)state;
+    struct sl_table *table = table_of_ones("deadline");
+    sl_cluster_pause(fixture.cluster, 1);
+    struct sl_step *step = submit_pull(table, 100);
+    assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
+    assert_contains(sl_step_error(step), "ps/1 shard 0 (tcp://127.0.0.1:");
+    assert_contains(sl_step_error(step), "): deadline of 100 ms passed");
+    sl_step_end(&step);
+    /* The late reply is dropped, and the link goes on. */
+    memset(rows, 0, sizeof rows);
+    sl_cluster_resume(fixture.cluster, 1);
+    assert_int_equal(sl_client_pull(fixture.client, table, keys, KEYS, rows, TIMEOUT_MS), 0);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        assert_true(rows[i] == 1);
+    }
+}
+
+/* More requests than there are credits: some wait in the client when the deadline comes. */
+static void step_wait__ends_at_the_deadline_without_credit_too(void **state)
+{
+    (void)state;
+    enum { STEPS = 250 };
+    struct sl_table *table = table_of_ones("credit");
+    sl_cluster_pause(fixture.cluster, 1);
+    struct sl_step *steps[2][STEPS];
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < STEPS; i++) {
+            steps[round][i] = submit_pull(table, 100);
+        }
+        for (uint32_t i = 0; i < STEPS; i++) {
+            assert_int_equal(sl_step_wait(steps[round][i]), SL_ERR_DEADLINE);
+            sl_step_end(&steps[round][i]);
+        }
+    }
+    sl_cluster_resume(fixture.cluster, 1);
+    assert_int_equal(sl_client_pull(fixture.client, table, keys, KEYS, rows, TIMEOUT_MS), 0);
+}
+
+/* The gradients are being sent from the caller's memory when the deadline passes: they are the
+ * caller's again when wait returns, at the price of the connection. */
+static void step_wait__gives_memory_back_in_the_middle_of_a_push(void **state)
+{
+    (void)state;
+    const uint64_t length = 32U << 20;
+    const struct sl_table_spec spec = fixture_dense("huge", length);
+    struct sl_table *table = fixture_table(fixture.client, &spec);
+    float *gradients = calloc(length, sizeof *gradients);
+    sl_cluster_pause(fixture.cluster, 1);
+    struct sl_step *step = fixture_step(fixture.client, 0);
+    assert_int_equal(sl_step_dense_push(step, table, 0, length, gradients), 0);
+    assert_int_equal(sl_step_submit(step, 200), 0);
+    assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
+    assert_contains(sl_step_error(step), "deadline of 200 ms passed");
+    sl_step_end(&step);
+    free(gradients);
+    sl_cluster_resume(fixture.cluster, 1);
+}
+
+static void step_wait__fails_at_once_when_the_peer_goes(void **state)
+{
+    (void)state;
+    struct sl_table *table = table_of_ones("gone");
+    sl_cluster_pause(fixture.cluster, 1);
+    struct sl_step *step = submit_pull(table, TIMEOUT_MS);
+    sl_cluster_resume(fixture.cluster, 1);
+    sl_cluster_kill(fixture.cluster, 1);
+    int err = sl_step_wait(step);
+    assert_true(err == 0 || err == SL_ERR_CLOSED); /* it may have answered before it went */
+    sl_step_end(&step);
+    for (int i = 0; i < 3; i++) {
+        step = submit_pull(table, TIMEOUT_MS);
+        assert_int_equal(sl_step_wait(step), SL_ERR_CLOSED);
+        assert_contains(sl_step_error(step), "ps/1 shard 0 (tcp://127.0.0.1:");
+        sl_step_end(&step);
+    }
+    struct sl_table *other;
+    const struct sl_table_spec spec = fixture_sparse("never", 1);
+    assert_int_equal(sl_client_table_open(fixture.client, &spec, TIMEOUT_MS, &other),
+                     SL_ERR_CLOSED);
+    /* What the lost shard is not needed for goes on. */
+    uint64_t key = 0;
+    uint32_t served = 0;
+    for (; key < 20; key++) {
+        served += sl_client_pull(fixture.client, table, &key, 1, rows, TIMEOUT_MS) == 0;
+    }
+    assert_in_range(served, 1, 19);
+}
+
+static void client_create__names_whom_it_misses(void **state)
+{
+    (void)state;
+    const struct sl_client_options nobody = {
+        .coordinator = "127.0.0.1:1", .task_index = -1, .start_timeout_ms = 200};
+    struct sl_client *client = NULL;
+    assert_int_equal(sl_client_create(&nobody, &client), SL_ERR_DEADLINE);
+    const struct sl_client_options bad = {.coordinator = "nonsense", .task_index = -1};
+    assert_int_equal(sl_client_create(&bad, &client), SL_ERR_INVALID);
+    const struct sl_client_options none = {.coordinator = NULL, .task_index = -1};
+    assert_int_equal(sl_client_create(&none, &client), SL_ERR_INVALID);
+    const struct sl_client_options low = {.coordinator = "127.0.0.1:1", .task_index = -2};
+    assert_int_equal(sl_client_create(&low, &client), SL_ERR_INVALID);
+    assert_null(client);
+}
+
+static void client_create__gives_up_when_a_ps_never_comes(void **state)
+{
+    (void)state;
+    const struct sl_cluster_options options = {.ps_count = 1, .shards_of_ps = 1, .ps_expected = 2};
+    struct sl_cluster *cluster = sl_cluster_start(&options);
+    const struct sl_client_options client_options = {
+        .coordinator = sl_cluster_coordinator(cluster), .task_index = -1, .start_timeout_ms = 300};
+    struct sl_client *client = NULL;
+    assert_int_equal(sl_client_create(&client_options, &client), SL_ERR_DEADLINE);
+    assert_null(client);
+    sl_cluster_stop(&cluster);
+}
+
+static void client_barrier__ends_at_its_deadline(void **state)
+{
+    (void)state;
+    assert_int_equal(sl_client_barrier(fixture.client, "alone", 1, TIMEOUT_MS), 0);
+    assert_int_equal(sl_client_barrier(fixture.client, "two", 2, 200), SL_ERR_DEADLINE);
+    assert_int_equal(sl_client_barrier(fixture.client, "", 1, 200), SL_ERR_INVALID);
+    assert_int_equal(sl_client_barrier(fixture.client, "none", 0, 200), SL_ERR_INVALID);
+}
+
+static void step_wait__tells_what_the_shard_says(void **state)
+{
+    (void)state;
+    const struct sl_cluster_options options = {
+        .ps_count = 1, .shards_of_ps = 1, .memory_bytes_max = 32U << 20};
+    struct sl_cluster *cluster = sl_cluster_start(&options);
+    const struct shape shape = {1, 1, 1, SL_PROTOCOL_STAR_SERVER};
+    struct sl_client *client = fixture_client(cluster, &shape, -1);
+    const struct sl_table_spec spec = fixture_sparse("full", 1024);
+    struct sl_table *table = fixture_table(client, &spec);
+    const uint32_t count = 20000;
+    uint64_t *many = malloc(count * sizeof *many);
+    float *values = malloc((size_t)count * 1024 * sizeof *values);
+    for (uint32_t i = 0; i < count; i++) {
+        many[i] = i;
+    }
+    struct sl_step *step = fixture_step(client, 0);
+    assert_int_equal(sl_step_pull(step, table, many, count, values), 0);
+    assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
+    assert_int_equal(sl_step_wait(step), SL_ERR_NO_MEMORY);
+    assert_contains(sl_step_error(step), "ps/0 shard 0 (tcp://");
+    sl_step_end(&step);
+    free(many);
+    free(values);
+    sl_client_destroy(&client);
+    sl_cluster_stop(&cluster);
+}
+
+int main(void)
+{
+    sl_log_setup(SL_LOG_OFF, "test");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(step_wait__ends_at_the_deadline_and_names_the_shard, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(step_wait__ends_at_the_deadline_without_credit_too, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(step_wait__gives_memory_back_in_the_middle_of_a_push, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(step_wait__fails_at_once_when_the_peer_goes, start, stop),
+        cmocka_unit_test(client_create__names_whom_it_misses),
+        cmocka_unit_test(client_create__gives_up_when_a_ps_never_comes),
+        cmocka_unit_test_setup_teardown(client_barrier__ends_at_its_deadline, start, stop),
+        cmocka_unit_test(step_wait__tells_what_the_shard_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

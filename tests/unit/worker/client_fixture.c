@@ -1,0 +1,77 @@
+#include "tests/unit/worker/client_fixture.h"
+
+#include <string.h>
+
+struct sl_client *fixture_client(struct sl_cluster *cluster, const struct shape *shape,
+                                 int32_t task_index)
+{
+    const struct sl_client_options options = {
+        .coordinator = sl_cluster_coordinator(cluster),
+        .task_index = task_index,
+        .reactor_count = shape->reactor_count,
+        .protocol = shape->protocol,
+        .start_timeout_ms = TIMEOUT_MS,
+    };
+    struct sl_client *client = NULL;
+    assert_int_equal(sl_client_create(&options, &client), 0);
+    return client;
+}
+
+struct fixture fixture_start(const struct shape *shape)
+{
+    const struct sl_cluster_options options = {.ps_count = shape->ps_count,
+                                               .shards_of_ps = shape->shards_of_ps};
+    struct fixture fixture = {.cluster = sl_cluster_start(&options)};
+    fixture.client = fixture_client(fixture.cluster, shape, -1);
+    assert_int_equal(sl_client_shard_count(fixture.client), shape->ps_count * shape->shards_of_ps);
+    return fixture;
+}
+
+void fixture_stop(struct fixture *fixture)
+{
+    sl_client_destroy(&fixture->client);
+    assert_null(fixture->client);
+    sl_cluster_stop(&fixture->cluster);
+}
+
+struct sl_table_spec fixture_sparse(const char *name, uint32_t dim)
+{
+    struct sl_table_spec spec = {.kind = SL_TABLE_SPARSE, .dim = dim};
+    strcpy(spec.name, name);
+    spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
+    return spec;
+}
+
+struct sl_table_spec fixture_dense(const char *name, uint64_t length)
+{
+    struct sl_table_spec spec = {.kind = SL_TABLE_DENSE, .length = length};
+    strcpy(spec.name, name);
+    spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
+    return spec;
+}
+
+struct sl_table *fixture_table(struct sl_client *client, const struct sl_table_spec *spec)
+{
+    struct sl_table *table = NULL;
+    assert_int_equal(sl_client_table_open(client, spec, TIMEOUT_MS, &table), 0);
+    assert_non_null(table);
+    return table;
+}
+
+struct sl_step *fixture_step(struct sl_client *client, uint32_t clock)
+{
+    struct sl_step *step = NULL;
+    assert_int_equal(sl_step_begin(client, clock, &step), 0);
+    return step;
+}
+
+void fixture_run(struct sl_step *step)
+{
+    assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
+    int err = sl_step_wait(step);
+    assert_string_equal(sl_step_error(step), "");
+    assert_int_equal(err, 0);
+    assert_true(sl_step_done(step));
+    sl_step_end(&step);
+    assert_null(step);
+}

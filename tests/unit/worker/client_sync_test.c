@@ -1,0 +1,258 @@
+/* Several clients and several threads: clocks, barriers, ports. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "core/log.h"
+#include "tests/unit/worker/client_fixture.h"
+
+#define WORKERS 2
+
+static const struct shape shape = {1, 2, 1, SL_PROTOCOL_STAR_SERVER};
+static const struct shape lite_shape = {1, 2, 2, SL_PROTOCOL_STAR_SERVER_LITE};
+static struct fixture fixture;
+
+static int start(void **state)
+{
+    (void)state;
+    fixture = fixture_start(&shape);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    fixture_stop(&fixture);
+    return 0;
+}
+
+static struct sl_table_spec clocked(const char *name, enum sl_consistency_mode mode,
+                                    uint32_t staleness)
+{
+    struct sl_table_spec spec = fixture_sparse(name, 1);
+    spec.consistency = (struct sl_consistency_spec){mode, staleness, WORKERS};
+    return spec;
+}
+
+enum { KEYS = 50 };
+static uint64_t keys[KEYS];
+static float ones[KEYS];
+
+static void fill(void)
+{
+    for (uint32_t i = 0; i < KEYS; i++) {
+        keys[i] = sl_hash_key(i);
+        ones[i] = 1;
+    }
+}
+
+static struct sl_step *begin_iteration(struct sl_client *client, struct sl_table *table,
+                                       uint32_t clock, float *rows)
+{
+    struct sl_step *step = fixture_step(client, clock);
+    assert_int_equal(sl_step_pull(step, table, keys, KEYS, rows), 0);
+    assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
+    return step;
+}
+
+static void end_iteration(struct sl_client *client, struct sl_table *table, uint32_t clock)
+{
+    struct sl_step *step = fixture_step(client, clock);
+    assert_int_equal(sl_step_push(step, table, keys, KEYS, ones), 0);
+    assert_int_equal(sl_step_tick(step), 0);
+    fixture_run(step);
+}
+
+static void wait_for_rows(struct sl_step **step, const float *rows, float expected)
+{
+    assert_int_equal(sl_step_wait(*step), 0);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        assert_true(rows[i] == expected);
+    }
+    sl_step_end(step);
+}
+
+/* A pull of iteration c sees the pushes of all workers of the iterations before c, and no other. */
+static void bsp_pull__waits_for_all_workers(void **state)
+{
+    (void)state;
+    fill();
+    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &shape, 0),
+                                          fixture_client(fixture.cluster, &lite_shape, 1)};
+    struct sl_table_spec spec = clocked("bsp", SL_CONSISTENCY_BSP, 0);
+    struct sl_table *tables[WORKERS] = {fixture_table(workers[0], &spec),
+                                        fixture_table(workers[1], &spec)};
+    float rows[WORKERS][KEYS];
+    for (uint32_t clock = 0; clock < 5; clock++) {
+        uint32_t first = clock % WORKERS, second = 1 - first;
+        struct sl_step *step = begin_iteration(workers[first], tables[first], clock, rows[first]);
+        wait_for_rows(&step, rows[first], (float)(clock * WORKERS));
+        end_iteration(workers[first], tables[first], clock);
+        /* The first is ahead now: its next pull must wait for the second, which still sees nothing
+         * of what the first has pushed. */
+        struct sl_step *ahead =
+            begin_iteration(workers[first], tables[first], clock + 1, rows[first]);
+        step = begin_iteration(workers[second], tables[second], clock, rows[second]);
+        wait_for_rows(&step, rows[second], (float)(clock * WORKERS));
+        assert_false(sl_step_done(ahead));
+        end_iteration(workers[second], tables[second], clock);
+        wait_for_rows(&ahead, rows[first], (float)((clock + 1) * WORKERS));
+    }
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        sl_client_destroy(&workers[i]);
+    }
+}
+
+static void bsp_pull__ends_at_its_deadline_and_lets_the_tick_pass(void **state)
+{
+    (void)state;
+    fill();
+    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &shape, 0),
+                                          fixture_client(fixture.cluster, &shape, 1)};
+    struct sl_table_spec spec = clocked("bsp_late", SL_CONSISTENCY_BSP, 0);
+    struct sl_table *tables[WORKERS] = {fixture_table(workers[0], &spec),
+                                        fixture_table(workers[1], &spec)};
+    float rows[KEYS];
+    end_iteration(workers[0], tables[0], 0);
+    struct sl_step *step = fixture_step(workers[0], 1);
+    assert_int_equal(sl_step_pull(step, tables[0], keys, KEYS, rows), 0);
+    assert_int_equal(sl_step_submit(step, 100), 0);
+    assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
+    sl_step_end(&step);
+    step = begin_iteration(workers[0], tables[0], 1, rows);
+    end_iteration(workers[1], tables[1], 0);
+    wait_for_rows(&step, rows, WORKERS);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        sl_client_destroy(&workers[i]);
+    }
+}
+
+static void ssp_pull__runs_ahead_as_far_as_its_staleness(void **state)
+{
+    (void)state;
+    fill();
+    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &shape, 0),
+                                          fixture_client(fixture.cluster, &shape, 1)};
+    struct sl_table_spec spec = clocked("ssp", SL_CONSISTENCY_SSP, 2);
+    struct sl_table *tables[WORKERS] = {fixture_table(workers[0], &spec),
+                                        fixture_table(workers[1], &spec)};
+    float rows[KEYS];
+    struct sl_step *step;
+    for (uint32_t clock = 0; clock <= 2; clock++) {
+        step = begin_iteration(workers[0], tables[0], clock, rows);
+        assert_int_equal(sl_step_wait(step), 0);
+        assert_int_equal(sl_step_staleness(step), clock);
+        sl_step_end(&step);
+        end_iteration(workers[0], tables[0], clock);
+    }
+    step = begin_iteration(workers[0], tables[0], 3, rows);
+    float other[KEYS];
+    struct sl_step *behind = begin_iteration(workers[1], tables[1], 0, other);
+    assert_int_equal(sl_step_wait(behind), 0);
+    sl_step_end(&behind);
+    assert_false(sl_step_done(step));
+    /* A worker that has finished holds nobody up. */
+    sl_client_destroy(&workers[1]);
+    assert_int_equal(sl_step_wait(step), 0);
+    assert_int_equal(sl_step_staleness(step), 0);
+    sl_step_end(&step);
+    sl_client_destroy(&workers[0]);
+}
+
+static void *come_to_barrier(void *ctx)
+{
+    struct sl_client *client = ctx;
+    return (void *)(intptr_t)sl_client_barrier(client, "meet", 3, TIMEOUT_MS);
+}
+
+static void client_barrier__opens_when_all_have_come(void **state)
+{
+    (void)state;
+    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &shape, 0),
+                                          fixture_client(fixture.cluster, &shape, 1)};
+    pthread_t threads[WORKERS];
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        pthread_create(&threads[i], NULL, come_to_barrier, workers[i]);
+    }
+    assert_int_equal(sl_client_barrier(fixture.client, "meet", 3, TIMEOUT_MS), 0);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        assert_int_equal((intptr_t)result, 0);
+        sl_client_destroy(&workers[i]);
+    }
+}
+
+/* ---- Threads */
+
+#define THREADS 4
+#define ROUNDS  60
+
+struct pusher {
+    struct sl_client *client;
+    int err;
+};
+
+/* Asserts nothing, since CMocka's assertions belong to the test's own thread. */
+static void *push_and_pull(void *ctx)
+{
+    struct pusher *pusher = ctx;
+    const struct sl_table_spec spec = fixture_sparse("threads", 1);
+    struct sl_table *table = NULL;
+    float rows[KEYS];
+    int err = sl_client_table_open(pusher->client, &spec, TIMEOUT_MS, &table);
+    for (int round = 0; err == 0 && round < ROUNDS; round++) {
+        err = sl_client_push(pusher->client, table, keys, KEYS, ones, TIMEOUT_MS);
+        if (err == 0) {
+            err = sl_client_pull(pusher->client, table, keys, KEYS, rows, TIMEOUT_MS);
+        }
+        for (uint32_t i = 0; err == 0 && i < KEYS; i++) {
+            err = rows[i] >= (float)(round + 1) ? 0 : -1000;
+        }
+    }
+    pusher->err = err;
+    return NULL;
+}
+
+static void step_submit__may_be_called_by_many_threads(void **state)
+{
+    (void)state;
+    fill();
+    struct sl_client *client = fixture_client(fixture.cluster, &lite_shape, -1);
+    /* Twice: the second threads take over what the first ones have left. */
+    for (int generation = 1; generation <= 2; generation++) {
+        pthread_t threads[THREADS];
+        struct pusher pushers[THREADS];
+        for (uint32_t i = 0; i < THREADS; i++) {
+            pushers[i] = (struct pusher){.client = client};
+            pthread_create(&threads[i], NULL, push_and_pull, &pushers[i]);
+        }
+        for (uint32_t i = 0; i < THREADS; i++) {
+            pthread_join(threads[i], NULL);
+            assert_int_equal(pushers[i].err, 0);
+        }
+        const struct sl_table_spec spec = fixture_sparse("threads", 1);
+        struct sl_table *table = fixture_table(client, &spec);
+        float rows[KEYS];
+        assert_int_equal(sl_client_pull(client, table, keys, KEYS, rows, TIMEOUT_MS), 0);
+        for (uint32_t i = 0; i < KEYS; i++) {
+            assert_true(rows[i] == (float)(generation * THREADS * ROUNDS));
+        }
+    }
+    sl_client_destroy(&client);
+}
+
+int main(void)
+{
+    sl_log_setup(SL_LOG_OFF, "test");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(bsp_pull__waits_for_all_workers, start, stop),
+        cmocka_unit_test_setup_teardown(bsp_pull__ends_at_its_deadline_and_lets_the_tick_pass,
+                                        start, stop),
+        cmocka_unit_test_setup_teardown(ssp_pull__runs_ahead_as_far_as_its_staleness, start, stop),
+        cmocka_unit_test_setup_teardown(client_barrier__opens_when_all_have_come, start, stop),
+        cmocka_unit_test_setup_teardown(step_submit__may_be_called_by_many_threads, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
