@@ -1,0 +1,126 @@
+#include "launch/local.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/endpoint.h"
+#include "core/hash.h"
+
+#define EPHEMERAL_FILE "/proc/sys/net/ipv4/ip_local_port_range"
+#define PORT_FIRST     10000U /* below are services with names */
+#define PORT_LAST      65535U
+
+/* The range of ports for outgoing connections; Linux's default where it cannot be read. */
+static void read_ephemeral(unsigned *first, unsigned *last)
+{
+    *first = 32768;
+    *last = 60999;
+    FILE *file = fopen(EPHEMERAL_FILE, "re");
+    if (file == NULL) {
+        return;
+    }
+    unsigned low, high;
+    if (fscanf(file, "%u %u", &low, &high) == 2) {
+        *first = low;
+        *last = high;
+    }
+    fclose(file);
+}
+
+/* A socket bound to the port, or -1 when that is not possible. */
+static int hold_port(const char *address, uint16_t port)
+{
+    struct sl_endpoint endpoint = {.port = port};
+    struct sockaddr_storage bound;
+    socklen_t bytes;
+    snprintf(endpoint.host, sizeof endpoint.host, "%s", address);
+    if (sl_endpoint_resolve(&endpoint, true, &bound, &bytes, NULL, 0) != 0) {
+        return -1;
+    }
+    int fd = socket(bound.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&bound, bytes) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+int sl_local_free_ports(const char *address, uint32_t count, uint16_t *ports, char *reason,
+                        size_t reason_bytes)
+{
+    unsigned first, last;
+    read_ephemeral(&first, &last);
+    int *held = malloc(count * sizeof *held);
+    if (held == NULL) {
+        snprintf(reason, reason_bytes, "out of memory");
+        return SL_ERR_NO_MEMORY;
+    }
+    /* Each launcher begins somewhere else, so that two that start together seldom meet. */
+    uint64_t seed = (uint64_t)getpid() << 32 ^ (uint64_t)time(NULL);
+    const unsigned range = PORT_LAST - PORT_FIRST + 1;
+    const unsigned start = (unsigned)(sl_hash_random(&seed) % range);
+    uint32_t found = 0;
+    for (unsigned i = 0; i < range && found < count; i++) {
+        const unsigned port = PORT_FIRST + (start + i) % range;
+        if (port >= first && port <= last) {
+            continue;
+        }
+        held[found] = hold_port(address, (uint16_t)port);
+        if (held[found] >= 0) {
+            ports[found++] = (uint16_t)port;
+        }
+    }
+    for (uint32_t i = 0; i < found; i++) {
+        close(held[i]);
+    }
+    free(held);
+    if (found < count) {
+        snprintf(reason, reason_bytes,
+                 "only %u of %u ports are free on %s from %u to %u outside %u to %u "
+                 "(" EPHEMERAL_FILE ")",
+                 found, count, address, PORT_FIRST, PORT_LAST, first, last);
+        return SL_ERR_IN_USE;
+    }
+    return 0;
+}
+
+static int list_hosts(const struct sl_launch_options *options, struct sl_plan_hosts *hosts,
+                      char *reason, size_t reason_bytes)
+{
+    const bool ipv6 = strchr(options->bind, ':') != NULL;
+    uint16_t *ports = calloc(options->ps_count, sizeof *ports);
+    char host[64], item[80];
+    snprintf(host, sizeof host, ipv6 ? "[%s]" : "%s", options->bind);
+    snprintf(reason, reason_bytes, "out of memory");
+    int err = ports == NULL ? SL_ERR_NO_MEMORY
+                            : sl_local_free_ports(options->bind, (uint32_t)options->ps_count, ports,
+                                                  reason, reason_bytes);
+    for (uint64_t i = 0; err == 0 && i < options->ps_count; i++) {
+        snprintf(item, sizeof item, "%s:%u", host, ports[i]);
+        err = sl_plan_join(&hosts->ps, item);
+    }
+    for (uint64_t i = 0; err == 0 && i < options->worker_count; i++) {
+        err = sl_plan_join(&hosts->workers, host);
+    }
+    free(ports);
+    return err;
+}
+
+int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan, char *reason,
+                  size_t reason_bytes)
+{
+    struct sl_plan_hosts hosts = {0};
+    int err = list_hosts(options, &hosts, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_plan_init(plan, (uint32_t)options->ps_count, (uint32_t)options->worker_count);
+    }
+    for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
+        err = sl_plan_command(&plan->tasks[i], options, &hosts, reason, reason_bytes);
+    }
+    free(hosts.ps);
+    free(hosts.workers);
+    return err;
+}

@@ -1,0 +1,169 @@
+/* starling-launch: starts the processes of a job, here or on other machines, watches over them, and
+ * ends them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/cli.h"
+#include "core/endpoint.h"
+#include "core/limits.h"
+#include "core/log.h"
+#include "launch/local.h"
+#include "launch/report.h"
+#include "launch/slurm.h"
+#include "launch/ssh.h"
+#include "launch/supervisor.h"
+
+#define EXIT_USAGE 2
+
+static struct sl_launch_options options = {
+    .bind = "127.0.0.1",
+    .ssh = SL_SSH_COMMAND,
+    .grace_s = 30,
+};
+
+static const struct sl_cli_option table[] = {
+    {.kind = SL_CLI_SECTION, .name = "The job"},
+    {.kind = SL_CLI_U64,
+     .name = "ps",
+     .target = &options.ps_count,
+     .most = SL_LIMIT_PS,
+     .help = "Parameter server processes; 0: one, or as many as the host list names."},
+    {.kind = SL_CLI_U64,
+     .name = "workers",
+     .target = &options.worker_count,
+     .most = SL_LIMIT_WORKERS,
+     .help = "Worker processes; 0: one, or as many as the host list names, or, under Slurm, the "
+             "tasks of the allocation that are left."},
+    {.kind = SL_CLI_U64,
+     .name = "ps-reactors",
+     .target = &options.ps_reactors,
+     .most = SL_LIMIT_REACTORS,
+     .help = "Reactor threads of each ps, by NETWORK_PS_CORE_NUMBER; 0: as the environment says."},
+    {.kind = SL_CLI_U64,
+     .name = "worker-reactors",
+     .target = &options.worker_reactors,
+     .most = SL_LIMIT_REACTORS,
+     .help = "The same of each worker, by NETWORK_WORKER_CORE_NUMBER."},
+    {.kind = SL_CLI_STRING,
+     .name = "ps-args",
+     .target = &options.ps_args,
+     .metavar = "ARGS",
+     .help = "More arguments for every ps, in one word; quotes and backslashes as in a shell."},
+    {.kind = SL_CLI_STRING,
+     .name = "bin-dir",
+     .target = &options.bin_dir,
+     .metavar = "DIR",
+     .help = "Where starling-ps and starling-worker are, on every machine. Without it: beside this "
+             "program, else on the PATH."},
+    {.kind = SL_CLI_SECTION,
+     .name = "Where it runs: on this machine, unless one of these is given"},
+    {.kind = SL_CLI_STRING,
+     .name = "host-list",
+     .target = &options.host_list,
+     .metavar = "FILE",
+     .help = "On other machines, by ssh: lines \"[user@]host[:slots] ps|worker\"."},
+    {.kind = SL_CLI_FLAG,
+     .name = "slurm",
+     .target = &options.slurm,
+     .help = "On the machines of the Slurm allocation that this runs in."},
+    {.kind = SL_CLI_STRING,
+     .name = "bind",
+     .target = &options.bind,
+     .metavar = "ADDRESS",
+     .help = "This machine: the address that the ps listen at, 127.0.0.1 or ::1."},
+    {.kind = SL_CLI_STRING,
+     .name = "ssh",
+     .target = &options.ssh,
+     .metavar = "COMMAND",
+     .help = "What is run with a host and a command."},
+    {.kind = SL_CLI_U64,
+     .name = "port-base",
+     .target = &options.port_base,
+     .metavar = "PORT",
+     .most = 65535,
+     .help =
+         "Other machines: ps 0 listens at this port, ps 1 at the next, and so on; 0: 20000, or, "
+         "under Slurm, a port made from the number of the job."},
+    {.kind = SL_CLI_SECTION, .name = "Watching over it"},
+    {.kind = SL_CLI_STRING,
+     .name = "log-dir",
+     .target = &options.log_dir,
+     .metavar = "DIR",
+     .help = "Output goes to DIR/ps-0.log, DIR/worker-3.log and so on, instead of here with the "
+             "process's name before each line. Worker 0's standard output is still shown."},
+    {.kind = SL_CLI_U64,
+     .name = "timeout",
+     .target = &options.timeout_s,
+     .metavar = "S",
+     .most = 1e9,
+     .help = "Stop the job after so many seconds; 0: never."},
+    {.kind = SL_CLI_U64,
+     .name = "grace",
+     .target = &options.grace_s,
+     .metavar = "S",
+     .most = 1e6,
+     .help = "Seconds that a process has to end by itself before it is killed."},
+};
+
+static const struct sl_cli cli = {
+    .program = "starling-launch",
+    .summary = "Starts a Starling job, watches over it, and ends it.",
+    .usage = "[options] -- [arguments of starling-worker]",
+    .options = table,
+    .option_count = sizeof table / sizeof table[0],
+};
+
+/* `report` is filled where this is one of many launchers. */
+static int plan_job(struct sl_plan *plan, struct sl_report *report, char *reason,
+                    size_t reason_bytes)
+{
+    if (options.slurm && options.host_list != NULL) {
+        snprintf(reason, reason_bytes, "--slurm and --host-list contradict each other: say one");
+        return SL_ERR_INVALID;
+    }
+    if (strcmp(options.bind, "127.0.0.1") != 0 && strcmp(options.bind, "::1") != 0) {
+        snprintf(reason, reason_bytes, "--bind=%.80s: accepts 127.0.0.1 or ::1", options.bind);
+        return SL_ERR_INVALID;
+    }
+    sl_plan_environment(&options);
+    if (options.host_list != NULL) {
+        return sl_ssh_plan(&options, plan, reason, reason_bytes);
+    }
+    if (options.slurm) {
+        return sl_slurm_plan(&options, plan, report, reason, reason_bytes);
+    }
+    options.ps_count = options.ps_count == 0 ? 1 : options.ps_count;
+    options.worker_count = options.worker_count == 0 ? 1 : options.worker_count;
+    return sl_local_plan(&options, plan, reason, reason_bytes);
+}
+
+int main(int argc, char **argv)
+{
+    char reason[1024] = "";
+    int own = 1;
+    while (own < argc && strcmp(argv[own], "--") != 0) {
+        own++;
+    }
+    options.worker_args = own < argc ? argv + own + 1 : argv + argc;
+    sl_log_setup(SL_LOG_INFO, "launch");
+    int result = sl_cli_parse(&cli, own, argv, reason, sizeof reason);
+    if (result == SL_CLI_EXIT_OK) {
+        return 0;
+    }
+    struct sl_plan plan = {0};
+    struct sl_report report = SL_REPORT_NONE;
+    if (result == SL_CLI_RUN) {
+        result = plan_job(&plan, &report, reason, sizeof reason);
+    }
+    if (result != 0) {
+        fprintf(stderr, "starling-launch: %s\n", reason);
+        sl_report_fini(&report);
+        sl_plan_fini(&plan);
+        return EXIT_USAGE;
+    }
+    const int status = sl_supervisor_run(&plan, &options, &report);
+    sl_report_send(&report, status);
+    sl_report_fini(&report);
+    sl_plan_fini(&plan);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* What the command line of starling-launch says. Before start. */
+#ifndef SL_LAUNCH_OPTIONS_H
+#define SL_LAUNCH_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sl_launch_options {
+    uint64_t ps_count;
+    uint64_t worker_count;    /* 0: not said */
+    uint64_t ps_reactors;     /* 0: as the environment says */
+    uint64_t worker_reactors; /* likewise */
+    const char *ps_args;      /* split into words, quotes and backslashes as in a shell; or NULL */
+    char **worker_args;       /* up to NULL: what came after -- */
+    const char *bin_dir;      /* of the programs, or NULL: beside this one, else on PATH */
+    const char *bind;         /* local: 127.0.0.1 or ::1 */
+    const char *host_list;    /* ssh: the file's name, or NULL */
+    const char *ssh;          /* ssh: the command, split like ps_args */
+    bool slurm;
+    uint64_t port_base; /* ssh, Slurm: port of ps 0; ps i has the i-th after it; 0: not said */
+    const char *log_dir;
+    uint64_t timeout_s; /* 0: none */
+    uint64_t grace_s;   /* between asking a process to end and killing it */
+};
+
+#endif

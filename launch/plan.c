@@ -1,0 +1,136 @@
+#include "launch/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void name_tasks(struct sl_plan_task *tasks, uint32_t count, enum sl_cluster_role role)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        tasks[i].role = role;
+        tasks[i].index = i;
+        snprintf(tasks[i].name, sizeof tasks[i].name, "%s/%u",
+                 role == SL_CLUSTER_PS ? "ps" : "worker", i);
+    }
+}
+
+int sl_plan_init(struct sl_plan *plan, uint32_t ps_count, uint32_t worker_count)
+{
+    const uint32_t count = ps_count + worker_count;
+    struct sl_plan_task *tasks = calloc(count, sizeof *tasks);
+    if (tasks == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    name_tasks(tasks, ps_count, SL_CLUSTER_PS);
+    name_tasks(tasks + ps_count, worker_count, SL_CLUSTER_WORKER);
+    *plan = (struct sl_plan){.tasks = tasks, .task_count = count};
+    return 0;
+}
+
+void sl_plan_fini(struct sl_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->task_count; i++) {
+        sl_words_fini(&plan->tasks[i].argv);
+    }
+    free(plan->tasks);
+    *plan = (struct sl_plan){0};
+}
+
+int sl_plan_join(char **list, const char *item)
+{
+    const size_t used = *list == NULL ? 0 : strlen(*list);
+    char *longer = realloc(*list, used + strlen(item) + 2);
+    if (longer == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    *list = longer;
+    snprintf(longer + used, strlen(item) + 2, "%s%s", used > 0 ? "," : "", item);
+    return 0;
+}
+
+void sl_plan_environment(const struct sl_launch_options *options)
+{
+    char number[24];
+    if (options->ps_reactors != 0) {
+        snprintf(number, sizeof number, "%llu", (unsigned long long)options->ps_reactors);
+        setenv("NETWORK_PS_CORE_NUMBER", number, 1);
+    }
+    if (options->worker_reactors != 0) {
+        snprintf(number, sizeof number, "%llu", (unsigned long long)options->worker_reactors);
+        setenv("NETWORK_WORKER_CORE_NUMBER", number, 1);
+    }
+    unsetenv("TF_CONFIG");
+}
+
+/* The program's path: in --bin-dir, else beside this executable, else its bare name, which the
+ * PATH finds. */
+static void find_program(const char *name, const char *bin_dir, char *path, size_t path_bytes)
+{
+    if (bin_dir != NULL) {
+        snprintf(path, path_bytes, "%s/%s", bin_dir, name);
+        return;
+    }
+    char self[4096];
+    const ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (bytes > 0) {
+        self[bytes] = '\0';
+        char *slash = strrchr(self, '/');
+        snprintf(path, path_bytes, "%.*s/%s", (int)(slash - self), self, name);
+        if (access(path, X_OK) == 0) {
+            return;
+        }
+    }
+    snprintf(path, path_bytes, "%s", name);
+}
+
+static int append_ps_args(struct sl_words *argv, const char *ps_args, char *reason,
+                          size_t reason_bytes)
+{
+    struct sl_words words = {0};
+    int err = sl_words_split(ps_args, &words);
+    if (err == SL_ERR_INVALID) {
+        snprintf(reason, reason_bytes, "--ps-args=%.120s: a quote is not closed", ps_args);
+    }
+    for (uint32_t i = 0; err == 0 && i < words.count; i++) {
+        err = sl_words_append(argv, words.items[i]);
+    }
+    sl_words_fini(&words);
+    return err;
+}
+
+int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
+                    const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+{
+    const bool is_ps = task->role == SL_CLUSTER_PS;
+    char program[4200], index[16];
+    find_program(is_ps ? "starling-ps" : "starling-worker", options->bin_dir, program,
+                 sizeof program);
+    snprintf(index, sizeof index, "%u", task->index);
+    const char *const words[] = {program,
+                                 "--ps-hosts",
+                                 hosts->ps,
+                                 "--worker-hosts",
+                                 hosts->workers,
+                                 "--job-name",
+                                 is_ps ? "ps" : "worker",
+                                 "--task-index",
+                                 index};
+    snprintf(reason, reason_bytes, "out of memory");
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        int err = sl_words_append(&task->argv, words[i]);
+        if (err != 0) {
+            return err;
+        }
+    }
+    if (is_ps) {
+        return options->ps_args == NULL
+                   ? 0
+                   : append_ps_args(&task->argv, options->ps_args, reason, reason_bytes);
+    }
+    int err = 0;
+    for (char **argument = options->worker_args; err == 0 && *argument != NULL; argument++) {
+        err = sl_words_append(&task->argv, *argument);
+    }
+    return err;
+}

@@ -1,0 +1,91 @@
+#include "launch/relay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PIPE_READS_MAX 256 /* 1 MiB, the most that a pipe may hold */
+
+void sl_relay_init(struct sl_relay *relay, int from, int to, int copy, const char *name)
+{
+    relay->from = from;
+    relay->to = to;
+    relay->copy = copy;
+    relay->start = 0;
+    if (name != NULL) {
+        relay->start = (size_t)snprintf(relay->line, sizeof relay->line, "[%s] ", name);
+    }
+    relay->used = relay->start;
+    fcntl(from, F_SETFL, O_NONBLOCK);
+}
+
+/* That nobody reads what the launcher says is no reason to end the job: errors are ignored. */
+static void write_all(int fd, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        const ssize_t written = write(fd, bytes, count);
+        if (written < 0 && errno != EINTR) {
+            return;
+        }
+        if (written > 0) {
+            bytes += written;
+            count -= (size_t)written;
+        }
+    }
+}
+
+/* Writes out `end` bytes of the buffer as one line; what follows them becomes the next. */
+static void write_line(struct sl_relay *relay, size_t end)
+{
+    write_all(relay->to, relay->line, end);
+    if (relay->copy >= 0) {
+        write_all(relay->copy, relay->line + relay->start, end - relay->start);
+    }
+    memmove(relay->line + relay->start, relay->line + end, relay->used - end);
+    relay->used -= end - relay->start;
+}
+
+/* Writes out the complete lines; `fresh` is where the bytes begin that have not been looked at. */
+static void write_lines(struct sl_relay *relay, size_t fresh)
+{
+    char *newline;
+    while ((newline = memchr(relay->line + fresh, '\n', relay->used - fresh)) != NULL) {
+        write_line(relay, (size_t)(newline - relay->line) + 1);
+        fresh = relay->start;
+    }
+    if (relay->used == sizeof relay->line - 1) {
+        relay->line[relay->used++] = '\n';
+        write_line(relay, relay->used);
+    }
+}
+
+enum sl_relay_result sl_relay_pump(struct sl_relay *relay)
+{
+    const size_t fresh = relay->used;
+    /* One byte stays free for the newline that breaks a line too long. */
+    const ssize_t got = read(relay->from, relay->line + fresh, sizeof relay->line - 1 - fresh);
+    if (got > 0) {
+        relay->used += (size_t)got;
+        write_lines(relay, fresh);
+        return SL_RELAY_MORE;
+    }
+    return got < 0 && (errno == EAGAIN || errno == EINTR) ? SL_RELAY_IDLE : SL_RELAY_END;
+}
+
+void sl_relay_fini(struct sl_relay *relay)
+{
+    if (relay->from < 0) {
+        return;
+    }
+    /* A full pipe gives this many reads; a grandchild could give endlessly many. */
+    for (int i = 0; i < PIPE_READS_MAX && sl_relay_pump(relay) == SL_RELAY_MORE; i++) {
+    }
+    if (relay->used > relay->start) {
+        relay->line[relay->used++] = '\n';
+        write_line(relay, relay->used);
+    }
+    close(relay->from);
+    relay->from = -1;
+}

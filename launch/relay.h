@@ -1,0 +1,35 @@
+/* Passes the output of a child on, whole lines at a time, each after the child's name. Owned by the
+ * supervisor. */
+#ifndef SL_LAUNCH_RELAY_H
+#define SL_LAUNCH_RELAY_H
+
+#include <stddef.h>
+
+#define SL_RELAY_LINE_BYTES 4096 /* a longer line is broken */
+
+struct sl_relay {
+    int from;     /* non-blocking read end; owned; -1: closed */
+    int to;       /* the launcher's own stdout or stderr */
+    int copy;     /* also there, without prefix; -1: nowhere */
+    size_t start; /* length of the prefix, which begins `line` */
+    size_t used;  /* of `line`, prefix included */
+    char line[SL_RELAY_LINE_BYTES];
+};
+
+/* name: "worker/3", or NULL for no prefix. */
+void sl_relay_init(struct sl_relay *relay, int from, int to, int copy, const char *name);
+
+enum sl_relay_result {
+    SL_RELAY_MORE, /* something was passed on; there may be more */
+    SL_RELAY_IDLE, /* nothing is there now */
+    SL_RELAY_END,  /* everybody who could write has closed */
+};
+
+/* Reads once and passes on the lines that are complete. */
+enum sl_relay_result sl_relay_pump(struct sl_relay *relay);
+
+/* Passes on what the pipe still holds, ends an unfinished line, closes. Does not wait for a
+ * grandchild that keeps the pipe open. */
+void sl_relay_fini(struct sl_relay *relay);
+
+#endif

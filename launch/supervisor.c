@@ -1,0 +1,440 @@
+#include "launch/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "launch/child.h"
+#include "launch/relay.h"
+
+enum phase {
+    RUNNING,  /* workers work */
+    DRAINING, /* all workers are done; the ps have been asked to end */
+    STOPPING, /* somebody failed, or the user wants it: everybody has been asked to end */
+};
+
+struct process {
+    const struct sl_plan_task *task;
+    struct sl_child child; /* pid 0: has ended, or never began */
+    struct sl_relay out, err;
+    bool fresh;      /* ended since the last look */
+    int wait_status; /* once it has ended */
+};
+
+struct supervisor {
+    const struct sl_launch_options *options;
+    struct sl_report *report;
+    struct process *processes;
+    struct pollfd *polled; /* the signals, the reports, then two of each process */
+    uint32_t count;
+    uint32_t running[2]; /* by role */
+    int signal_fd;
+    int shown_log; /* worker 0's log, which its shown output is copied to; -1: none */
+    enum phase phase;
+    int status;          /* what the launcher will exit with */
+    uint64_t timeout_ns; /* when the job's time is up */
+    uint64_t kill_ns;    /* when those that were asked to end are killed */
+};
+
+static uint64_t now_ns(void)
+{
+    return sl_clock_now_ns(sl_clock_system());
+}
+
+/* "worker/3 on node7" */
+static const char *name_of(const struct process *process, char text[static 320])
+{
+    snprintf(text, 320, "%s%s", process->task->name, process->task->where);
+    return text;
+}
+
+static void log_path(const struct supervisor *all, const struct sl_plan_task *task, char *path,
+                     size_t path_bytes)
+{
+    snprintf(path, path_bytes, "%s/%s-%u.log", all->options->log_dir,
+             task->role == SL_CLUSTER_PS ? "ps" : "worker", task->index);
+}
+
+/* ---- Ending ---- */
+
+static void ask_to_end(struct process *process, int signal_number)
+{
+    switch (process->task->stop) {
+    case SL_PLAN_STOP_SIGNAL:
+        kill(process->child.pid, signal_number);
+        break;
+    case SL_PLAN_STOP_TERM:
+        kill(process->child.pid, SIGTERM);
+        break;
+    case SL_PLAN_STOP_STDIN:
+        if (process->child.in >= 0) {
+            close(process->child.in);
+            process->child.in = -1;
+        }
+        break;
+    }
+}
+
+/* Asks every process, or the ps only, and gives them the grace period. */
+static void ask_all(struct supervisor *all, int signal_number, bool workers_too)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        struct process *process = &all->processes[i];
+        if (process->child.pid != 0 && (workers_too || process->task->role == SL_CLUSTER_PS)) {
+            ask_to_end(process, signal_number);
+        }
+    }
+    all->kill_ns = now_ns() + all->options->grace_s * SL_CLOCK_NS_PER_S;
+}
+
+static void stop(struct supervisor *all, int status, int signal_number)
+{
+    if (all->status == 0) {
+        all->status = status;
+    }
+    all->phase = STOPPING;
+    ask_all(all, signal_number, true);
+}
+
+static void kill_all(struct supervisor *all)
+{
+    char name[320];
+    for (uint32_t i = 0; i < all->count; i++) {
+        struct process *process = &all->processes[i];
+        if (process->child.pid != 0) {
+            sl_log_warn("%s is killed: it has not ended by itself", name_of(process, name));
+            kill(process->child.pid, SIGKILL);
+        }
+    }
+    if (all->status == 0) {
+        all->status = SL_SUPERVISOR_FAILED;
+    }
+    all->kill_ns = SL_CLOCK_NEVER;
+}
+
+/* ---- Reading how processes ended ---- */
+
+static bool ended_well(const struct process *process)
+{
+    return WIFEXITED(process->wait_status) && WEXITSTATUS(process->wait_status) == 0;
+}
+
+static void log_end(const struct supervisor *all, const struct process *process, const char *what)
+{
+    char name[320], log[4200] = "";
+    const int status = process->wait_status;
+    if (all->options->log_dir != NULL) {
+        char path[4096];
+        log_path(all, process->task, path, sizeof path);
+        snprintf(log, sizeof log, "; see %s", path);
+    }
+    name_of(process, name);
+    if (WIFSIGNALED(status)) {
+        sl_log_error("%s %s: killed by signal %d (%s)%s", name, what, WTERMSIG(status),
+                     strsignal(WTERMSIG(status)), log);
+    } else if (WEXITSTATUS(status) == 255 && process->task->stop == SL_PLAN_STOP_STDIN) {
+        sl_log_error("%s %s: exit status 255, by which ssh says that it could not connect%s", name,
+                     what, log);
+    } else {
+        sl_log_error("%s %s: exit status %d%s", name, what, WEXITSTATUS(status), log);
+    }
+}
+
+static void reap(struct supervisor *all)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        struct process *process = &all->processes[i];
+        if (process->child.pid == 0 ||
+            waitpid(process->child.pid, &process->wait_status, WNOHANG) != process->child.pid) {
+            continue;
+        }
+        process->child.pid = 0;
+        process->fresh = true;
+        all->running[process->task->role]--;
+        sl_relay_fini(&process->out);
+        sl_relay_fini(&process->err);
+        if (process->child.in >= 0) {
+            close(process->child.in);
+            process->child.in = -1;
+        }
+    }
+}
+
+/* What the ends that were just read mean. The whole batch is in before any is judged: a ps that
+ * ended after the last worker did not end early, whichever was read first. */
+static void judge(struct supervisor *all)
+{
+    const uint32_t workers_left = all->running[SL_CLUSTER_WORKER] + all->report->workers_left;
+    for (uint32_t i = 0; i < all->count; i++) {
+        struct process *process = &all->processes[i];
+        if (!process->fresh) {
+            continue;
+        }
+        process->fresh = false;
+        const bool early = process->task->role == SL_CLUSTER_PS && workers_left > 0;
+        if (all->phase == STOPPING || (ended_well(process) && !early)) {
+            continue;
+        }
+        log_end(all, process, early ? "ended early" : "failed");
+        stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+    }
+    if (all->phase == RUNNING && workers_left == 0) {
+        all->phase = DRAINING;
+        ask_all(all, SIGTERM, false);
+    }
+}
+
+/* ---- Starting ---- */
+
+/* The log of one process, opened anew, or -1 where there is none; false with the reason logged. */
+static bool open_log(const struct supervisor *all, const struct sl_plan_task *task, int *out)
+{
+    *out = -1;
+    if (all->options->log_dir == NULL) {
+        return true;
+    }
+    char path[4096];
+    log_path(all, task, path, sizeof path);
+    *out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+    if (*out < 0) {
+        sl_log_error("cannot write %s: %s", path, strerror(errno));
+    }
+    return *out >= 0;
+}
+
+static bool start_process(struct supervisor *all, struct process *process)
+{
+    const struct sl_plan_task *task = process->task;
+    /* Worker 0 prints the job's report: it is shown in any case. */
+    const bool shown = task->role == SL_CLUSTER_WORKER && task->index == 0;
+    char reason[512], name[320];
+    int log;
+    char **argv = calloc(task->argv.count + 1, sizeof *argv);
+    if (argv == NULL || !open_log(all, task, &log)) {
+        free(argv);
+        return false;
+    }
+    memcpy(argv, task->argv.items, task->argv.count * sizeof *argv);
+    const struct sl_child_options options = {.argv = argv,
+                                             .log_fd = log,
+                                             .show_out = shown,
+                                             .hold_in = task->stop == SL_PLAN_STOP_STDIN};
+    int err = sl_child_start(&options, &process->child, reason, sizeof reason);
+    free(argv);
+    if (err != 0) {
+        sl_log_error("%s: %s", name_of(process, name), reason);
+    } else {
+        all->running[task->role]++;
+    }
+    if (err == 0 && process->child.out >= 0) {
+        sl_relay_init(&process->out, process->child.out, STDOUT_FILENO, log,
+                      log >= 0 ? NULL : task->name);
+    }
+    if (err == 0 && process->child.err >= 0) {
+        sl_relay_init(&process->err, process->child.err, STDERR_FILENO, -1, task->name);
+    }
+    if (shown && err == 0) {
+        all->shown_log = log;
+    } else if (log >= 0) {
+        close(log);
+    }
+    return err == 0;
+}
+
+static void start_all(struct supervisor *all)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        if (!start_process(all, &all->processes[i])) {
+            stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+            return;
+        }
+    }
+}
+
+/* ---- The loop ---- */
+
+static void take_signal(struct supervisor *all)
+{
+    struct signalfd_siginfo info;
+    while (read(all->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        const int number = (int)info.ssi_signo;
+        if (number == SIGCHLD) {
+            continue; /* several ends may share one: reap looks at every process anyway */
+        }
+        if (all->phase == STOPPING) {
+            kill_all(all); /* asked twice */
+            continue;
+        }
+        sl_log_warn("%s: the job is stopped (once more kills it)", strsignal(number));
+        stop(all, SL_SUPERVISOR_SIGNALED + number, number == SIGINT ? SIGINT : SIGTERM);
+    }
+}
+
+static void check_time(struct supervisor *all)
+{
+    const uint64_t now = now_ns();
+    if (now >= all->timeout_ns) {
+        all->timeout_ns = SL_CLOCK_NEVER;
+        sl_log_error("the job has not ended within %llu s (--timeout): it is stopped",
+                     (unsigned long long)all->options->timeout_s);
+        stop(all, SL_SUPERVISOR_TIMEOUT, SIGTERM);
+    }
+    if (now >= all->kill_ns) {
+        kill_all(all);
+    }
+}
+
+/* Until the earlier of the two deadlines, rounded up so that it has then passed. */
+static int poll_ms(const struct supervisor *all)
+{
+    const uint64_t due = all->timeout_ns < all->kill_ns ? all->timeout_ns : all->kill_ns;
+    if (due == SL_CLOCK_NEVER) {
+        return -1;
+    }
+    const uint64_t now = now_ns();
+    const uint64_t ms = due <= now ? 0 : (due - now) / SL_CLOCK_NS_PER_MS + 1;
+    return ms > 1000000 ? 1000000 : (int)ms;
+}
+
+static void pump(struct sl_relay *relay, const struct pollfd *polled)
+{
+    /* At its end the pipe is readable for ever: it is closed now. */
+    if (polled->revents != 0 && sl_relay_pump(relay) == SL_RELAY_END) {
+        sl_relay_fini(relay);
+    }
+}
+
+/* Workers that other launchers have seen end. */
+static void take_reports(struct supervisor *all)
+{
+    uint32_t worker;
+    int status;
+    while (sl_report_take(all->report, &worker, &status)) {
+        if (status != 0 && all->phase != STOPPING) {
+            sl_log_error("worker/%u failed: its launcher says status %d", worker, status);
+            stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+        }
+    }
+}
+
+static void turn(struct supervisor *all)
+{
+    struct pollfd *polled = all->polled;
+    polled[0] = (struct pollfd){.fd = all->signal_fd, .events = POLLIN};
+    polled[1] = (struct pollfd){.fd = sl_report_fd(all->report), .events = POLLIN};
+    for (uint32_t i = 0; i < all->count; i++) {
+        struct process *process = &all->processes[i];
+        polled[2 + 2 * i] = (struct pollfd){.fd = process->out.from, .events = POLLIN};
+        polled[3 + 2 * i] = (struct pollfd){.fd = process->err.from, .events = POLLIN};
+    }
+    if (poll(polled, 2 + 2 * (nfds_t)all->count, poll_ms(all)) > 0) {
+        for (uint32_t i = 0; i < all->count; i++) {
+            pump(&all->processes[i].out, &polled[2 + 2 * i]);
+            pump(&all->processes[i].err, &polled[3 + 2 * i]);
+        }
+    }
+    take_signal(all);
+    take_reports(all);
+    reap(all);
+    judge(all);
+    check_time(all);
+}
+
+/* ---- Set-up ---- */
+
+static bool open_signals(int *out)
+{
+    sigset_t taken;
+    sigemptyset(&taken);
+    sigaddset(&taken, SIGINT);
+    sigaddset(&taken, SIGTERM);
+    sigaddset(&taken, SIGHUP);
+    sigaddset(&taken, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &taken, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    *out = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    return *out >= 0;
+}
+
+/* Two pipes a process: the soft limit of open files is soon reached, the hard one seldom. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static bool make_log_dir(const char *log_dir)
+{
+    if (log_dir == NULL || mkdir(log_dir, 0755) == 0 || errno == EEXIST) {
+        return true;
+    }
+    sl_log_error("--log-dir=%s: cannot make it: %s", log_dir, strerror(errno));
+    return false;
+}
+
+static bool set_up(struct supervisor *all, const struct sl_plan *plan)
+{
+    all->processes = calloc(plan->task_count, sizeof *all->processes);
+    all->polled = calloc(2 + 2 * (size_t)plan->task_count, sizeof *all->polled);
+    if (all->processes == NULL || all->polled == NULL) {
+        sl_log_error("out of memory for %u processes", plan->task_count);
+        return false;
+    }
+    all->count = plan->task_count;
+    for (uint32_t i = 0; i < all->count; i++) {
+        all->processes[i].task = &plan->tasks[i];
+        all->processes[i].child = (struct sl_child){.in = -1, .out = -1, .err = -1};
+        all->processes[i].out.from = all->processes[i].err.from = -1;
+    }
+    if (!open_signals(&all->signal_fd)) {
+        sl_log_error("cannot take signals: %s", strerror(errno));
+        return false;
+    }
+    raise_file_limit();
+    return make_log_dir(all->options->log_dir);
+}
+
+int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options *options,
+                      struct sl_report *report)
+{
+    struct supervisor all = {.options = options,
+                             .report = report,
+                             .signal_fd = -1,
+                             .shown_log = -1,
+                             .timeout_ns = SL_CLOCK_NEVER,
+                             .kill_ns = SL_CLOCK_NEVER};
+    if (options->timeout_s != 0) {
+        all.timeout_ns = now_ns() + options->timeout_s * SL_CLOCK_NS_PER_S;
+    }
+    if (set_up(&all, plan)) {
+        start_all(&all);
+        while (all.running[SL_CLUSTER_PS] + all.running[SL_CLUSTER_WORKER] > 0) {
+            turn(&all);
+        }
+    } else {
+        all.status = SL_SUPERVISOR_FAILED;
+    }
+    if (all.signal_fd >= 0) {
+        close(all.signal_fd);
+    }
+    if (all.shown_log >= 0) {
+        close(all.shown_log);
+    }
+    free(all.polled);
+    free(all.processes);
+    return all.status;
+}
