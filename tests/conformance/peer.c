@@ -123,9 +123,9 @@ static uint8_t *make_sink(struct peer *peer)
 
 static void check_poison(const uint8_t *memory, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++) {
-        sl_assert(memory[i] == POISON_BYTE);
-    }
+    /* All bytes are alike if the first is right and each is the same as the one before it. */
+    sl_assert(bytes == 0 || memory[0] == POISON_BYTE);
+    sl_assert(bytes < 2 || memcmp(memory, memory + 1, bytes - 1) == 0);
 }
 
 static void free_outgoing(struct outgoing *outgoing, bool poisoned)
