@@ -1,0 +1,383 @@
+#!/usr/bin/env python3
+"""starling-launch with small shell scripts in place of starling-ps and starling-worker, so that every
+way in which a process can end is at hand; and with scripts in place of ssh, srun and scontrol."""
+
+import os
+import signal
+import stat
+import time
+
+import harness
+
+# Says that it is up once it knows how to drain.
+PS = """#!/bin/sh
+echo "ps args: $*"
+echo "ps reactors: $NETWORK_PS_CORE_NUMBER tf: ${TF_CONFIG-none}"
+trap 'echo drained; exit 0' TERM
+trap 'exit 130' INT
+echo $$ > "$FOLDER/ps.pid"
+while [ "$1" != --task-index ]; do shift; done
+touch "$FOLDER/up-$2"
+while :; do sleep 0.05; done
+"""
+
+# What a worker begins with: it waits for every ps of --ps-hosts, as a real one does.
+UP = """#!/bin/sh
+count=$(echo "$2" | tr , '\\n' | wc -l)
+until [ "$(ls "$FOLDER" | grep -c '^up-')" -ge "$count" ]; do sleep 0.05; done
+"""
+
+WORKER = """echo "worker args: $*"
+echo "worker reactors: $NETWORK_WORKER_CORE_NUMBER" >&2
+"""
+
+SLEEP = "exec sleep 600\n"
+
+
+class LaunchTest(harness.StarlingTest):
+    def setUp(self):
+        super().setUp()
+        self.script("starling-ps", PS)
+        self.worker(WORKER)
+
+    def script(self, name, text):
+        path = self.file(name, text)
+        os.chmod(path, stat.S_IRWXU)
+        return path
+
+    def worker(self, body):
+        self.script("starling-worker", UP + body)
+
+    def forget(self):
+        """Removes what the fake ps of an earlier job left in the folder."""
+        for name in os.listdir(self.folder):
+            if name == "ps.pid" or name.startswith("up-"):
+                os.unlink(os.path.join(self.folder, name))
+
+    def launch(self, *args, env=None):
+        return self.start("starling-launch", "--bin-dir", self.folder, *args,
+                          env={"FOLDER": self.folder, **(env or {})})
+
+    def launched(self, *args, status=0, env=None):
+        process = self.launch(*args, env=env)
+        self.assertEqual(process.wait(), status, process.output)
+        return process.output
+
+    def ps_is_gone(self):
+        """The fake ps wrote its pid; it must not run any more."""
+        with open(os.path.join(self.folder, "ps.pid"), encoding="ascii") as file:
+            pid = int(file.read())
+        end = time.monotonic() + harness.DEADLINE_S
+        while time.monotonic() < end:
+            try:
+                os.kill(pid, 0)
+                with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                    if file.read().rsplit(")", 1)[1].split()[0] == "Z":
+                        return
+            except (ProcessLookupError, FileNotFoundError):
+                return
+            time.sleep(0.02)
+        self.fail(f"the ps, pid {pid}, is still there")
+
+
+class Local(LaunchTest):
+    def test_job_with_every_flag(self):
+        output = self.launched("--ps", 2, "--workers", 3, "--ps-reactors", 5, "--worker-reactors", 6,
+                               "--ps-args", "--one 'two words'", "--", "--data", "a file", "--x",
+                               env={"TF_CONFIG": "rubbish"})
+        self.assertIn("ps reactors: 5 tf: none", output)
+        self.assertIn("[worker/0] worker reactors: 6", output)
+        for index in range(2):
+            self.assertRegex(output, rf"(?m)^\[ps/{index}\] ps args: --ps-hosts 127\.0\.0\.1:\d+,"
+                             rf"127\.0\.0\.1:\d+ --worker-hosts 127\.0\.0\.1,127\.0\.0\.1,127\.0\.0\.1 "
+                             rf"--job-name ps --task-index {index} --one two words$")
+        for index in range(3):
+            self.assertRegex(output, rf"(?m)^\[worker/{index}\] worker args: .* --job-name worker "
+                             rf"--task-index {index} --data a file --x$")
+        self.assertEqual(output.count("drained"), 2)
+
+    def test_ports_are_distinct_and_not_ephemeral(self):
+        output = self.launched("--ps", 8, "--bind", "::1")
+        hosts = output.split("--ps-hosts ")[1].split()[0].split(",")
+        ports = [int(host.rsplit(":", 1)[1]) for host in hosts]
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+            first, last = map(int, file.read().split())
+        self.assertEqual(len(set(ports)), 8)
+        for host, port in zip(hosts, ports):
+            self.assertTrue(host.startswith("[::1]:"), host)
+            self.assertFalse(first <= port <= last, port)
+
+    def test_failing_worker_is_named(self):
+        self.worker("case \"$*\" in *'index 1'*) exit 7;; esac\n"
+                    "exec sleep 600\n")
+        output = self.launched("--workers", 3, status=1)
+        self.assertIn("worker/1 failed: exit status 7", output)
+        self.ps_is_gone()
+
+    def test_crashing_worker_is_named(self):
+        self.worker("kill -SEGV $$\n")
+        self.assertIn("worker/0 failed: killed by signal 11 (Segmentation fault)",
+                      self.launched(status=1))
+
+    def test_ps_that_ends_early_is_named(self):
+        self.worker(SLEEP)
+        for end, words in (("exit 0", "exit status 0"), ("kill -9 $$", "signal 9 (Killed)")):
+            self.script("starling-ps", f"#!/bin/sh\n{end}\n")
+            output = self.launched("--workers", 2, status=1)
+            self.assertIn("ps/0 ended early: ", output)
+            self.assertIn(words, output)
+
+    def test_ps_that_fails_to_drain_is_named(self):
+        self.script("starling-ps", "#!/bin/sh\ntrap 'exit 3' TERM\ntouch \"$FOLDER/up-0\"\n"
+                    "while :; do sleep 0.05; done\n")
+        self.worker("")
+        self.assertIn("ps/0 failed: exit status 3", self.launched(status=1))
+
+    def test_missing_program_is_named(self):
+        os.unlink(os.path.join(self.folder, "starling-worker"))
+        output = self.launched(status=1)
+        self.assertIn("worker/0: cannot run", output)
+        self.assertIn("starling-worker: No such file", output)
+
+    def test_stubborn_process_is_killed_after_grace(self):
+        self.worker("trap '' TERM\ntouch \"$FOLDER/stubborn\"\n"
+                    "while :; do sleep 0.05; done\n")
+        self.script("starling-ps", "#!/bin/sh\ntouch \"$FOLDER/up-0\"\n"
+                    "until [ -e \"$FOLDER/stubborn\" ]; do sleep 0.05; done\n"
+                    "exit 4\n")
+        output = self.launched("--grace", 1, status=1)
+        self.assertIn("ps/0 ended early: exit status 4", output)
+        self.assertIn("worker/0 is killed", output)
+
+    def test_timeout(self):
+        self.worker(SLEEP)
+        self.assertIn("--timeout", self.launched("--timeout", 1, status=124))
+        self.ps_is_gone()
+
+    def test_signals_are_passed_on(self):
+        self.worker("trap 'echo told INT; exit 0' INT\n"
+                    "trap 'echo told TERM; exit 0' TERM\necho up\nwhile :; do sleep 0.05; done\n")
+        for number, name in ((signal.SIGINT, "INT"), (signal.SIGTERM, "TERM")):
+            self.forget()
+            process = self.launch("--workers", 2)
+            process.wait_line("[worker/0] up")
+            process.wait_line("[worker/1] up")
+            process.signal(number)
+            self.assertEqual(process.wait(), 128 + number, process.output)
+            self.assertIn(f"[worker/0] told {name}", process.output)
+            self.assertIn(f"[worker/1] told {name}", process.output)
+            self.ps_is_gone()
+
+    def test_second_signal_kills(self):
+        self.worker("trap 'echo no' TERM\necho up\n"
+                    "while :; do sleep 0.05; done\n")
+        process = self.launch()
+        process.wait_line("[worker/0] up")
+        process.signal(signal.SIGTERM)
+        process.wait_line("[worker/0] no")
+        process.signal(signal.SIGTERM)
+        self.assertEqual(process.wait(), 128 + signal.SIGTERM, process.output)
+
+    def test_no_child_survives_the_launcher(self):
+        self.worker("echo up\nexec sleep 600\n")
+        process = self.launch()
+        process.wait_line("[worker/0] up")
+        process.wait_line("[ps/0] ps reactors")
+        while not os.path.exists(os.path.join(self.folder, "ps.pid")):
+            time.sleep(0.02)
+        process.signal(signal.SIGKILL)
+        process.wait()
+        self.ps_is_gone()
+
+    def test_logs(self):
+        self.worker("echo \"out $*\"\necho noise >&2\n")
+        logs = os.path.join(self.folder, "logs")
+        output = self.launched("--workers", 2, "--log-dir", logs, "--", "--flag")
+        shown = [line for line in output.splitlines() if "out " in line]
+        self.assertEqual(len(shown), 1, output)
+        self.assertTrue(shown[0].startswith("out ") and "--task-index 0 --flag" in shown[0], shown)
+        self.assertNotIn("noise", output)
+        for name, words in (("ps-0", "drained"), ("worker-0", "--task-index 0"),
+                            ("worker-0", "noise"), ("worker-1", "--task-index 1")):
+            with open(os.path.join(logs, f"{name}.log"), encoding="utf-8") as file:
+                self.assertIn(words, file.read())
+
+    def test_failure_names_the_log(self):
+        self.worker("exit 1\n")
+        logs = os.path.join(self.folder, "logs")
+        self.assertIn(f"see {logs}/worker-0.log", self.launched("--log-dir", logs, status=1))
+
+    def test_long_and_unfinished_lines_arrive(self):
+        self.worker("head -c 20000 /dev/zero | tr '\\0' x\n"
+                    "printf '\\nlast line without end'\n")
+        lines = self.launched().splitlines()
+        longs = [line[len("[worker/0] "):] for line in lines if "xxx" in line]
+        self.assertEqual("".join(longs), "x" * 20000)
+        self.assertIn("[worker/0] last line without end", lines)
+
+    def test_bad_flags(self):
+        for args, words in ((["--worker", "3"], "--workers"), (["--bind", "0.0.0.0"], "127.0.0.1 or ::1"),
+                            (["--ps-args", "'open"], "a quote is not closed"),
+                            (["--slurm", "--host-list", "x"], "contradict"),
+                            (["--slurm"], "SLURM_JOB_ID"), (["data"], "unexpected argument"),
+                            (["--host-list", "/nonexistent"], "/nonexistent")):
+            self.assertIn(words, self.launched(*args, status=2))
+
+
+FAKE_SSH = """#!/bin/sh
+# As ssh does: the command is one string for the login shell of the other machine.
+echo "ssh to $1" >&2
+[ "$1" = unreachable ] && exit 255
+exec sh -c "$2"
+"""
+
+
+class Ssh(LaunchTest):
+    def setUp(self):
+        super().setUp()
+        self.ssh = self.script("fake ssh", FAKE_SSH)
+
+    def hosts(self, text):
+        return self.file("hosts", text)
+
+    def by_ssh(self, hosts, *args, status=0, env=None):
+        return self.launched("--ssh", f"'{self.ssh}'", "--host-list", self.hosts(hosts), *args,
+                             status=status, env=env)
+
+    def test_job(self):
+        output = self.by_ssh("# two machines\n\nlearner@node0 ps\nnode1:2\tworker\n[::1] worker\n",
+                             "--ps-reactors", 3, "--port-base", 12000, "--", "it's", "$HOME",
+                             "a  b", '"', env={"STARLING_LOG": "info"})
+        self.assertIn("[ps/0] ssh to learner@node0", output)
+        self.assertIn("[worker/2] ssh to ::1", output)
+        self.assertIn("[ps/0] ps reactors: 3", output)
+        self.assertRegex(output, r"(?m)^\[worker/1\] worker args: --ps-hosts node0:12000 --worker-hosts "
+                         r"node1,node1,\[::1\] --job-name worker --task-index 1 it's \$HOME a  b \"$")
+        self.assertIn("[ps/0] drained", output)
+        self.ps_is_gone()
+
+    def test_working_folder_goes_along(self):
+        self.worker("pwd\n")
+        self.assertIn(f"[worker/0] {os.path.realpath(self.folder)}", self.by_ssh("a ps\nb worker\n"))
+
+    def test_status_of_a_failing_worker(self):
+        self.worker("exit 9\n")
+        self.assertIn("worker/0 on b failed: exit status 9", self.by_ssh("a ps\nb worker\n", status=1))
+        self.ps_is_gone()
+
+    def test_unreachable_host_is_named(self):
+        output = self.by_ssh("a ps\nunreachable worker\n", status=1)
+        self.assertIn("worker/0 on unreachable failed: exit status 255", output)
+        self.assertIn("could not connect", output)
+
+    def test_remote_ends_when_the_launcher_is_killed(self):
+        self.worker("echo up\nexec sleep 600\n")
+        process = self.launch("--ssh", f"'{self.ssh}'", "--host-list", self.hosts("a ps\nb worker\n"))
+        process.wait_line("[worker/0] up")
+        while not os.path.exists(os.path.join(self.folder, "ps.pid")):
+            time.sleep(0.02)
+        process.signal(signal.SIGKILL)
+        process.wait()
+        self.ps_is_gone()
+
+    def test_signal_ends_the_remote(self):
+        self.worker("trap 'echo told; exit 0' TERM\necho up\n"
+                    "while :; do sleep 0.05; done\n")
+        process = self.launch("--ssh", f"'{self.ssh}'", "--host-list", self.hosts("a ps\nb worker\n"))
+        process.wait_line("[worker/0] up")
+        process.signal(signal.SIGINT)
+        self.assertEqual(process.wait(), 128 + signal.SIGINT, process.output)
+        self.assertIn("[worker/0] told", process.output)
+
+    def test_bad_host_lists(self):
+        for text, words in (("a ps\nb\n", ":2: "), ("a ps\nb server\n", ":2: "),
+                            ("a ps x\n", "more than a host"), ("a:0 ps\n", "slots"),
+                            ("a:x ps\n", "slots"), ("::1 ps\n", "slots"), ("[::1 ps\n", "slots"),
+                            ("-oProxyCommand=x ps\n", "not a host"), ("x@-y ps\n", "not a host"),
+                            ("a;b ps\n", "not a host"), ("a:2000 ps\n", "more than 1024"),
+                            ("a ps\n", "1 ps and 0 workers"), ("a" * 600 + " ps\n", "too long"),
+                            ("a\0b ps\n" + "x" * 600, ":1: "), ("", "0 ps and 0 workers")):
+            output = self.by_ssh(text, status=2)
+            self.assertIn("hosts", output)
+            self.assertIn(words, output)
+        self.assertIn("leave them out", self.by_ssh("a ps\nb worker\n", "--workers", 2, status=2))
+
+
+FAKE_SCONTROL = """#!/bin/sh
+[ "$1 $2" = "show hostnames" ] || exit 1
+case "$3" in
+    'node[0-1]') printf 'localhost\\n127.0.0.1\\n';;
+    *) echo "Invalid hostlist: $3" >&2; exit 1;;
+esac
+"""
+
+FAKE_SRUN = """#!/bin/sh
+echo "srun $1 $2 $3 $4 $5"
+shift 5
+exec "$@"
+"""
+
+
+class Slurm(LaunchTest):
+    def setUp(self):
+        super().setUp()
+        self.script("scontrol", FAKE_SCONTROL)
+        self.script("srun", FAKE_SRUN)
+        self.env = {"PATH": f"{self.folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "4711",
+                    "SLURM_JOB_NODELIST": "node[0-1]"}
+
+    def step(self, proc, tasks, **more):
+        return {**self.env, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": str(tasks),
+                "SLURM_STEP_NODELIST": "node[0-1]", "SLURM_PROCID": str(proc),
+                "SLURM_STEP_TASKS_PER_NODE": f"{tasks - 1},1", **more}
+
+    def test_from_the_batch_script(self):
+        output = self.launched("--slurm", "--", "--x", env={**self.env, "SLURM_NTASKS": "4"})
+        self.assertIn("[ps/0] srun --nodes=1 --ntasks=1 --overlap --quiet --nodelist=localhost",
+                      output)
+        self.assertIn("--nodelist=127.0.0.1", output)
+        self.assertRegex(output, r"\[worker/2\] worker args: --ps-hosts localhost:\d+ --worker-hosts "
+                         r"worker,worker,worker --job-name worker --task-index 2 --x")
+        self.assertIn("[ps/0] drained", output)
+
+    def start_step(self, tasks, *args, **more):
+        return [self.launch("--slurm", *args, env=self.step(proc, tasks, **more))
+                for proc in range(tasks)]
+
+    def test_one_launcher_a_task(self):
+        base = harness.free_ports(1)[0]
+        processes = self.start_step(4, "--ps", 2, "--port-base", base)
+        for process in processes:
+            self.assertEqual(process.wait(), 0, process.output)
+        self.assertIn("[ps/1] drained", processes[1].output)
+        self.assertIn(f"[worker/1] worker args: --ps-hosts localhost:{base},localhost:{base + 1} ",
+                      processes[3].output)
+
+    def test_cyclic_distribution(self):
+        base = harness.free_ports(1)[0]
+        processes = self.start_step(4, "--ps", 2, "--port-base", base, SLURM_DISTRIBUTION="cyclic")
+        for process in processes:
+            self.assertEqual(process.wait(), 0, process.output)
+        self.assertIn(f"--ps-hosts localhost:{base},127.0.0.1:{base + 1} ", processes[2].output)
+
+    def test_failing_worker_of_another_launcher_is_named(self):
+        self.worker("case \"$*\" in *'index 1'*) exit 7;; esac\n")
+        processes = self.start_step(3, "--port-base", harness.free_ports(1)[0])
+        self.assertEqual([process.wait() for process in processes], [1, 0, 1])
+        self.assertIn("worker/1 failed", processes[0].output)
+        self.assertIn("worker/1 failed: exit status 7", processes[2].output)
+
+    def test_bad_environment(self):
+        for env, words in (({"SLURM_JOB_ID": "x"}, "SLURM_JOB_ID=x"),
+                           ({"SLURM_JOB_NODELIST": "rubbish; touch x"}, "SLURM_JOB_NODELIST=rubbish"),
+                           (self.step(5, 3), "SLURM_PROCID=5"),
+                           (self.step(0, 3, SLURM_DISTRIBUTION="plane=2"), "block or cyclic"),
+                           (self.step(0, 3, SLURM_STEP_TASKS_PER_NODE="x"), "where every ps is")):
+            self.assertIn(words, self.launched("--slurm", env={**self.env, **env}, status=2))
+        self.assertIn("srun started 3 tasks",
+                      self.launched("--slurm", "--workers", 9, env=self.step(0, 3), status=2))
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "x")))
+
+
+if __name__ == "__main__":
+    harness.main()
