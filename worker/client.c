@@ -83,7 +83,7 @@ static int start_reactors(const struct sl_client_options *options, uint32_t coun
 static struct sl_port *port_of_caller(struct sl_client *client)
 {
     struct sl_port *port;
-    return sl_port_here(&client->ports, &port) == 0 ? port : NULL;
+    return sl_port_here(client->ports, &port) == 0 ? port : NULL;
 }
 
 static void close_and_free(struct sl_client **client)

@@ -4,8 +4,6 @@
 #ifndef SL_WORKER_CLIENT_INTERNAL_H
 #define SL_WORKER_CLIENT_INTERNAL_H
 
-#include <pthread.h>
-
 #include "worker/hub.h"
 #include "worker/operation.h"
 #include "worker/port.h"
@@ -15,6 +13,7 @@ struct sl_client_setup {
     struct sl_reactor *const *reactors; /* started, or stepped by the caller */
     uint32_t reactor_count;
     const struct sl_transport_ops *(*find_transport)(enum sl_endpoint_scheme scheme);
+    void *medium;       /* of the transports: net/transport.h */
     uint64_t client_id; /* random: tells this process from others */
 };
 
@@ -36,7 +35,7 @@ struct sl_client {
     uint64_t start_deadline_ns;
     bool finished; /* a step with sl_step_finish was submitted */
 
-    struct sl_port_set ports;
+    struct sl_port_set *ports;
     struct sl_hub *hubs;
     uint32_t hub_count;
     struct sl_call *calls; /* one for each hub: of starting and closing */
@@ -46,8 +45,7 @@ struct sl_client {
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* the least of all shards' */
 
-    pthread_mutex_t table_lock;
-    struct sl_table *tables[SL_LIMIT_TABLES]; /* by id, under the lock */
+    struct sl_table *tables[SL_LIMIT_TABLES]; /* by id, under the ports' lock */
 
     /* Of sl_client_create: the reactors that it made. */
     struct sl_reactor **own_reactors;
@@ -75,6 +73,7 @@ struct sl_opening {
     struct sl_table_spec spec;
     struct sl_call coordinator;
     struct sl_call *shards; /* one for each hub, once the coordinator has answered */
+    struct sl_table *table;
 };
 
 /* Never blocks. The opening is the caller's storage, and must stay until poll says something else

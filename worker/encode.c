@@ -33,6 +33,9 @@ static struct sl_encoder_rows rows_of_shard(const struct sl_operation *operation
 {
     const struct sl_route *route = &operation->route;
     uint32_t first = route->starts[shard];
+    if (route->starts[shard + 1] == first) {
+        return (struct sl_encoder_rows){0}; /* there may be no keys at all, nowhere */
+    }
     return (struct sl_encoder_rows){.keys = route->keys + first,
                                     .labels = route->labels == NULL ? NULL : route->labels + first,
                                     .first_label = first,

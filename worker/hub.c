@@ -30,7 +30,7 @@ int sl_hub_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme, struct 
         if (ops == NULL) {
             return SL_ERR_UNSUPPORTED;
         }
-        int err = sl_transport_open(ops, hub->reactor, &(struct sl_transport_options){0}, slot);
+        int err = sl_transport_open(ops, hub->reactor, &hub->options->transport, slot);
         if (err != 0) {
             return err;
         }

@@ -16,7 +16,7 @@ int sl_opening_begin(struct sl_opening *opening, struct sl_client *client,
         return err;
     }
     struct sl_port *port;
-    err = sl_port_here(&client->ports, &port);
+    err = sl_port_here(client->ports, &port);
     if (err != 0) {
         return err;
     }
@@ -58,26 +58,21 @@ static int failed(const struct sl_opening *opening, const struct sl_call *call)
 }
 
 /* Several threads may open the same table: the client has one of each id. */
-static int keep_table(struct sl_opening *opening, struct sl_table **out)
+static int keep_table(void *ctx)
 {
+    struct sl_opening *opening = ctx;
     struct sl_client *client = opening->client;
     uint32_t id = opening->coordinator.table_id;
-    int err = 0;
-    pthread_mutex_lock(&client->table_lock);
     if (client->tables[id] == NULL) {
         struct sl_table *table = malloc(sizeof *table);
         if (table == NULL) {
-            err = SL_ERR_NO_MEMORY;
-        } else {
-            *table = (struct sl_table){.client = client, .id = id, .spec = opening->spec};
-            client->tables[id] = table;
+            return SL_ERR_NO_MEMORY;
         }
+        *table = (struct sl_table){.client = client, .id = id, .spec = opening->spec};
+        client->tables[id] = table;
     }
-    if (err == 0) {
-        *out = client->tables[id];
-    }
-    pthread_mutex_unlock(&client->table_lock);
-    return err;
+    opening->table = client->tables[id];
+    return 0;
 }
 
 static int shards_result(const struct sl_opening *opening)
@@ -99,7 +94,7 @@ static int shards_result(const struct sl_opening *opening)
 int sl_opening_poll(struct sl_opening *opening, struct sl_table **out)
 {
     struct sl_port *port;
-    int err = sl_port_here(&opening->client->ports, &port);
+    int err = sl_port_here(opening->client->ports, &port);
     sl_assert(err == 0); /* it has had one since begin */
     sl_port_drain(port);
     if (!opening->coordinator.done) {
@@ -113,7 +108,10 @@ int sl_opening_poll(struct sl_opening *opening, struct sl_table **out)
     }
     err = shards_result(opening);
     if (err == 0) {
-        err = keep_table(opening, out);
+        err = sl_port_set_locked(opening->client->ports, keep_table, opening);
+    }
+    if (err == 0) {
+        *out = opening->table;
     }
     if (err != SL_ERR_AGAIN) {
         free(opening->shards);

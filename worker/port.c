@@ -1,5 +1,7 @@
 #include "worker/port.h"
 
+#include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "core/assert.h"
@@ -14,6 +16,14 @@
 
 static_assert(2 * SL_PORT_STEPS_MAX + 64 <= SL_LIMIT_LANE_MAILS, "a lane is never full");
 
+struct sl_port_set {
+    pthread_mutex_t lock;
+    pthread_key_t key; /* the thread's port */
+    struct sl_reactor *const *reactors;
+    uint32_t reactor_count;
+    struct sl_port *ports; /* all of them */
+};
+
 /* The thread has ended: its port waits for another. */
 static void detach(void *value)
 {
@@ -24,15 +34,30 @@ static void detach(void *value)
     pthread_mutex_unlock(&set->lock);
 }
 
-int sl_port_set_init(struct sl_port_set *set, struct sl_reactor *const *reactors,
-                     uint32_t reactor_count)
+int sl_port_set_create(struct sl_reactor *const *reactors, uint32_t reactor_count,
+                       struct sl_port_set **out)
 {
-    *set = (struct sl_port_set){.reactors = reactors, .reactor_count = reactor_count};
+    struct sl_port_set *set = calloc(1, sizeof *set);
+    if (set == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    set->reactors = reactors;
+    set->reactor_count = reactor_count;
     if (pthread_key_create(&set->key, detach) != 0) {
+        free(set);
         return SL_ERR_NO_MEMORY;
     }
     pthread_mutex_init(&set->lock, NULL);
+    *out = set;
     return 0;
+}
+
+int sl_port_set_locked(struct sl_port_set *set, int (*run)(void *ctx), void *ctx)
+{
+    pthread_mutex_lock(&set->lock);
+    int result = run(ctx);
+    pthread_mutex_unlock(&set->lock);
+    return result;
 }
 
 static void port_destroy(struct sl_port *port)
@@ -51,12 +76,14 @@ static void port_destroy(struct sl_port *port)
     free(port);
 }
 
-void sl_port_set_fini(struct sl_port_set *set, void (*step_free)(struct sl_step *step))
+void sl_port_set_destroy(struct sl_port_set **set, void (*step_free)(struct sl_step *step))
 {
-    pthread_key_delete(set->key);
-    while (set->ports != NULL) {
-        struct sl_port *port = set->ports;
-        set->ports = port->next;
+    struct sl_port_set *gone = *set;
+    *set = NULL;
+    pthread_key_delete(gone->key);
+    while (gone->ports != NULL) {
+        struct sl_port *port = gone->ports;
+        gone->ports = port->next;
         while (port->steps != NULL) {
             struct sl_step *step = port->steps;
             port->steps = step->next_of_port;
@@ -64,7 +91,8 @@ void sl_port_set_fini(struct sl_port_set *set, void (*step_free)(struct sl_step 
         }
         port_destroy(port);
     }
-    pthread_mutex_destroy(&set->lock);
+    pthread_mutex_destroy(&gone->lock);
+    free(gone);
 }
 
 static int port_create(struct sl_port_set *set, struct sl_port **out)

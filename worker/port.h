@@ -8,7 +8,6 @@
 #ifndef SL_WORKER_PORT_H
 #define SL_WORKER_PORT_H
 
-#include <pthread.h>
 #include <stdint.h>
 
 #include "core/err.h"
@@ -22,13 +21,8 @@ struct sl_step;
 /* Steps of one port that were submitted and have not come back whole. */
 #define SL_PORT_STEPS_MAX 256
 
-struct sl_port_set {
-    pthread_mutex_t lock;
-    pthread_key_t key; /* the thread's port */
-    struct sl_reactor *const *reactors;
-    uint32_t reactor_count;
-    struct sl_port *ports; /* all of them */
-};
+/* All ports of a client, and the one lock that its threads share. */
+struct sl_port_set;
 
 struct sl_port {
     struct sl_port_set *set;
@@ -45,13 +39,17 @@ struct sl_port {
     } lanes[];
 };
 
-/* `reactors` must outlive the set. Errors: NO_MEMORY (no thread-specific key left). */
-int sl_port_set_init(struct sl_port_set *set, struct sl_reactor *const *reactors,
-                     uint32_t reactor_count);
+/* `reactors` must outlive the set. Errors: NO_MEMORY (also: no thread-specific key left). */
+int sl_port_set_create(struct sl_reactor *const *reactors, uint32_t reactor_count,
+                       struct sl_port_set **out);
 
 /* Reactors have stopped, or will not touch what is of this client any more. `step_free` frees one
- * step; it is called for all. */
-void sl_port_set_fini(struct sl_port_set *set, void (*step_free)(struct sl_step *step));
+ * step; it is called for all. Nulls *set. */
+void sl_port_set_destroy(struct sl_port_set **set, void (*step_free)(struct sl_step *step));
+
+/* Returns run(ctx), under the set's lock: for what a client's threads share besides. Not on the
+ * data path. Any thread. */
+int sl_port_set_locked(struct sl_port_set *set, int (*run)(void *ctx), void *ctx);
 
 /* The calling thread's port. Errors: NO_MEMORY, TOO_LARGE (too many threads). */
 int sl_port_here(struct sl_port_set *set, struct sl_port **out);

@@ -60,6 +60,9 @@ static void divide_by_bag_sizes(const struct sl_operation *operation)
 void sl_scatter_pool(const struct sl_operation *operation)
 {
     uint32_t dim = operation->table->spec.dim;
+    if (operation->bag_count == 0) {
+        return;
+    }
     memset(operation->values, 0, (size_t)operation->bag_count * dim * sizeof(float));
     const struct sl_partial *partial = operation->first_partial;
     for (; partial != NULL; partial = partial->next) {

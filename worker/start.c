@@ -86,6 +86,7 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
     bool worker = options->task_index >= 0;
     struct sl_hub_options *to = &client->hub_options;
     to->find_transport = setup->find_transport;
+    to->transport.medium = setup->medium;
     to->coordinator = *coordinator;
     to->ps_count = options->ps_count;
     to->hello = (struct sl_message_hello){
@@ -135,17 +136,15 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
         options->start_timeout_ms == 0 ? START_TIMEOUT_MS : options->start_timeout_ms;
     client->start_deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
     fill_hub_options(client, options, setup, &coordinator);
-    pthread_mutex_init(&client->table_lock, NULL);
     struct sl_port *port;
-    err = sl_port_set_init(&client->ports, setup->reactors, setup->reactor_count);
+    err = sl_port_set_create(setup->reactors, setup->reactor_count, &client->ports);
     if (err != 0) {
-        pthread_mutex_destroy(&client->table_lock);
         free(client);
         return err;
     }
     err = take_hubs(client, setup);
     if (err == 0) {
-        err = sl_port_here(&client->ports, &port);
+        err = sl_port_here(client->ports, &port);
     }
     if (err != 0) {
         sl_start_free(&client);
@@ -264,7 +263,7 @@ static int next_stage(struct sl_client *client, struct sl_port *port)
 int sl_start_poll(struct sl_client *client)
 {
     struct sl_port *port;
-    int err = sl_port_here(&client->ports, &port);
+    int err = sl_port_here(client->ports, &port);
     if (err != 0) {
         return err;
     }
@@ -278,7 +277,7 @@ int sl_start_poll(struct sl_client *client)
 void sl_start_close_begin(struct sl_client *client)
 {
     struct sl_port *port;
-    int err = sl_port_here(&client->ports, &port);
+    int err = sl_port_here(client->ports, &port);
     sl_assert(err == 0);
     client->stage = SL_CLIENT_CLOSING;
     call_hubs(client, port, sl_hub_close);
@@ -287,7 +286,7 @@ void sl_start_close_begin(struct sl_client *client)
 bool sl_start_close_poll(struct sl_client *client)
 {
     struct sl_port *port;
-    int err = sl_port_here(&client->ports, &port);
+    int err = sl_port_here(client->ports, &port);
     sl_assert(err == 0);
     sl_port_drain(port);
     if (calls_result(client, client->hub_count) == SL_ERR_AGAIN) {
@@ -301,11 +300,10 @@ void sl_start_free(struct sl_client **client)
 {
     struct sl_client *gone = *client;
     *client = NULL;
-    sl_port_set_fini(&gone->ports, sl_step_free);
+    sl_port_set_destroy(&gone->ports, sl_step_free);
     for (uint32_t id = 0; id < SL_LIMIT_TABLES; id++) {
         free(gone->tables[id]);
     }
-    pthread_mutex_destroy(&gone->table_lock);
     free(gone->cluster.ps);
     free(gone->links);
     free(gone->calls);

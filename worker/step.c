@@ -49,7 +49,7 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
         return SL_ERR_CLOSED;
     }
     struct sl_port *port;
-    if (sl_port_here(&client->ports, &port) != 0) {
+    if (sl_port_here(client->ports, &port) != 0) {
         return SL_ERR_NO_MEMORY;
     }
     struct sl_step *step = port->free_steps;

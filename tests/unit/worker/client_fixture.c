@@ -1,6 +1,6 @@
 #include "tests/unit/worker/client_fixture.h"
 
-#include <string.h>
+#include <stdio.h>
 
 struct sl_client *fixture_client(struct sl_cluster *cluster, const struct shape *shape,
                                  int32_t task_index)
@@ -37,7 +37,7 @@ void fixture_stop(struct fixture *fixture)
 struct sl_table_spec fixture_sparse(const char *name, uint32_t dim)
 {
     struct sl_table_spec spec = {.kind = SL_TABLE_SPARSE, .dim = dim};
-    strcpy(spec.name, name);
+    snprintf(spec.name, sizeof spec.name, "%s", name);
     spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
     return spec;
 }
@@ -45,7 +45,7 @@ struct sl_table_spec fixture_sparse(const char *name, uint32_t dim)
 struct sl_table_spec fixture_dense(const char *name, uint64_t length)
 {
     struct sl_table_spec spec = {.kind = SL_TABLE_DENSE, .length = length};
-    strcpy(spec.name, name);
+    snprintf(spec.name, sizeof spec.name, "%s", name);
     spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
     return spec;
 }

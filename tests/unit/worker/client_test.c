@@ -1,5 +1,6 @@
 /* Every operation of the client against real servers, over both protocols, one and several shards,
  * one and several reactors. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -322,12 +323,14 @@ static void train(struct sl_client *client, float *rows, float *values)
     static float gradients[KEYS * 8], dense_gradients[LENGTH];
     uint64_t seed = 5;
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
-        char name[16] = {'k', (char)('a' + kind), '\0'};
+        char name[16];
+        snprintf(name, sizeof name, "sparse%d", kind);
         struct sl_table_spec spec = fixture_sparse(name, 8);
         spec.optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)kind);
         spec.initializer = (struct sl_initializer_spec){SL_INITIALIZER_NORMAL, 0, 1, 9};
         struct sl_table *sparse = fixture_table(client, &spec);
-        spec = fixture_dense(strcat(name, "d"), LENGTH);
+        snprintf(name, sizeof name, "dense%d", kind);
+        spec = fixture_dense(name, LENGTH);
         spec.optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)kind);
         struct sl_table *dense = fixture_table(client, &spec);
         for (int step_number = 0; step_number < 3; step_number++) {
