@@ -125,6 +125,13 @@ struct sl_tcp_conn {
 /* Whether a line about a peer's misdeeds may be logged now: one in a second. */
 bool sl_tcp_may_log(struct sl_tcp *tcp);
 
+/* MSG_WAITALL where the kernel continues a short transfer by itself. All do from 5.19 on; but where
+ * multishot receives are missing the kernel is old enough that we rather continue it ourselves. */
+static inline int sl_tcp_wait_all(const struct sl_tcp *tcp)
+{
+    return tcp->ring->multishot_recv ? MSG_WAITALL : 0;
+}
+
 /* Asks the kernel to end an operation; its completion still comes. */
 void sl_tcp_cancel(struct sl_tcp *tcp, struct sl_ring_op *op);
 

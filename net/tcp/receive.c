@@ -247,7 +247,8 @@ static void receive_direct(struct sl_tcp_conn *conn)
     receive->multishot = false;
     receive->direct = true;
     io_uring_prep_recv(begin(conn), conn->fd, receive->payload + receive->payload_have,
-                       receive->frame.payload_bytes - receive->payload_have, MSG_WAITALL);
+                       receive->frame.payload_bytes - receive->payload_have,
+                       sl_tcp_wait_all(conn->tcp));
 }
 
 static void receive_buffers(struct sl_tcp_conn *conn)

@@ -142,14 +142,14 @@ void sl_tcp_send_start(struct sl_tcp_conn *conn)
     sl_assert(!send->in_flight);
     struct gathering gathering;
     gather(send, &gathering);
+    int flags = MSG_NOSIGNAL | sl_tcp_wait_all(conn->tcp);
     send->op.complete = on_sent;
     struct io_uring_sqe *sqe = sl_ring_sqe(conn->tcp->ring, &send->op);
     if (gathering.count == 1) {
-        io_uring_prep_send(sqe, conn->fd, send->pieces[0].iov_base, send->pieces[0].iov_len,
-                           MSG_NOSIGNAL | MSG_WAITALL);
+        io_uring_prep_send(sqe, conn->fd, send->pieces[0].iov_base, send->pieces[0].iov_len, flags);
     } else {
         send->message = (struct msghdr){.msg_iov = send->pieces, .msg_iovlen = gathering.count};
-        io_uring_prep_sendmsg(sqe, conn->fd, &send->message, MSG_NOSIGNAL | MSG_WAITALL);
+        io_uring_prep_sendmsg(sqe, conn->fd, &send->message, (unsigned)flags);
     }
     send->in_flight = true;
     sl_tcp_conn_op_begin(conn);
