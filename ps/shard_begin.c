@@ -14,13 +14,16 @@ static bool range_is_ours(const struct sl_shard_table *table,
            section->count <= count - (section->start - first);
 }
 
-/* Both parts of a push_pull cost. Finding repeated keys costs an eighth of a visit. */
+/* No less than the section will spend when it is run in one go. Both parts of a push_pull cost;
+ * finding repeated keys costs an eighth of a visit; a bag may be cut at the end of each batch. */
 static uint64_t section_cost(const struct sl_shard_table *table,
                              const struct sl_request_section *section)
 {
-    uint64_t once = sl_shard_op_dense(section->op)
-                        ? section->count / SL_SHARD_ELEMENTS_PER_KEY + 1
-                        : (uint64_t)section->key_count * table->key_cost + section->bag_count;
+    uint64_t once = sl_shard_op_dense(section->op) ? section->count / SL_SHARD_ELEMENTS_PER_KEY + 1
+                                                   : (uint64_t)section->key_count * table->key_cost;
+    if (section->op == SL_REQUEST_PULL_POOLED) {
+        once += section->bag_count + section->key_count / SL_SHARD_BATCH_KEYS + 1;
+    }
     uint64_t cost = 1;
     if (sl_shard_op_pushes(section->op)) {
         cost += once + section->key_count / 8 + 1;

@@ -1,0 +1,81 @@
+#include "shard_request.h"
+
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/bytes.h"
+
+static void put(struct shard_request *request, const void *from, size_t bytes)
+{
+    size_t padded = sl_bytes_pad8(bytes);
+    sl_assert(request->bytes + padded <= sizeof request->payload);
+    memset(request->payload + request->bytes, 0, padded);
+    if (bytes > 0) {
+        memcpy(request->payload + request->bytes, from, bytes);
+    }
+    request->bytes += padded;
+}
+
+static void put_section(struct shard_request *request, const struct sl_request_section *section)
+{
+    struct sl_request_prefix prefix;
+    memcpy(&prefix, request->payload, sizeof prefix);
+    prefix.section_count++;
+    memcpy(request->payload, &prefix, sizeof prefix);
+    put(request, section, sizeof *section);
+}
+
+void shard_request_begin(struct shard_request *request, uint32_t clock)
+{
+    request->bytes = 0;
+    struct sl_request_prefix prefix = {.clock = clock};
+    put(request, &prefix, sizeof prefix);
+}
+
+void shard_request_pull(struct shard_request *request, uint16_t table, const uint64_t *keys,
+                        uint32_t key_count)
+{
+    struct sl_request_section section = {
+        .op = SL_REQUEST_PULL, .table_id = table, .key_count = key_count};
+    put_section(request, &section);
+    put(request, keys, key_count * sizeof *keys);
+}
+
+void shard_request_pooled(struct shard_request *request, uint16_t table, const uint64_t *keys,
+                          uint32_t key_count, const uint32_t *bag_ends, uint32_t bag_count)
+{
+    struct sl_request_section section = {.op = SL_REQUEST_PULL_POOLED,
+                                         .table_id = table,
+                                         .key_count = key_count,
+                                         .bag_count = bag_count};
+    put_section(request, &section);
+    put(request, keys, key_count * sizeof *keys);
+    put(request, bag_ends, bag_count * sizeof *bag_ends);
+}
+
+void shard_request_push(struct shard_request *request, uint8_t op, uint16_t table,
+                        const uint64_t *keys, uint32_t key_count, const float *gradients,
+                        uint32_t dim)
+{
+    struct sl_request_section section = {.op = op, .table_id = table, .key_count = key_count};
+    put_section(request, &section);
+    put(request, keys, key_count * sizeof *keys);
+    put(request, gradients, (size_t)key_count * dim * sizeof *gradients);
+}
+
+void shard_request_dense(struct shard_request *request, uint8_t op, uint16_t table, uint64_t start,
+                         uint64_t count, const float *gradients)
+{
+    struct sl_request_section section = {
+        .op = op, .table_id = table, .start = start, .count = count};
+    put_section(request, &section);
+    if (gradients != NULL) {
+        put(request, gradients, count * sizeof *gradients);
+    }
+}
+
+void shard_request_tick(struct shard_request *request)
+{
+    struct sl_request_section section = {.op = SL_REQUEST_TICK};
+    put_section(request, &section);
+}
