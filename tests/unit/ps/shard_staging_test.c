@@ -1,0 +1,92 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "ps/shard_staging.h"
+
+#define RING_BYTES 65536
+#define LIVE_MAX   64
+
+/* Entries of random sizes, put back in random order: their contents stay whole, and an empty ring
+ * takes its full size again. */
+static void shard_staging__entries_never_overlap(void **state)
+{
+    (void)state;
+    struct sl_shard_staging staging;
+    assert_int_equal(sl_shard_staging_init(&staging, RING_BYTES), 0);
+    struct sl_shard_staged *live[LIVE_MAX];
+    uint32_t floats[LIVE_MAX];
+    uint32_t count = 0;
+    uint32_t refused = 0;
+    uint64_t seed = 4;
+    for (uint32_t round = 1; round < 20000; round++) {
+        uint32_t wanted = (uint32_t)(sl_hash_random(&seed) % 3000);
+        struct sl_shard_staged *entry =
+            count < LIVE_MAX ? sl_shard_staging_get(&staging, wanted % 50, wanted) : NULL;
+        refused += entry == NULL;
+        if (entry != NULL) {
+            uint32_t used = wanted - wanted / 3;
+            sl_shard_staging_trim(&staging, entry, used);
+            entry->clock = round;
+            for (uint32_t i = 0; i < used; i++) {
+                entry->gradients[i] = (float)round;
+            }
+            for (uint32_t i = 0; i < wanted % 50; i++) {
+                entry->records[i] = round;
+            }
+            live[count] = entry;
+            floats[count++] = used;
+        }
+        while (count > 0 && (entry == NULL || sl_hash_random(&seed) % 3 == 0)) {
+            uint32_t at = (uint32_t)(sl_hash_random(&seed) % count);
+            for (uint32_t i = 0; i < floats[at]; i++) {
+                assert_true(live[at]->gradients[i] == (float)live[at]->clock);
+            }
+            sl_shard_staging_put(&staging, live[at]);
+            live[at] = live[--count];
+            floats[at] = floats[count];
+            if (entry == NULL && sl_hash_random(&seed) % 2 == 0) {
+                break;
+            }
+        }
+    }
+    assert_true(refused > 10);
+    while (count > 0) {
+        sl_shard_staging_put(&staging, live[--count]);
+    }
+    assert_int_equal(staging.entry_count, 0);
+    struct sl_shard_staged *all =
+        sl_shard_staging_get(&staging, 0, (RING_BYTES - 64) / sizeof(float));
+    assert_non_null(all);
+    assert_null(sl_shard_staging_get(&staging, 0, 1));
+    sl_shard_staging_put(&staging, all);
+    sl_shard_staging_fini(&staging);
+}
+
+static void shard_staging_get__refuses_what_could_never_fit(void **state)
+{
+    (void)state;
+    struct sl_shard_staging staging;
+    assert_int_equal(sl_shard_staging_init(&staging, RING_BYTES), 0);
+    assert_null(sl_shard_staging_get(&staging, 0, RING_BYTES / sizeof(float)));
+    assert_null(sl_shard_staging_get(&staging, 0, UINT64_MAX));
+    assert_null(sl_shard_staging_get(&staging, UINT32_MAX, 1));
+    assert_int_equal(staging.entry_count, 0);
+    sl_shard_staging_fini(&staging);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shard_staging__entries_never_overlap),
+        cmocka_unit_test(shard_staging_get__refuses_what_could_never_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
