@@ -1,5 +1,6 @@
 #include "launch/local.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ static void read_ephemeral(unsigned *first, unsigned *last)
     fclose(file);
 }
 
-/* A socket bound to the port, or -1 when that is not possible. */
+/* A socket bound to the port, or the negative errno that tells why not. */
 static int hold_port(const char *address, uint16_t port)
 {
     struct sl_endpoint endpoint = {.port = port};
@@ -38,45 +39,66 @@ static int hold_port(const char *address, uint16_t port)
     socklen_t bytes;
     snprintf(endpoint.host, sizeof endpoint.host, "%s", address);
     if (sl_endpoint_resolve(&endpoint, true, &bound, &bytes, NULL, 0) != 0) {
-        return -1;
+        return -EADDRNOTAVAIL;
     }
-    int fd = socket(bound.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && bind(fd, (const struct sockaddr *)&bound, bytes) != 0) {
+    const int fd = socket(bound.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&bound, bytes) == 0) {
+        return fd;
+    }
+    const int failure = errno;
+    if (fd >= 0) {
         close(fd);
-        fd = -1;
     }
-    return fd;
+    return -failure;
+}
+
+/* Goes through the ports from a start of its own, so that two launchers that start together seldom
+ * meet; holds those that are free until all are found. Returns how many it found; *failure: the
+ * errno that ended the search early, or 0. */
+static uint32_t hold_ports(const char *address, unsigned first, unsigned last, uint32_t count,
+                           int *held, uint16_t *ports, int *failure)
+{
+    uint64_t seed = (uint64_t)getpid() << 32 ^ (uint64_t)time(NULL);
+    const unsigned range = PORT_LAST - PORT_FIRST + 1;
+    const unsigned start = (unsigned)(sl_hash_random(&seed) % range);
+    uint32_t found = 0;
+    *failure = 0;
+    for (unsigned i = 0; i < range && found < count && *failure == 0; i++) {
+        const unsigned port = PORT_FIRST + (start + i) % range;
+        if (port >= first && port <= last) {
+            continue;
+        }
+        const int fd = hold_port(address, (uint16_t)port);
+        if (fd >= 0) {
+            ports[found] = (uint16_t)port;
+            held[found++] = fd;
+        } else if (fd != -EADDRINUSE && fd != -EACCES) {
+            *failure = -fd;
+        }
+    }
+    return found;
 }
 
 int sl_local_free_ports(const char *address, uint32_t count, uint16_t *ports, char *reason,
                         size_t reason_bytes)
 {
     unsigned first, last;
+    int failure;
     read_ephemeral(&first, &last);
     int *held = malloc(count * sizeof *held);
     if (held == NULL) {
         snprintf(reason, reason_bytes, "out of memory");
         return SL_ERR_NO_MEMORY;
     }
-    /* Each launcher begins somewhere else, so that two that start together seldom meet. */
-    uint64_t seed = (uint64_t)getpid() << 32 ^ (uint64_t)time(NULL);
-    const unsigned range = PORT_LAST - PORT_FIRST + 1;
-    const unsigned start = (unsigned)(sl_hash_random(&seed) % range);
-    uint32_t found = 0;
-    for (unsigned i = 0; i < range && found < count; i++) {
-        const unsigned port = PORT_FIRST + (start + i) % range;
-        if (port >= first && port <= last) {
-            continue;
-        }
-        held[found] = hold_port(address, (uint16_t)port);
-        if (held[found] >= 0) {
-            ports[found++] = (uint16_t)port;
-        }
-    }
+    const uint32_t found = hold_ports(address, first, last, count, held, ports, &failure);
     for (uint32_t i = 0; i < found; i++) {
         close(held[i]);
     }
     free(held);
+    if (failure != 0) {
+        snprintf(reason, reason_bytes, "cannot listen at %s: %s", address, strerror(failure));
+        return sl_err_from_errno(failure);
+    }
     if (found < count) {
         snprintf(reason, reason_bytes,
                  "only %u of %u ports are free on %s from %u to %u outside %u to %u "

@@ -4,7 +4,8 @@
 
 #include "launch/plan.h"
 
-/* Fills the plan. Errors, with reason: INVALID, NO_MEMORY, IN_USE (not enough free ports). */
+/* Fills the plan. Errors, with reason: INVALID, NO_MEMORY, IN_USE (not enough free ports), IO
+ * (the address is none of this machine's). */
 int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan, char *reason,
                   size_t reason_bytes);
 

@@ -14,22 +14,31 @@
 #define REPEAT_MS   200
 #define REPEATS_MAX 50
 
+/* Takes IPv4 as well, in its mapped form; only IPv4 where the kernel has no IPv6. */
+static bool bind_any(int *fd, uint16_t port)
+{
+    const struct sockaddr_in6 six = {
+        .sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons(port)};
+    const struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
+    const int off = 0;
+    *fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*fd >= 0) {
+        return setsockopt(*fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0 &&
+               bind(*fd, (const struct sockaddr *)&six, sizeof six) == 0;
+    }
+    *fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return *fd >= 0 && bind(*fd, (const struct sockaddr *)&four, sizeof four) == 0;
+}
+
 int sl_report_listen(struct sl_report *report, uint16_t port, uint32_t worker_count, char *reason,
                      size_t reason_bytes)
 {
-    /* Takes IPv4 as well, in its mapped form. */
-    struct sockaddr_in6 address = {
-        .sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons(port)};
-    const int off = 0;
     report->heard = calloc(worker_count, sizeof *report->heard);
     if (report->heard == NULL) {
         snprintf(reason, reason_bytes, "out of memory");
         return SL_ERR_NO_MEMORY;
     }
-    report->fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (report->fd < 0 ||
-        setsockopt(report->fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0 ||
-        bind(report->fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+    if (!bind_any(&report->fd, port)) {
         const int failure = errno;
         snprintf(reason, reason_bytes, "cannot listen at UDP port %u for the workers' ends: %s",
                  port, strerror(failure));
