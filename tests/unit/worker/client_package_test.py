@@ -1,0 +1,97 @@
+"""Installs libstarling into a temporary prefix and uses it as a stranger would: the example is
+compiled with pkg-config and with CMake, against the shared and against the static library, and each
+program is run against a real starling-ps. The shared library must show the functions of the public
+header and nothing else.
+
+Usage: client_package_test.py SOURCE_DIR BUILD_DIR COMPILER"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE, BUILD, COMPILER = sys.argv[1:4]
+os.environ["STARLING_BIN"] = os.path.join(BUILD, "bin")
+sys.path.insert(0, os.path.join(SOURCE, "tests/integration"))
+import harness  # noqa: E402: needs STARLING_BIN
+
+EXAMPLE = os.path.join(SOURCE, "examples/push_pull.c")
+EXPECTED = "7: 1 2\n42: 3 4\n1000: 5 6\n18446744073709551615: 7 8\n"
+
+
+def run(*command, **options):
+    """Returns what the command wrote to stdout."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300,
+                          **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(command)}: status {done.returncode}\n"
+                             f"{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Package(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.directory = holder.name
+        cls.prefix = os.path.join(cls.directory, "prefix")
+        run("cmake", "--install", BUILD, "--prefix", cls.prefix, "--component", "libstarling")
+        cls.libdir = next(root for root, _, files in os.walk(cls.prefix)
+                          if "libstarling.so.0" in files)
+        cls.environment = dict(os.environ, LD_LIBRARY_PATH=cls.libdir,
+                               PKG_CONFIG_PATH=os.path.join(cls.libdir, "pkgconfig"))
+
+    def pkg_config(self, *arguments):
+        return run("pkg-config", *arguments, "starling", env=self.environment).split()
+
+    def check(self, program, shared):
+        needed = run("readelf", "-d", program)
+        self.assertEqual("libstarling.so.0" in needed, shared)
+        port, = harness.free_ports(1)
+        host = f"127.0.0.1:{port}"
+        ps = harness.Process("starling-ps", ["--ps-hosts", host, "--worker-hosts", "127.0.0.1",
+                                             "--job-name", "ps", "--task-index", 0],
+                             env={"NETWORK_PS_CORE_NUMBER": "2"}, cwd=self.directory)
+        self.addCleanup(ps.end)
+        self.assertEqual(run(program, host, env=self.environment), EXPECTED)
+
+    def test_pkg_config_shared(self):
+        program = os.path.join(self.directory, "by_pkg_config")
+        run(COMPILER, EXAMPLE, "-o", program, *self.pkg_config("--cflags", "--libs"))
+        self.check(program, shared=True)
+
+    def test_pkg_config_static(self):
+        program = os.path.join(self.directory, "by_pkg_config_static")
+        libs = self.pkg_config("--static", "--cflags", "--libs")
+        libs = ["-l:libstarling.a" if flag == "-lstarling" else flag for flag in libs]
+        run(COMPILER, EXAMPLE, "-o", program, *libs)
+        self.check(program, shared=False)
+
+    def test_cmake(self):
+        build = os.path.join(self.directory, "examples")
+        run("cmake", "-S", os.path.join(SOURCE, "examples"), "-B", build, "-G", "Ninja",
+            f"-DCMAKE_C_COMPILER={COMPILER}", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        run("cmake", "--build", build)
+        self.check(os.path.join(build, "push_pull"), shared=True)
+        self.check(os.path.join(build, "push_pull_static"), shared=False)
+
+    def test_shows_the_public_functions_only(self):
+        with open(os.path.join(SOURCE, "include/starling.h"), encoding="ascii") as header:
+            text = re.sub(r"/\*.*?\*/", "", header.read(), flags=re.DOTALL)
+        public = set(re.findall(r"SL_API[^;(]*?\b(sl_\w+)\(", text))
+        self.assertGreater(len(public), 20)
+        symbols = run("nm", "--dynamic", "--defined-only", os.path.join(self.libdir,
+                                                                        "libstarling.so.0"))
+        self.assertEqual({line.split()[-1] for line in symbols.splitlines()}, public)
+
+    def test_header_compiles_alone(self):
+        for language, standard in (("c", "c11"), ("c++", "c++11")):
+            run(COMPILER, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-pedantic",
+                "-Werror", "-fsyntax-only", os.path.join(self.prefix, "include/starling.h"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
