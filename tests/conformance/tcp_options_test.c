@@ -1,0 +1,169 @@
+/* What only TCP has: its options, and the system's limits. */
+#include "tcp.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/log.h"
+
+/* A label of more than 63 bytes: refused without asking anybody. */
+#define TOO_LONG_FOR_DNS                                                                           \
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.invalid"
+
+struct open_call {
+    struct sl_transport_options options;
+    int err;
+};
+
+static void run_open(struct node *node, void *ctx)
+{
+    struct open_call *call = ctx;
+    struct sl_transport *transport = NULL;
+    call->err =
+        sl_transport_open(conformance_target->ops, node->reactor, &call->options, &transport);
+    if (call->err == 0) {
+        sl_transport_close(&transport);
+    }
+}
+
+static int open_with(struct sl_transport_options options)
+{
+    struct world *world = world_open(1, NULL);
+    struct open_call call = {.options = options};
+    node_run(&world->nodes[0], run_open, &call);
+    world_close(world);
+    return call.err;
+}
+
+static void open__unknown_congestion_control(void **state)
+{
+    (void)state;
+    struct sl_transport_options unknown = {.congestion_control = "no-such-thing"};
+    assert_int_equal(open_with(unknown), SL_ERR_INVALID);
+}
+
+static void open__odd_buffers(void **state)
+{
+    (void)state;
+    struct sl_transport_options three = {.buffer_count = 3};
+    struct sl_transport_options unaligned = {.buffer_bytes = 100};
+    struct sl_transport_options many = {.buffer_count = 1U << 16};
+    assert_int_equal(open_with(three), SL_ERR_INVALID);
+    assert_int_equal(open_with(unaligned), SL_ERR_INVALID);
+    assert_int_equal(open_with(many), SL_ERR_INVALID);
+}
+
+static void open__stepped_reactor(void **state)
+{
+    (void)state;
+    struct sl_reactor_options options = {.name = "stepped", .core = -1, .stepped = true};
+    struct sl_reactor *reactor;
+    struct sl_transport *transport = NULL;
+    assert_int_equal(sl_reactor_create(&options, &reactor), 0);
+    assert_int_equal(sl_transport_open(conformance_target->ops, reactor, NULL, &transport),
+                     SL_ERR_UNSUPPORTED);
+    sl_reactor_destroy(&reactor);
+}
+
+/* The one that new sockets have is known for sure. */
+static void open__known_congestion_control(void **state)
+{
+    (void)state;
+    char name[16] = "";
+    socklen_t bytes = sizeof name;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes), 0);
+    close(fd);
+    struct sl_transport_options options = {.congestion_control = name};
+    struct world *world = world_open(2, &options);
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    uint32_t size = 100;
+    peer_send_from_test(client, &size, 1);
+    WAIT_UNTIL(node_peer(&world->nodes[0], 0)->received == 1);
+    world_close(world);
+}
+
+struct connect_call {
+    struct sl_endpoint endpoint;
+    int err;
+};
+
+static void run_connect(struct node *node, void *ctx)
+{
+    struct connect_call *call = ctx;
+    struct sl_conn *conn = NULL;
+    call->err = sl_transport_connect(node->transport, &call->endpoint, node->peers[0]->conn->events,
+                                     node, NULL, &conn);
+    assert_null(conn);
+}
+
+static void connect__unknown_name(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    WAIT_UNTIL(client->open);
+    struct connect_call call = {
+        .endpoint = {.scheme = SL_ENDPOINT_TCP, .host = TOO_LONG_FOR_DNS, .port = 1}};
+    node_run(&world->nodes[1], run_connect, &call);
+    assert_int_equal(call.err, SL_ERR_NOT_FOUND);
+    world_close(world);
+}
+
+/* No descriptor is left for whom the kernel has already let in: he is accepted when there is one
+ * again, and the reactor does not go round in circles until then. */
+static void accept__out_of_descriptors(void **state)
+{
+    (void)state;
+    struct world *world = world_open(1, NULL);
+    struct node *server = &world->nodes[0];
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(server->bound.port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int lowest_free = fcntl(0, F_DUPFD_CLOEXEC, 0);
+    close(lowest_free);
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = (rlim_t)lowest_free;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int connected = connect(fd, (struct sockaddr *)&address, sizeof address);
+    usleep(30000);
+    uint32_t accepted_meanwhile = server->open_count;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(connected, 0);
+    assert_int_equal(accepted_meanwhile, 0);
+    WAIT_UNTIL(server->open_count == 1);
+    struct sl_reactor_stats stats;
+    sl_reactor_get_stats(server->reactor, &stats);
+    assert_true(stats.turns < 5000);
+    close(fd);
+    WAIT_UNTIL(server->closed_count == 1);
+    world_close(world);
+}
+
+int main(void)
+{
+    sl_log_setup(SL_LOG_OFF, "tcp options");
+    struct conformance_target target = {
+        .name = "tcp options",
+        .ops = sl_transport_find(SL_ENDPOINT_TCP),
+        .endpoint = "127.0.0.1:0",
+    };
+    conformance_target = &target;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(open__unknown_congestion_control),
+        cmocka_unit_test(open__odd_buffers),
+        cmocka_unit_test(open__stepped_reactor),
+        cmocka_unit_test(open__known_congestion_control),
+        cmocka_unit_test(connect__unknown_name),
+        cmocka_unit_test(accept__out_of_descriptors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
