@@ -89,8 +89,8 @@ static const struct sl_cli_option *nearest(const struct sl_cli *cli, const char 
     size_t best_distance = length / 3 + 2;
     for (uint32_t i = 0; i < cli->option_count && length <= NAME_BYTES_MAX; i++) {
         const struct sl_cli_option *option = &cli->options[i];
-        const size_t option_length = strlen(option->name);
-        if (option->kind == SL_CLI_SECTION || option_length > NAME_BYTES_MAX) {
+        const size_t option_length = option->kind == SL_CLI_SECTION ? 0 : strlen(option->name);
+        if (option_length == 0 || option_length > NAME_BYTES_MAX) {
             continue;
         }
         const size_t apart = distance(name, length, option->name, option_length);

@@ -20,7 +20,7 @@ enum sl_cli_kind {
     SL_CLI_I64,     /* int64_t *, within [least, most] */
     SL_CLI_F64,     /* double *, within [least, most], finite */
     SL_CLI_CHOICE,  /* int *: index into choices, "a|b|c" */
-    SL_CLI_SECTION, /* a heading in --help; no target */
+    SL_CLI_SECTION, /* a heading in --help: name, or help where that is NULL; no target */
 };
 
 struct sl_cli_list {

@@ -101,7 +101,7 @@ static size_t print_wrapped(const char *text, size_t column, FILE *file)
 static void print_option(const struct sl_cli_option *option, FILE *file)
 {
     if (option->kind == SL_CLI_SECTION) {
-        fprintf(file, "\n%s:\n", option->name);
+        fprintf(file, "\n%s:\n", option->name != NULL ? option->name : option->help);
         return;
     }
     char synopsis[160], standard[160];

@@ -60,7 +60,15 @@ static uint32_t hold_ports(const char *address, unsigned first, unsigned last, u
 {
     uint64_t seed = (uint64_t)getpid() << 32 ^ (uint64_t)time(NULL);
     const unsigned range = PORT_LAST - PORT_FIRST + 1;
-    const unsigned start = (unsigned)(sl_hash_random(&seed) % range);
+    unsigned start = 0;
+    /* Drawn anew while it falls into the kernel's range, or every second launcher would begin
+     * right behind it. */
+    for (int draw = 0; draw < 64; draw++) {
+        start = (unsigned)(sl_hash_random(&seed) % range);
+        if (PORT_FIRST + start < first || PORT_FIRST + start > last) {
+            break;
+        }
+    }
     uint32_t found = 0;
     *failure = 0;
     for (unsigned i = 0; i < range && found < count && *failure == 0; i++) {

@@ -125,8 +125,6 @@ static int list_hosts(const struct slurm *slurm, struct sl_plan_hosts *hosts)
     return err;
 }
 
-/* ---- From the batch script: a step for each process ---- */
-
 static int wrap_srun(struct sl_plan_task *task, const char *node)
 {
     char where[300];
@@ -179,8 +177,6 @@ static int plan_steps(struct slurm *slurm, struct sl_plan *plan)
     free(hosts.workers);
     return err;
 }
-
-/* ---- Inside one step: this launcher is one of its tasks ---- */
 
 /* The next run of "4(x3),2": *tasks on each of *nodes nodes. False at the end or at nonsense. */
 static bool take_run(const char **text, uint32_t *tasks, uint32_t *nodes)

@@ -66,8 +66,6 @@ static void log_path(const struct supervisor *all, const struct sl_plan_task *ta
              task->role == SL_CLUSTER_PS ? "ps" : "worker", task->index);
 }
 
-/* ---- Ending ---- */
-
 static void ask_to_end(struct process *process, int signal_number)
 {
     switch (process->task->stop) {
@@ -122,8 +120,6 @@ static void kill_all(struct supervisor *all)
     }
     all->kill_ns = SL_CLOCK_NEVER;
 }
-
-/* ---- Reading how processes ended ---- */
 
 static bool ended_well(const struct process *process)
 {
@@ -195,8 +191,6 @@ static void judge(struct supervisor *all)
     }
 }
 
-/* ---- Starting ---- */
-
 /* The log of one process, opened anew, or -1 where there is none; false with the reason logged. */
 static bool open_log(const struct supervisor *all, const struct sl_plan_task *task, int *out)
 {
@@ -261,8 +255,6 @@ static void start_all(struct supervisor *all)
         }
     }
 }
-
-/* ---- The loop ---- */
 
 static void take_signal(struct supervisor *all)
 {
@@ -350,8 +342,6 @@ static void turn(struct supervisor *all)
     judge(all);
     check_time(all);
 }
-
-/* ---- Set-up ---- */
 
 static bool open_signals(int *out)
 {

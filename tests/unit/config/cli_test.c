@@ -34,7 +34,7 @@ static const struct sl_cli_option options[] = {
      .help = "Hosts of the workers, in the order of their indices, each with or without a port, "
              "separated by commas and written without any spaces between them."},
     {.kind = SL_CLI_STRINGS, .name = "data", .target = &targets.files, .metavar = "FILE..."},
-    {.kind = SL_CLI_SECTION, .name = "Numbers"},
+    {.kind = SL_CLI_SECTION, .help = "Numbers"},
     {.kind = SL_CLI_U64,
      .name = "batch-rows-in-one-step-of-training",
      .target = &targets.count,
