@@ -17,7 +17,9 @@ class FlagErrors(harness.StarlingTest):
             self.assertIn(word, output)
 
     def test_unknown_flag_names_the_nearest(self):
-        self.refuses("starling-ps", ["--ps-host", "127.0.0.1:1"], "--ps-host", "--ps-hosts")
+        for name in ("starling-ps", "starling-worker"):
+            self.refuses(name, ["--ps-host", "127.0.0.1:1"], "--ps-host", "--ps-hosts")
+        self.refuses("starling-launch", ["--worker", "1"], "--worker", "--workers")
 
     def test_no_cluster(self):
         self.refuses("starling-ps", [], "--ps-hosts", "TF_CONFIG")
@@ -168,7 +170,7 @@ class StartErrors(harness.StarlingTest):
     def test_table_opened_with_another_dim(self):
         data = self.file("d", "1 1:1 2:1\n0 3:1 4:1\n" * 500)
         servers, flags = self.start_ps(worker_count=2)
-        args = ["--data", data, "--test", data, "--model", "fm", "--timeout", "10"]
+        args = ["--data", data, "--test", data, "--model", "fm", "--start-timeout", "5"]
         first = self.start("starling-worker", *flags, "--job-name", "worker", "--task-index", 0, *args,
                            "--factors", "8")
         servers[0].wait_line("ready")
