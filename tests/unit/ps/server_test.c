@@ -1,0 +1,639 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/partition.h"
+#include "server_fixture.h"
+
+#define DIM       4
+#define NOBODY    UINT32_MAX
+#define LONG_US   (60U * 1000 * 1000)
+#define LONG_KEYS 100000 /* a push of them takes many slices, and 2.4 MB */
+
+static struct shard_request request;
+static uint64_t keys[LONG_KEYS];
+static float gradients[LONG_KEYS * DIM];
+
+/* Keys of the shard, distinct, ascending; each with a gradient of its own. */
+static void fill_keys(uint32_t shard)
+{
+    uint64_t key = 0;
+    for (uint32_t i = 0; i < LONG_KEYS; i++, key++) {
+        while (sl_partition_owner(key, SERVER_COUNT) != shard) {
+            key++;
+        }
+        keys[i] = key;
+        for (uint32_t c = 0; c < DIM; c++) {
+            gradients[i * DIM + c] = (float)(i % 1000);
+        }
+    }
+}
+
+static int setup_with(void **state, bool with_coordinator)
+{
+    struct server_fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    server_fixture_start(fixture, with_coordinator);
+    fill_keys(0);
+    *state = fixture;
+    return 0;
+}
+
+static int setup(void **state)
+{
+    return setup_with(state, true);
+}
+
+static int setup_alone(void **state)
+{
+    return setup_with(state, false);
+}
+
+static int setup_late(void **state)
+{
+    struct server_fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    fixture->number_late = true;
+    server_fixture_start(fixture, true);
+    *state = fixture;
+    return 0;
+}
+
+static int setup_small(void **state)
+{
+    struct server_fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    fixture->options.buffer_bytes_max = 1; /* as little as it does with */
+    server_fixture_start(fixture, true);
+    fill_keys(0);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    server_fixture_stop(*state);
+    free(*state);
+    return 0;
+}
+
+static const float *rows_of(const struct peer *peer)
+{
+    return (const float *)(const void *)peer->payload;
+}
+
+static uint64_t send_pull(struct peer *peer, uint32_t clock, uint32_t key_count, uint32_t budget_us)
+{
+    shard_request_begin(&request, clock);
+    shard_request_pull(&request, 0, keys, key_count);
+    return peer_send_request(peer, &request, budget_us);
+}
+
+static uint64_t send_push(struct peer *peer, uint32_t clock, uint32_t key_count)
+{
+    shard_request_begin(&request, clock);
+    shard_request_push(&request, SL_REQUEST_PUSH, 0, keys, key_count, gradients, DIM);
+    return peer_send_request(peer, &request, LONG_US);
+}
+
+static uint64_t send_tick(struct peer *peer, uint32_t clock)
+{
+    shard_request_begin(&request, clock);
+    shard_request_tick(&request);
+    return peer_send_request(peer, &request, LONG_US);
+}
+
+/* ---- The beginning ----------------------------------------------------------------------------
+ */
+
+static struct sl_message_hello data_hello(uint32_t shard)
+{
+    return (struct sl_message_hello){
+        .purpose = SL_MESSAGE_PURPOSE_DATA,
+        .role = SL_MESSAGE_ROLE_CLIENT,
+        .client_id = 12345,
+        .shard = shard,
+    };
+}
+
+static void server_hello__is_welcomed_by_the_shard_it_names(void **state)
+{
+    for (uint32_t shard = 0; shard < SERVER_COUNT; shard++) {
+        struct peer *peer = peer_connect(*state);
+        struct sl_message_hello hello = data_hello(shard);
+        struct sl_message answer = peer_hello(peer, &hello);
+        assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+        assert_int_equal(answer.welcome.shard, shard);
+        assert_int_equal(answer.welcome.shard_count, SERVER_COUNT);
+        assert_int_equal(answer.welcome.credit_requests, SL_LIMIT_CREDIT_REQUESTS);
+        assert_int_equal(answer.welcome.credit_bytes, SL_LIMIT_CREDIT_BYTES);
+        peer_close(&peer);
+    }
+}
+
+static void server_hello__waits_for_the_shards_number(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .hello = data_hello(1)};
+    hello.hello.protocol_version = SL_FRAME_PROTOCOL_VERSION;
+    peer_send_message(peer, &hello);
+    server_fixture_number(*state);
+    struct sl_message answer;
+    peer_receive_message(peer, &answer);
+    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+    assert_int_equal(answer.welcome.shard, 1);
+    peer_close(&peer);
+}
+
+/* The answer is an Error with this code and this text in it, and the connection ends. */
+static void expect_refusal(struct peer **peer, const struct sl_message *answer, int err,
+                           const char *text)
+{
+    assert_int_equal(answer->kind, SL_MESSAGE_ERROR);
+    assert_int_equal(answer->error.err, err);
+    assert_non_null(strstr(answer->error.text, text));
+    peer_expect_end(*peer);
+    peer_close(peer);
+}
+
+static void server_hello__of_another_version_is_told_both(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    struct sl_message_hello hello = data_hello(0);
+    hello.protocol_version = 99;
+    struct sl_message answer = peer_hello(peer, &hello);
+    assert_non_null(strstr(answer.error.text, "version 99"));
+    expect_refusal(&peer, &answer, SL_ERR_VERSION, "version 1");
+}
+
+static void server_hello__to_a_shard_that_is_not_there_is_refused(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    struct sl_message_hello hello = data_hello(SERVER_COUNT);
+    struct sl_message answer = peer_hello(peer, &hello);
+    expect_refusal(&peer, &answer, SL_ERR_INVALID, "shards 0 to 1");
+}
+
+static void server_hello__twice_by_one_client_is_refused(void **state)
+{
+    struct peer *first = peer_connect(*state);
+    struct sl_message_hello hello = data_hello(1);
+    struct sl_message answer = peer_hello(first, &hello);
+    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+    struct peer *second = peer_connect(*state);
+    answer = peer_hello(second, &hello);
+    expect_refusal(&second, &answer, SL_ERR_EXISTS, "already");
+    peer_close(&first);
+}
+
+static void server_hello__for_control_is_refused_without_the_coordinator(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    struct sl_message_hello hello = data_hello(0);
+    hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
+    struct sl_message answer = peer_hello(peer, &hello);
+    expect_refusal(&peer, &answer, SL_ERR_REFUSED, "ps/0 does");
+}
+
+static void server_hello__for_control_reaches_the_coordinator(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    struct sl_message_hello hello = data_hello(0);
+    hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
+    struct sl_message answer = peer_hello(peer, &hello);
+    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+    struct sl_message barrier = {
+        .kind = SL_MESSAGE_BARRIER, .id = 3, .barrier = {.name = "b", .count = 1}};
+    peer_send_message(peer, &barrier);
+    peer_receive_message(peer, &answer);
+    assert_int_equal(answer.kind, SL_MESSAGE_BARRIER_DONE);
+    assert_int_equal(answer.id, 3);
+    peer_close(&peer);
+}
+
+static void server_hello__must_come_first(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    send_pull(peer, 0, 1, LONG_US);
+    peer_expect_end(peer);
+    peer_close(&peer);
+    peer = peer_connect(*state);
+    struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
+    peer_send_message(peer, &goodbye);
+    peer_expect_end(peer);
+    peer_close(&peer);
+    peer = peer_connect(*state);
+    struct sl_frame frame = {.type = SL_FRAME_CONTROL, .payload_bytes = 8};
+    peer_send_frame(peer, frame, "rubbish!");
+    peer_expect_end(peer);
+    peer_close(&peer);
+    peer = peer_connect(*state);
+    peer_send_bytes(peer, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 37);
+    peer_expect_end(peer);
+    peer_close(&peer);
+}
+
+/* ---- Requests ---------------------------------------------------------------------------------
+ */
+
+static void server_request__short_ones_are_answered_with_their_credit(void **state)
+{
+    struct peer *peer = peer_join(*state, NOBODY, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    for (int round = 1; round < 4; round++) {
+        uint64_t id = send_push(peer, 0, 10);
+        uint64_t cost = sl_request_credit_bytes(request.bytes, 0);
+        assert_int_equal(peer_receive_reply(peer, id), 0);
+        assert_int_equal(peer->header.payload_bytes, 0);
+        assert_int_equal(peer->header.credit_bytes, cost);
+        assert_int_equal(peer->header.credit_requests, 1);
+        id = send_pull(peer, 0, 10, LONG_US);
+        cost = sl_request_credit_bytes(request.bytes, 10 * DIM * sizeof(float));
+        assert_int_equal(peer_receive_reply(peer, id), 0);
+        assert_int_equal(peer->header.payload_bytes, 10 * DIM * sizeof(float));
+        assert_int_equal(peer->header.credit_bytes, cost);
+        for (uint32_t i = 0; i < 10 * DIM; i++) {
+            assert_true(rows_of(peer)[i] == (float)round * gradients[i]);
+        }
+    }
+    peer_close(&peer);
+}
+
+static void server_request__long_ones_are_sliced_and_right(void **state)
+{
+    struct peer *peer = peer_join(*state, NOBODY, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    uint64_t first = send_push(peer, 0, LONG_KEYS);
+    (void)send_push(peer, 0, LONG_KEYS);
+    (void)send_pull(peer, 0, LONG_KEYS, LONG_US);
+    (void)send_pull(peer, 0, 1, LONG_US);
+    for (uint64_t id = first; id < first + 2; id++) {
+        assert_int_equal(peer_receive_reply(peer, id), 0);
+    }
+    assert_int_equal(peer_receive_reply(peer, first + 2), 0); /* in order */
+    assert_int_equal(peer->header.payload_bytes, LONG_KEYS * DIM * sizeof(float));
+    for (uint32_t i = 0; i < LONG_KEYS * DIM; i++) {
+        assert_true(rows_of(peer)[i] == 2.0F * gradients[i]);
+    }
+    assert_int_equal(peer_receive_reply(peer, first + 3), 0);
+    peer_close(&peer);
+}
+
+static void server_request__many_in_flight_are_answered_in_order(void **state)
+{
+    struct peer *peer = peer_join(*state, NOBODY, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    for (int round = 0; round < 10; round++) {
+        uint64_t first = peer->next_id;
+        for (int i = 0; i < SL_LIMIT_CREDIT_REQUESTS; i++) {
+            (void)send_pull(peer, 0, 1 + (uint32_t)i, LONG_US);
+        }
+        for (uint64_t id = first; id < peer->next_id; id++) {
+            assert_int_equal(peer_receive_reply(peer, id), 0);
+            assert_int_equal(peer->header.payload_bytes, (id - first + 1) * DIM * sizeof(float));
+        }
+    }
+    peer_close(&peer);
+}
+
+/* More long requests than the buffers of the smallest server hold, from several connections. */
+static void server_request__short_memory_is_backpressure(void **state)
+{
+    enum { PEERS = 6, EACH = 4 };
+    struct peer *peers[PEERS];
+    for (int i = 0; i < PEERS; i++) {
+        peers[i] = peer_join(*state, NOBODY, 0);
+        peer_open_table(peers[i], 0, SL_CONSISTENCY_ASP);
+    }
+    for (int round = 0; round < EACH; round++) {
+        for (int i = 0; i < PEERS; i++) {
+            (void)send_push(peers[i], 0, LONG_KEYS);
+        }
+    }
+    for (int i = 0; i < PEERS; i++) {
+        for (uint64_t id = 1; id <= EACH; id++) {
+            assert_int_equal(peer_receive_reply(peers[i], id), 0);
+        }
+    }
+    uint64_t id = send_pull(peers[0], 0, 10, LONG_US);
+    assert_int_equal(peer_receive_reply(peers[0], id), 0);
+    for (uint32_t i = 0; i < 10 * DIM; i++) {
+        assert_true(rows_of(peers[0])[i] == (float)(PEERS * EACH) * gradients[i]);
+    }
+    for (int i = 0; i < PEERS; i++) {
+        peer_close(&peers[i]);
+    }
+}
+
+static void server_request__errors_carry_text_and_leave_the_connection(void **state)
+{
+    struct peer *peer = peer_join(*state, NOBODY, 1); /* not the shard of the keys */
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    uint64_t id = send_pull(peer, 0, 3, LONG_US);
+    assert_int_equal(peer_receive_reply(peer, id), SL_ERR_WRONG_SHARD);
+    assert_non_null(strstr((const char *)peer->payload, "shard 1, section 0"));
+    assert_int_equal(peer->header.credit_bytes,
+                     sl_request_credit_bytes(request.bytes, 3 * DIM * sizeof(float)));
+    fill_keys(1);
+    id = send_pull(peer, 0, 3, LONG_US);
+    assert_int_equal(peer_receive_reply(peer, id), 0);
+    peer_close(&peer);
+}
+
+static void server_request__malformed_ones_end_the_connection(void **state)
+{
+    struct peer *peer = peer_join(*state, NOBODY, 0);
+    uint64_t id = send_pull(peer, 0, 1, LONG_US); /* no such table */
+    assert_int_equal(peer_receive_reply(peer, id), SL_ERR_NOT_FOUND);
+    peer_expect_end(peer);
+    peer_close(&peer);
+
+    peer = peer_join(*state, NOBODY, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    peer->next_id = 2; /* ids begin at 1 */
+    (void)send_pull(peer, 0, 1, LONG_US);
+    peer_expect_end(peer);
+    peer_close(&peer);
+
+    peer = peer_join(*state, NOBODY, 0);
+    (void)send_pull(peer, 0, 1, 0); /* no time left */
+    peer_expect_end(peer);
+    peer_close(&peer);
+}
+
+static void server_request__half_a_frame_and_an_end_are_survived(void **state)
+{
+    struct peer *peer = peer_join(*state, NOBODY, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    for (size_t part = 1; part < 2000000; part = part * 5 + 3) {
+        struct peer *half = peer_join(*state, NOBODY, 0);
+        shard_request_begin(&request, 0);
+        shard_request_push(&request, SL_REQUEST_PUSH, 0, keys, LONG_KEYS, gradients, DIM);
+        uint8_t head[SL_FRAME_HEADER_BYTES];
+        struct sl_frame frame = {
+            .type = SL_FRAME_REQUEST,
+            .payload_bytes = (uint32_t)request.bytes,
+            .request_id = 1,
+            .budget_us = LONG_US,
+        };
+        sl_frame_encode(&frame, head);
+        peer_send_bytes(half, head, part < sizeof head ? part : sizeof head);
+        peer_send_bytes(half, request.payload, part < sizeof head ? 0 : part - sizeof head);
+        peer_close(&half);
+    }
+    struct peer *whole = peer_join(*state, NOBODY, 0);
+    (void)send_push(whole, 0, LONG_KEYS);
+    peer_close(&whole); /* does not wait for the answer */
+    uint64_t id = send_pull(peer, 0, 1, LONG_US);
+    assert_int_equal(peer_receive_reply(peer, id), 0);
+    peer_close(&peer);
+}
+
+static void server_request__checksums_are_checked_and_given(void **state)
+{
+    struct peer *peer = peer_connect(*state);
+    struct sl_message_hello hello = data_hello(0);
+    hello.checksum = true;
+    struct sl_message answer = peer_hello(peer, &hello);
+    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+    assert_true((peer->header.flags & SL_FRAME_CHECKSUM) != 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    uint64_t id = send_pull(peer, 0, 100, LONG_US);
+    assert_int_equal(peer_receive_reply(peer, id), 0);
+    assert_true((peer->header.flags & SL_FRAME_CHECKSUM) != 0);
+
+    shard_request_begin(&request, 0);
+    shard_request_pull(&request, 0, keys, 2);
+    uint8_t head[SL_FRAME_HEADER_BYTES];
+    struct sl_frame frame = {
+        .type = SL_FRAME_REQUEST,
+        .payload_bytes = (uint32_t)request.bytes,
+        .request_id = peer->next_id,
+        .budget_us = LONG_US,
+    };
+    sl_frame_encode(&frame, head);
+    sl_frame_seal(head, request.payload, request.bytes, NULL, 0);
+    request.payload[request.bytes - 1] ^= 1;
+    peer_send_bytes(peer, head, sizeof head);
+    peer_send_bytes(peer, request.payload, request.bytes);
+    peer_expect_end(peer);
+    peer_close(&peer);
+}
+
+/* ---- Clocks -----------------------------------------------------------------------------------
+ */
+
+static void server_parked__pull_goes_on_when_the_other_worker_ticks(void **state)
+{
+    struct peer *first = peer_join(*state, 0, 0);
+    struct peer *second = peer_join(*state, 1, 0);
+    peer_open_table(first, 0, SL_CONSISTENCY_BSP);
+    peer_open_table(second, 0, SL_CONSISTENCY_BSP);
+    (void)send_push(first, 0, 100);
+    assert_int_equal(peer_receive_reply(first, 1), 0);
+    (void)send_tick(first, 0);
+    assert_int_equal(peer_receive_reply(first, 2), 0);
+    (void)send_pull(first, 1, 100, LONG_US); /* waits */
+    (void)send_pull(first, 0, 1, LONG_US);   /* passes it */
+    assert_int_equal(peer_receive_reply(first, 4), 0);
+    assert_int_equal(first->header.budget_us, 0);
+    (void)send_push(second, 0, 100);
+    (void)send_tick(second, 0);
+    assert_int_equal(peer_receive_reply(second, 1), 0);
+    assert_int_equal(peer_receive_reply(second, 2), 0);
+    assert_int_equal(peer_receive_reply(first, 3), 0);
+    assert_int_equal(first->header.budget_us, 1); /* the clock that all have finished */
+    for (uint32_t i = 0; i < 100 * DIM; i++) {
+        assert_true(rows_of(first)[i] == 2.0F * gradients[i]);
+    }
+    peer_close(&first);
+    peer_close(&second);
+}
+
+static void server_parked__deadline_names_the_worker_waited_for(void **state)
+{
+    struct peer *peer = peer_join(*state, 0, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    uint64_t id = send_pull(peer, 1, 10, 1000);
+    assert_int_equal(peer_receive_reply(peer, id), SL_ERR_DEADLINE);
+    assert_non_null(strstr((const char *)peer->payload, "worker/"));
+    assert_int_equal(peer->header.credit_requests, 1);
+    peer_close(&peer);
+}
+
+static void server_parked__more_than_the_credit_ends_the_connection(void **state)
+{
+    struct peer *peer = peer_join(*state, 0, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    for (int i = 0; i < SL_LIMIT_CREDIT_REQUESTS + 1; i++) {
+        (void)send_pull(peer, 1, 1, LONG_US);
+    }
+    peer_expect_end(peer);
+    peer_close(&peer);
+}
+
+static void server_parked__who_vanishes_holds_nobody_up(void **state)
+{
+    struct peer *stays = peer_join(*state, 0, 0);
+    struct peer *goes = peer_join(*state, 1, 0);
+    peer_open_table(stays, 0, SL_CONSISTENCY_BSP);
+    (void)send_tick(stays, 0);
+    assert_int_equal(peer_receive_reply(stays, 1), 0);
+    (void)send_pull(stays, 1, 10, LONG_US);
+    peer_close(&goes);
+    assert_int_equal(peer_receive_reply(stays, 2), 0);
+    peer_close(&stays);
+}
+
+static void server_parked__tick_of_another_clock_is_an_error(void **state)
+{
+    struct peer *peer = peer_join(*state, 0, 0);
+    uint64_t id = send_tick(peer, 1);
+    assert_int_equal(peer_receive_reply(peer, id), SL_ERR_PROTOCOL);
+    assert_non_null(strstr((const char *)peer->payload, "worker/0"));
+    peer_close(&peer);
+}
+
+/* ---- Control on data connections, and the end -------------------------------------------------
+ */
+
+static void server_stats__count_requests_and_rows(void **state)
+{
+    struct peer *peer = peer_join(*state, NOBODY, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    (void)send_push(peer, 0, 50);
+    assert_int_equal(peer_receive_reply(peer, 1), 0);
+    struct sl_message message = {.kind = SL_MESSAGE_STATS_GET, .id = 8};
+    peer_send_message(peer, &message);
+    struct sl_message answer;
+    peer_receive_message(peer, &answer);
+    assert_int_equal(answer.kind, SL_MESSAGE_STATS);
+    assert_int_equal(answer.stats.requests, 1);
+    assert_int_equal(answer.stats.table_count, 1);
+    assert_int_equal(answer.stats.tables[0].rows, 50);
+    assert_int_equal(answer.stats.tables[0].pushed_rows, 50);
+    assert_true(answer.stats.bytes_in > 50 * (8 + DIM * 4));
+    sl_message_fini(&answer);
+    peer_close(&peer);
+}
+
+static void server_table_open__conflict_is_named(void **state)
+{
+    struct peer *peer = peer_join(*state, NOBODY, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    struct sl_message message = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = 6,
+        .table_open.spec = {.name = "t0",
+                            .kind = SL_TABLE_SPARSE,
+                            .dim = 9,
+                            .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)},
+    };
+    peer_send_message(peer, &message);
+    struct sl_message answer;
+    peer_receive_message(peer, &answer);
+    assert_int_equal(answer.kind, SL_MESSAGE_ERROR);
+    assert_int_equal(answer.id, 6);
+    assert_int_equal(answer.error.err, SL_ERR_EXISTS);
+    assert_non_null(strstr(answer.error.text, "dim"));
+    peer_close(&peer);
+}
+
+static void count_drained(void *ctx)
+{
+    struct server_fixture *fixture = ctx;
+    fixture->drained_count++;
+}
+
+static void drain(struct server_fixture *fixture, uint32_t index)
+{
+    sl_server_drain(fixture->servers[index], 60 * SL_CLOCK_NS_PER_S, count_drained, fixture);
+}
+
+static void look(struct server_fixture *fixture, uint32_t index)
+{
+    (void)fixture;
+    (void)index;
+}
+
+static void server_drain__answers_says_goodbye_and_closes(void **state)
+{
+    struct server_fixture *fixture = *state;
+    struct peer *peer = peer_join(fixture, 0, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    uint64_t parked = send_pull(peer, 1, 10, LONG_US);
+    uint64_t passed = send_pull(peer, 0, 10, LONG_US);
+    assert_int_equal(peer_receive_reply(peer, passed), 0);
+    server_fixture_run_on(fixture, 0, drain);
+    assert_int_equal(peer_receive_reply(peer, parked), SL_ERR_CANCELLED);
+    struct sl_message message;
+    peer_receive_message(peer, &message);
+    assert_int_equal(message.kind, SL_MESSAGE_GOODBYE);
+    assert_false(peer_receive(peer));
+    peer_close(&peer);
+    while (fixture->drained_count == 0) {
+        server_fixture_run_on(fixture, 0, look);
+    }
+    assert_int_equal(fixture->drained_count, 1);
+}
+
+static void server_drain__refuses_newcomers(void **state)
+{
+    struct server_fixture *fixture = *state;
+    struct peer *peer = peer_connect(fixture);
+    struct peer *member = peer_join(fixture, NOBODY, 0);
+    server_fixture_run_on(fixture, 0, drain);
+    struct sl_message message;
+    peer_receive_message(member, &message);
+    assert_int_equal(message.kind, SL_MESSAGE_GOODBYE);
+    peer_expect_end(member);
+    peer_expect_end(peer);
+    peer_close(&member);
+    peer_close(&peer);
+    peer = peer_connect(fixture);
+    peer_expect_end(peer);
+    peer_close(&peer);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(server_hello__is_welcomed_by_the_shard_it_names),
+        cmocka_unit_test_setup_teardown(server_hello__waits_for_the_shards_number, setup_late,
+                                        teardown),
+        CASE(server_hello__of_another_version_is_told_both),
+        CASE(server_hello__to_a_shard_that_is_not_there_is_refused),
+        CASE(server_hello__twice_by_one_client_is_refused),
+        cmocka_unit_test_setup_teardown(
+            server_hello__for_control_is_refused_without_the_coordinator, setup_alone, teardown),
+        CASE(server_hello__for_control_reaches_the_coordinator),
+        CASE(server_hello__must_come_first),
+        CASE(server_request__short_ones_are_answered_with_their_credit),
+        CASE(server_request__long_ones_are_sliced_and_right),
+        CASE(server_request__many_in_flight_are_answered_in_order),
+        cmocka_unit_test_setup_teardown(server_request__short_memory_is_backpressure, setup_small,
+                                        teardown),
+        CASE(server_request__errors_carry_text_and_leave_the_connection),
+        CASE(server_request__malformed_ones_end_the_connection),
+        CASE(server_request__half_a_frame_and_an_end_are_survived),
+        CASE(server_request__checksums_are_checked_and_given),
+        CASE(server_parked__pull_goes_on_when_the_other_worker_ticks),
+        CASE(server_parked__deadline_names_the_worker_waited_for),
+        CASE(server_parked__more_than_the_credit_ends_the_connection),
+        CASE(server_parked__who_vanishes_holds_nobody_up),
+        CASE(server_parked__tick_of_another_clock_is_an_error),
+        CASE(server_stats__count_requests_and_rows),
+        CASE(server_table_open__conflict_is_named),
+        CASE(server_drain__answers_says_goodbye_and_closes),
+        CASE(server_drain__refuses_newcomers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
