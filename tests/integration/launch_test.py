@@ -379,5 +379,28 @@ class Slurm(LaunchTest):
         self.assertFalse(os.path.exists(os.path.join(self.folder, "x")))
 
 
+class RealPrograms(LaunchTest):
+    """The programs themselves, found beside the launcher."""
+
+    def job(self, *args, workers):
+        self.run_to_end("starling-bench", "generate", "--out", self.folder, "--rows", "2000",
+                        "--test-rows", "500", "--seed", "7")
+        report = os.path.join(self.folder, "report.json")
+        output = self.run_to_end("starling-launch", *args, "--worker-reactors", 1, "--ps-reactors", 2,
+                                 "--", "--data", "train.tsv", "--test", "test.tsv", "--format",
+                                 "criteo", "--model", "lr", "--report", report)
+        for index in range(workers):
+            self.assertIn(f"[worker/{index}] ", output)
+        self.assertTrue(os.path.exists(report), output)
+
+    def test_on_this_machine(self):
+        self.job("--ps", 2, "--workers", 3, "--bind", "::1", workers=3)
+
+    def test_by_ssh(self):
+        hosts = self.file("hosts", "localhost ps\nlocalhost:2 worker\n")
+        self.job("--ssh", self.script("ssh", FAKE_SSH), "--host-list", hosts, "--port-base",
+                 harness.free_ports(1)[0], workers=2)
+
+
 if __name__ == "__main__":
     harness.main()
