@@ -26,7 +26,7 @@ static int start_reactor(const struct sl_client_options *options, uint32_t index
         .polling = options->polling,
         .spin_us = SPIN_US,
     };
-    snprintf(reactor.name, sizeof reactor.name, "client.%u", index);
+    snprintf(reactor.name, sizeof reactor.name, "client.%u", index % SL_LIMIT_REACTORS);
     if (options->pin_cores && sl_topology_core_for(index, true, &reactor.core) != 0) {
         sl_log_warn("client: reactor %u: no core left to pin it to", index);
         reactor.core = -1;

@@ -1,0 +1,280 @@
+/* A client and two shards in one thread, on a clock that the test moves: nothing in the client
+ * blocks, and nothing depends on threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "core/log.h"
+#include "ps/coordinator.h"
+#include "ps/server.h"
+#include "tests/support/loop_transport.h"
+#include "worker/client_internal.h"
+
+#define SHARDS          2
+#define CLIENT_REACTORS 2
+#define TURNS_MAX       20000
+#define PS_PEER         1 /* of the coordinator: the ps, which the test speaks for */
+
+struct world {
+    struct sl_loop_network network;
+    struct sl_clock clock;
+    uint64_t now_ns;
+    struct sl_reactor *ps_reactors[SHARDS];
+    struct sl_server *servers[SHARDS];
+    struct sl_coordinator *coordinator;
+    struct sl_reactor *client_reactors[CLIENT_REACTORS];
+    struct sl_client *client;
+    bool ps_stands_still;
+};
+
+static uint64_t world_now(void *ctx)
+{
+    return ((struct world *)ctx)->now_ns;
+}
+
+static const struct sl_transport_ops *loop(enum sl_endpoint_scheme scheme)
+{
+    (void)scheme;
+    return &sl_loop_transport_ops;
+}
+
+static void turn(struct world *world)
+{
+    world->now_ns += SL_CLOCK_NS_PER_MS;
+    for (uint32_t i = 0; i < SHARDS && !world->ps_stands_still; i++) {
+        sl_reactor_turn(world->ps_reactors[i], world->now_ns);
+    }
+    for (uint32_t i = 0; i < CLIENT_REACTORS; i++) {
+        sl_reactor_turn(world->client_reactors[i], world->now_ns);
+    }
+}
+
+static void make_reactors(struct world *world, struct sl_reactor **reactors, uint32_t count,
+                          const char *name)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct sl_reactor_options options = {
+            .index = i, .core = -1, .stepped = true, .clock = &world->clock, .seed = 7 + i};
+        snprintf(options.name, sizeof options.name, "%s.%u", name, i);
+        assert_int_equal(sl_reactor_create(&options, &reactors[i]), 0);
+    }
+    assert_int_equal(sl_reactor_connect(reactors, count), 0);
+}
+
+static void send_to_peer(void *ctx, uint64_t peer, const struct sl_message *message)
+{
+    if (peer != PS_PEER) {
+        sl_server_send_to_peer(ctx, peer, message);
+    }
+}
+
+static void start_ps(struct world *world, uint64_t seed)
+{
+    sl_loop_network_init(&world->network, seed);
+    make_reactors(world, world->ps_reactors, SHARDS, "ps");
+    const struct sl_coordinator_options coordinator = {.ps_count = 1, .send = send_to_peer};
+    assert_int_equal(sl_coordinator_create(&coordinator, &world->coordinator), 0);
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        sl_reactor_turn(world->ps_reactors[i], world->now_ns); /* it is this thread's */
+        const struct sl_server_options options = {
+            .reactor = world->ps_reactors[i],
+            .transport = &sl_loop_transport_ops,
+            .transport_options.medium = &world->network,
+            .local_index = i,
+            .servers = world->servers,
+            .server_count = SHARDS,
+            .coordinator = i == 0 ? world->coordinator : NULL,
+        };
+        assert_int_equal(sl_server_create(&options, &world->servers[i]), 0);
+    }
+    const struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
+    struct sl_endpoint bound;
+    assert_int_equal(sl_server_listen(world->servers[0], &any, &bound), 0);
+    char reason[200];
+    const struct sl_message_hello hello = {.role = SL_MESSAGE_ROLE_PS, .client_id = 99};
+    assert_int_equal(
+        sl_coordinator_hello(world->coordinator, PS_PEER, &hello, reason, sizeof reason), 0);
+    struct sl_message message = {.kind = SL_MESSAGE_REGISTER, .id = 1};
+    sl_endpoint_format(&bound, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
+    message.reg.shard_count = SHARDS;
+    sl_coordinator_message(world->coordinator, PS_PEER, &message, world->now_ns);
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        assert_int_equal(sl_server_set_shard(world->servers[i], i, SHARDS), 0);
+    }
+    make_reactors(world, world->client_reactors, CLIENT_REACTORS, "client");
+    char host[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(&bound, host, sizeof host);
+    const struct sl_client_options options = {.coordinator = host, .task_index = -1};
+    const struct sl_client_setup setup = {.reactors = world->client_reactors,
+                                          .reactor_count = CLIENT_REACTORS,
+                                          .find_transport = loop,
+                                          .medium = &world->network,
+                                          .client_id = seed};
+    assert_int_equal(sl_start_begin(&options, &setup, &world->client), 0);
+}
+
+static void start(struct world *world, uint64_t seed)
+{
+    *world = (struct world){.now_ns = SL_CLOCK_NS_PER_S};
+    world->clock = (struct sl_clock){.now_ns = world_now, .ctx = world};
+    start_ps(world, seed);
+    int err = SL_ERR_AGAIN;
+    for (int turns = 0; err == SL_ERR_AGAIN && turns < TURNS_MAX; turns++) {
+        turn(world);
+        err = sl_start_poll(world->client);
+    }
+    assert_int_equal(err, 0);
+}
+
+static void stop(struct world *world)
+{
+    sl_start_close_begin(world->client);
+    bool closed = false;
+    for (int turns = 0; !closed && turns < TURNS_MAX; turns++) {
+        turn(world);
+        closed = sl_start_close_poll(world->client);
+    }
+    assert_true(closed);
+    sl_start_free(&world->client);
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        sl_server_destroy(&world->servers[i]);
+    }
+    sl_coordinator_destroy(&world->coordinator);
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        sl_reactor_destroy(&world->ps_reactors[i]);
+    }
+    for (uint32_t i = 0; i < CLIENT_REACTORS; i++) {
+        sl_reactor_destroy(&world->client_reactors[i]);
+    }
+    sl_loop_network_fini(&world->network);
+}
+
+static struct sl_table *open_table(struct world *world, const struct sl_table_spec *spec)
+{
+    struct sl_opening opening;
+    struct sl_table *table = NULL;
+    assert_int_equal(sl_opening_begin(&opening, world->client, spec, 10000), 0);
+    int err = SL_ERR_AGAIN;
+    for (int turns = 0; err == SL_ERR_AGAIN && turns < TURNS_MAX; turns++) {
+        turn(world);
+        err = sl_opening_poll(&opening, &table);
+    }
+    assert_int_equal(err, 0);
+    return table;
+}
+
+static int run(struct world *world, struct sl_step *step, uint32_t timeout_ms)
+{
+    assert_int_equal(sl_step_submit(step, timeout_ms), 0);
+    for (int turns = 0; !sl_step_done(step) && turns < TURNS_MAX; turns++) {
+        turn(world);
+    }
+    assert_true(sl_step_done(step));
+    return sl_step_wait(step);
+}
+
+enum { KEYS = 5000, DIM = 5, LENGTH = 100001 };
+static uint64_t keys[KEYS];
+static float gradients[KEYS * DIM], rows[KEYS * DIM], dense_gradients[LENGTH], values[LENGTH];
+
+static void train(struct world *world)
+{
+    struct sl_table_spec spec = {.name = "s", .kind = SL_TABLE_SPARSE, .dim = DIM};
+    spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
+    struct sl_table *sparse = open_table(world, &spec);
+    spec = (struct sl_table_spec){.name = "d", .kind = SL_TABLE_DENSE, .length = LENGTH};
+    spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
+    struct sl_table *dense = open_table(world, &spec);
+    for (uint32_t i = 0; i < KEYS * DIM; i++) {
+        gradients[i] = (float)(i % 100);
+        keys[i / DIM] = sl_hash_key(i / DIM);
+    }
+    for (uint32_t i = 0; i < LENGTH; i++) {
+        dense_gradients[i] = (float)(i % 1000);
+    }
+    for (uint32_t round = 1; round <= 3; round++) {
+        struct sl_step *step;
+        assert_int_equal(sl_step_begin(world->client, 0, &step), 0);
+        assert_int_equal(sl_step_push_pull(step, sparse, keys, KEYS, gradients, rows), 0);
+        assert_int_equal(sl_step_dense_push(step, dense, 0, LENGTH, dense_gradients), 0);
+        assert_int_equal(sl_step_dense_pull(step, dense, 0, LENGTH, values), 0);
+        assert_int_equal(run(world, step, 10000), 0);
+        sl_step_end(&step);
+        for (uint32_t i = 0; i < KEYS * DIM; i++) {
+            assert_true(rows[i] == (float)round * gradients[i]);
+        }
+        for (uint32_t i = 0; i < LENGTH; i++) {
+            assert_true(values[i] == (float)round * dense_gradients[i]);
+        }
+    }
+}
+
+static void start_poll__leads_a_client_through_its_life(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        static struct world world;
+        start(&world, seed);
+        train(&world);
+        stop(&world);
+    }
+}
+
+/* The ps stands still in the middle of a step, then comes back: the step ends at its deadline, the
+ * transport gives all memory back, and a client whose links are whole goes on. */
+static void step_done__ends_at_the_deadline(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        static struct world world;
+        start(&world, seed);
+        train(&world);
+        struct sl_table *dense = world.client->tables[1], *sparse = world.client->tables[0];
+        struct sl_step *step;
+        assert_int_equal(sl_step_begin(world.client, 0, &step), 0);
+        assert_int_equal(sl_step_pull(step, sparse, keys, KEYS, rows), 0);
+        if (seed % 2 == 0) {
+            assert_int_equal(
+                sl_step_dense_push_pull(step, dense, 0, LENGTH, dense_gradients, values), 0);
+        }
+        assert_int_equal(sl_step_submit(step, 100), 0);
+        for (uint64_t turns = 0; turns < seed / 4; turns++) {
+            turn(&world);
+        }
+        world.ps_stands_still = true;
+        for (int turns = 0; !sl_step_done(step) && turns < 3000; turns++) {
+            turn(&world);
+        }
+        assert_true(sl_step_done(step));
+        bool failed = sl_step_wait(step) != 0;
+        if (failed) {
+            assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
+            assert_non_null(strstr(sl_step_error(step), "deadline of 100 ms passed"));
+        }
+        sl_step_end(&step);
+        world.ps_stands_still = false;
+        assert_int_equal(sl_step_begin(world.client, 0, &step), 0);
+        assert_int_equal(sl_step_pull(step, sparse, keys, KEYS, rows), 0);
+        int err = run(&world, step, 10000);
+        assert_true(err == 0 || (failed && err == SL_ERR_CLOSED));
+        sl_step_end(&step);
+        stop(&world);
+    }
+}
+
+int main(void)
+{
+    sl_log_setup(SL_LOG_OFF, "test");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(start_poll__leads_a_client_through_its_life),
+        cmocka_unit_test(step_done__ends_at_the_deadline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
