@@ -264,72 +264,59 @@ static int measure(struct bench *bench)
     return report_all(bench);
 }
 
-static int parse(int argc, char **argv, struct options *options)
+/* A flag that takes a whole number, "N". */
+static struct sl_cli_option number(const char *name, uint64_t *target, double least, double most,
+                                   const char *help)
+{
+    return (struct sl_cli_option){
+        .kind = SL_CLI_U64,
+        .name = name,
+        .target = target,
+        .metavar = "N",
+        .help = help,
+        .least = least,
+        .most = most,
+    };
+}
+
+/* A flag that takes one of a few names. */
+static struct sl_cli_option choice(const char *name, int *target, const char *choices,
+                                   const char *help)
+{
+    return (struct sl_cli_option){
+        .kind = SL_CLI_CHOICE,
+        .name = name,
+        .target = target,
+        .metavar = "NAME",
+        .help = help,
+        .choices = choices,
+    };
+}
+
+static int parse(int argc, char **argv, struct options *o)
 {
     const struct sl_cli_option table[] = {
-        {.kind = SL_CLI_U64,
-         .name = "rows",
-         .target = &options->rows,
-         .metavar = "N",
-         .help = "Rows that the table holds.",
-         .least = 1,
-         .most = 4e9},
-        {.kind = SL_CLI_U64,
-         .name = "dim",
-         .target = &options->dim,
-         .metavar = "N",
-         .help = "Columns of a row.",
-         .least = 1,
-         .most = SL_LIMIT_DIM},
-        {.kind = SL_CLI_CHOICE,
-         .name = "optimizer",
-         .target = &options->optimizer,
-         .metavar = "NAME",
-         .help = "Optimizer of the table.",
-         .choices = "sum|sgd|momentum|adagrad|adagrad_decay|rmsprop|adam|adamw|adam_async|ftrl|"
-                    "ftrl_group"},
-        {.kind = SL_CLI_CHOICE,
-         .name = "keys",
-         .target = &options->keys,
-         .metavar = "NAME",
-         .help = "How keys are drawn.",
-         .choices = SL_BENCH_DISTRIBUTION_CHOICES},
+        number("rows", &o->rows, 1, 4e9, "Rows that the table holds."),
+        number("dim", &o->dim, 1, SL_LIMIT_DIM, "Columns of a row."),
+        choice("optimizer", &o->optimizer,
+               "sum|sgd|momentum|adagrad|adagrad_decay|rmsprop|adam|adamw|adam_async|ftrl|"
+               "ftrl_group",
+               "Optimizer of the table."),
+        choice("keys", &o->keys, SL_BENCH_DISTRIBUTION_CHOICES, "How keys are drawn."),
         {.kind = SL_CLI_F64,
          .name = "exponent",
-         .target = &options->exponent,
+         .target = &o->exponent,
          .metavar = "S",
          .help = "Exponent of Zipf's law; not 1.",
          .least = 0.01,
          .most = 5},
-        {.kind = SL_CLI_U64,
-         .name = "operations",
-         .target = &options->operations,
-         .metavar = "N",
-         .help = "Keys of each phase and round.",
-         .least = 1,
-         .most = 1e9},
-        {.kind = SL_CLI_U64,
-         .name = "batch",
-         .target = &options->batch,
-         .metavar = "N",
-         .help = "Keys of one call.",
-         .least = 1,
-         .most = SL_LIMIT_TURN_KEYS},
-        {.kind = SL_CLI_U64,
-         .name = "rounds",
-         .target = &options->rounds,
-         .metavar = "N",
-         .help = "Rounds; the median of them is reported.",
-         .least = 1,
-         .most = ROUNDS_MAX},
-        {.kind = SL_CLI_U64,
-         .name = "seed",
-         .target = &options->seed,
-         .metavar = "N",
-         .help = "Seed of the keys drawn."},
+        number("operations", &o->operations, 1, 1e9, "Keys of each phase and round."),
+        number("batch", &o->batch, 1, SL_LIMIT_TURN_KEYS, "Keys of one call."),
+        number("rounds", &o->rounds, 1, ROUNDS_MAX, "Rounds; the median of them is reported."),
+        number("seed", &o->seed, 0, 0, "Seed of the keys drawn."),
         {.kind = SL_CLI_STRING,
          .name = "json",
-         .target = &options->json,
+         .target = &o->json,
          .metavar = "FILE",
          .help = "Write the figures there as JSON too."},
     };
@@ -344,7 +331,7 @@ static int parse(int argc, char **argv, struct options *options)
     const int result = sl_cli_parse(&cli, argc, argv, reason, sizeof reason);
     if (result < 0) {
         fprintf(stderr, "starling-bench table: %s\n", reason);
-    } else if (result == SL_CLI_RUN && options->exponent == 1) {
+    } else if (result == SL_CLI_RUN && o->exponent == 1) {
         fprintf(stderr, "starling-bench table: --exponent=1: accepts any other number\n");
         return SL_ERR_INVALID;
     }
