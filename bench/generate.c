@@ -212,9 +212,9 @@ static int parse(int argc, char **argv, struct options *out, char *reason, size_
     *out = (struct options){.rows = 400000,
                             .test_rows = 50000,
                             .seed = 1,
-                            .categories_least = 8,
+                            .categories_least = 4,
                             .categories_most = 20000,
-                            .exponent = 1.1};
+                            .exponent = 1.5};
     const struct sl_cli_option options[] = {
         {.kind = SL_CLI_STRING,
          .name = "out",

@@ -7,13 +7,14 @@
 #include "worker/train/reader.h"
 
 /* Standard deviations of the weights; together a logit's is about 1.4. */
-#define CATEGORY_DEVIATION    0.30
-#define INTEGER_DEVIATION     0.15
+#define CATEGORY_DEVIATION    0.35
+#define INTEGER_DEVIATION     0.25
 #define INTERACTION_DEVIATION 0.40
 
-#define BIAS                  (-1.4) /* about one click in four */
-#define RARE_RANK             20.0   /* from about here on, categories weigh less */
-#define INTEGER_CLASSES       128    /* more than the largest integer's */
+#define CLICK_RATE            0.25
+#define CALIBRATION_ROWS      4096
+#define RARE_RANK             30.0 /* from about here on, categories weigh less */
+#define INTEGER_CLASSES       128  /* more than the largest integer's */
 #define INTERACTION_SIDE                                                                           \
     16 /* values of a field in an interaction: the last one stands for the rest */
 
@@ -39,6 +40,7 @@ struct interaction {
 
 struct sl_planted {
     uint64_t random; /* state */
+    double bias;
     struct category_field categories[SL_PLANTED_CATEGORIES];
     struct integer_field integers[SL_PLANTED_INTEGERS];
     uint32_t interaction_count;
@@ -71,7 +73,7 @@ static int plant_category(struct category_field *field, uint32_t count, double e
     for (uint32_t rank = 0; rank < count; rank++) {
         sum += pow(rank + 1, -exponent);
         field->cumulative[rank] = sum;
-        field->weights[rank] = draw_normal(random, CATEGORY_DEVIATION / sqrt(1 + rank / RARE_RANK));
+        field->weights[rank] = draw_normal(random, CATEGORY_DEVIATION / (1 + rank / RARE_RANK));
     }
     for (uint32_t rank = 0; rank < count; rank++) {
         field->cumulative[rank] /= sum;
@@ -85,7 +87,7 @@ static int plant_category(struct category_field *field, uint32_t count, double e
 
 static void plant_integer(struct integer_field *field, uint64_t *random)
 {
-    field->log_most = 2 + 8 * draw_uniform(random);
+    field->log_most = 1 + 3 * draw_uniform(random);
     field->missing = 0.2 * draw_uniform(random);
     field->missing_weight = draw_normal(random, INTEGER_DEVIATION);
     for (uint32_t i = 0; i < INTEGER_CLASSES; i++) {
@@ -102,6 +104,36 @@ static void plant_interaction(struct interaction *interaction, uint64_t *random)
     for (uint32_t a = 0; a < INTERACTION_SIDE; a++) {
         for (uint32_t b = 0; b < INTERACTION_SIDE; b++) {
             interaction->weights[a][b] = draw_normal(random, INTERACTION_DEVIATION);
+        }
+    }
+}
+
+static double sigmoid(double logit)
+{
+    return 1 / (1 + exp(-logit));
+}
+
+/* Chooses the bias with which some examples' mean click rate is the one wanted, by bisection. */
+static void calibrate(struct sl_planted *planted)
+{
+    float logits[CALIBRATION_ROWS];
+    struct sl_planted_row row;
+    for (uint32_t i = 0; i < CALIBRATION_ROWS; i++) {
+        sl_planted_draw(planted, &row);
+        logits[i] = row.logit;
+    }
+    double low = -30;
+    double high = 30;
+    for (uint32_t round = 0; round < 40; round++) {
+        double sum = 0;
+        planted->bias = (low + high) / 2;
+        for (uint32_t i = 0; i < CALIBRATION_ROWS; i++) {
+            sum += sigmoid((double)logits[i] + planted->bias);
+        }
+        if (sum < CLICK_RATE * CALIBRATION_ROWS) {
+            low = planted->bias;
+        } else {
+            high = planted->bias;
         }
     }
 }
@@ -130,6 +162,7 @@ int sl_planted_create(const struct sl_planted_options *options, struct sl_plante
     for (uint32_t i = 0; i < options->interactions; i++) {
         plant_interaction(&planted->interactions[i], &planted->random);
     }
+    calibrate(planted);
     *out = planted;
     return 0;
 }
@@ -192,7 +225,7 @@ void sl_planted_draw(struct sl_planted *planted, struct sl_planted_row *row)
 {
     uint64_t *random = &planted->random;
     uint32_t ranks[SL_PLANTED_CATEGORIES];
-    double logit = BIAS;
+    double logit = planted->bias;
     for (uint32_t i = 0; i < SL_PLANTED_INTEGERS; i++) {
         logit += (double)draw_integer(&planted->integers[i], random, &row->integer_missing[i],
                                       &row->integers[i]);
@@ -211,5 +244,5 @@ void sl_planted_draw(struct sl_planted *planted, struct sl_planted_row *row)
         logit += (double)interaction_weight(&planted->interactions[i], ranks);
     }
     row->logit = (float)logit;
-    row->label = draw_uniform(random) < 1 / (1 + exp(-logit));
+    row->label = draw_uniform(random) < sigmoid(logit);
 }

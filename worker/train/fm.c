@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Embeddings begin as small noise: at exactly zero their gradient is zero too. */
-#define FACTOR_DEVIATION 0.05F
+#define FACTOR_DEVIATION 0.01F
 
 void sl_fm_tables(const struct sl_model_shape *shape, const char *prefix,
                   struct sl_table_spec specs[SL_MODEL_TABLES])

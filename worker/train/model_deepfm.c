@@ -77,7 +77,7 @@ static void backward(const struct sl_model_pass *pass, const struct sl_model_exa
 
 const struct sl_model sl_model_deepfm = {
     .name = "deepfm",
-    .default_lr = 0.02F,
+    .default_lr = 0.01F,
     .tables = tables,
     .scratch_floats = scratch_floats,
     .forward = forward,

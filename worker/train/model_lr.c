@@ -40,7 +40,7 @@ static void backward(const struct sl_model_pass *pass, const struct sl_model_exa
 
 const struct sl_model sl_model_lr = {
     .name = "lr",
-    .default_lr = 0.1F,
+    .default_lr = 0.07F,
     .tables = tables,
     .scratch_floats = scratch_floats,
     .forward = forward,

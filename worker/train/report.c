@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NS_PER_US 1000.0
+#define NS_PER_US        1000.0
+#define STALENESS_VALUES 8 /* that a line shows one by one */
 
 void sl_report_init(struct sl_report *report)
 {
@@ -38,12 +39,21 @@ static void print_latency(FILE *to, const char *name, const struct sl_metric_his
                   (unsigned long long)ns->count);
 }
 
+/* Every value with its share where they are few, else quantiles. */
 static void print_staleness(FILE *to, const struct sl_metric_histogram *steps)
 {
     if (steps->count == 0) {
         return;
     }
     (void)fprintf(to, "  %-16s", "staleness");
+    if (steps->max - steps->min >= STALENESS_VALUES) {
+        (void)fprintf(to, " p50 %llu  p90 %llu  p99 %llu  max %llu steps\n",
+                      (unsigned long long)sl_metric_quantile(steps, 0.5),
+                      (unsigned long long)sl_metric_quantile(steps, 0.9),
+                      (unsigned long long)sl_metric_quantile(steps, 0.99),
+                      (unsigned long long)steps->max);
+        return;
+    }
     for (uint32_t i = 0; i < SL_METRIC_BUCKETS; i++) {
         uint64_t upper;
         uint64_t count = sl_metric_bucket(steps, i, &upper);
