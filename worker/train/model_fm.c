@@ -26,7 +26,7 @@ static void backward(const struct sl_model_pass *pass, const struct sl_model_exa
 
 const struct sl_model sl_model_fm = {
     .name = "fm",
-    .default_lr = 0.03F,
+    .default_lr = 0.04F,
     .tables = tables,
     .scratch_floats = scratch_floats,
     .forward = forward,
