@@ -221,6 +221,7 @@ static void make_coordinator(struct ps *ps)
     const struct sl_coordinator_options coordinator = {
         .ps_count = options->ps_expected == 0 ? options->ps_count : options->ps_expected,
         .worker_count = options->worker_count,
+        .waiting_interval_ns = SL_CLOCK_NS_PER_MS, /* as often as the server looks */
         .send = sl_server_send_to_peer,
     };
     int err = sl_coordinator_create(&coordinator, &ps->coordinator);

@@ -1,6 +1,8 @@
 /* What a client says and does when a ps is late, gone, or was never there. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/log.h"
@@ -144,32 +146,62 @@ static void step_wait__fails_at_once_when_the_peer_goes(void **state)
     assert_in_range(served, 1, 19);
 }
 
-static void client_create__names_whom_it_misses(void **state)
+/* What create logs while it fails; the caller frees it. */
+static char *log_of_create(const struct sl_client_options *options, int expected)
+{
+    char *text = calloc(1, 10000);
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    int stderr_kept = dup(STDERR_FILENO);
+    dup2(fileno(file), STDERR_FILENO);
+    sl_log_setup(SL_LOG_INFO, "test");
+    struct sl_client *client = NULL;
+    int err = sl_client_create(options, &client);
+    sl_log_setup(SL_LOG_OFF, "test");
+    dup2(stderr_kept, STDERR_FILENO);
+    close(stderr_kept);
+    rewind(file);
+    size_t bytes = fread(text, 1, 9999, file);
+    fclose(file);
+    assert_int_equal(err, expected);
+    assert_null(client);
+    assert_in_range(bytes, 1, 9999);
+    return text;
+}
+
+static void check_create(const struct sl_client_options *options, int expected, const char *part)
+{
+    char *text = log_of_create(options, expected);
+    assert_contains(text, part);
+    free(text);
+}
+
+static void client_create__says_what_is_wrong(void **state)
 {
     (void)state;
     const struct sl_client_options nobody = {
         .coordinator = "127.0.0.1:1", .task_index = -1, .start_timeout_ms = 200};
-    struct sl_client *client = NULL;
-    assert_int_equal(sl_client_create(&nobody, &client), SL_ERR_DEADLINE);
+    check_create(&nobody, SL_ERR_DEADLINE, "could not reach coordinator at tcp://127.0.0.1:1");
     const struct sl_client_options bad = {.coordinator = "nonsense", .task_index = -1};
-    assert_int_equal(sl_client_create(&bad, &client), SL_ERR_INVALID);
+    check_create(&bad, SL_ERR_INVALID, "coordinator: ");
     const struct sl_client_options none = {.coordinator = NULL, .task_index = -1};
-    assert_int_equal(sl_client_create(&none, &client), SL_ERR_INVALID);
+    check_create(&none, SL_ERR_INVALID, "coordinator: not given");
     const struct sl_client_options low = {.coordinator = "127.0.0.1:1", .task_index = -2};
-    assert_int_equal(sl_client_create(&low, &client), SL_ERR_INVALID);
-    assert_null(client);
+    check_create(&low, SL_ERR_INVALID, "task_index -2 is not in -1 to ");
+    const struct sl_client_options many = {
+        .coordinator = "127.0.0.1:1", .task_index = -1, .reactor_count = 1000};
+    check_create(&many, SL_ERR_INVALID, "reactor_count 1000");
 }
 
-static void client_create__gives_up_when_a_ps_never_comes(void **state)
+/* The coordinator says every second or so whom it waits for. */
+static void client_create__logs_for_which_ps_it_waits(void **state)
 {
     (void)state;
     const struct sl_cluster_options options = {.ps_count = 1, .shards_of_ps = 1, .ps_expected = 2};
     struct sl_cluster *cluster = sl_cluster_start(&options);
     const struct sl_client_options client_options = {
-        .coordinator = sl_cluster_coordinator(cluster), .task_index = -1, .start_timeout_ms = 300};
-    struct sl_client *client = NULL;
-    assert_int_equal(sl_client_create(&client_options, &client), SL_ERR_DEADLINE);
-    assert_null(client);
+        .coordinator = sl_cluster_coordinator(cluster), .task_index = -1, .start_timeout_ms = 2500};
+    check_create(&client_options, SL_ERR_DEADLINE, "waiting for ps/1 (says coordinator)");
     sl_cluster_stop(&cluster);
 }
 
@@ -221,8 +253,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(step_wait__gives_memory_back_in_the_middle_of_a_push, start,
                                         stop),
         cmocka_unit_test_setup_teardown(step_wait__fails_at_once_when_the_peer_goes, start, stop),
-        cmocka_unit_test(client_create__names_whom_it_misses),
-        cmocka_unit_test(client_create__gives_up_when_a_ps_never_comes),
+        cmocka_unit_test(client_create__says_what_is_wrong),
+        cmocka_unit_test(client_create__logs_for_which_ps_it_waits),
         cmocka_unit_test_setup_teardown(client_barrier__ends_at_its_deadline, start, stop),
         cmocka_unit_test(step_wait__tells_what_the_shard_says),
     };
