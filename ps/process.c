@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -183,8 +184,19 @@ static int block_signals(struct sl_process *process)
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader of our output that is gone shall not end us */
     process->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return process->signal_fd < 0 ? SL_ERR_IO : 0;
+}
+
+/* A connection is a descriptor: the system's customary 1024 would be few. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
 }
 
 static int create_core(struct sl_process *process, uint32_t index)
@@ -241,6 +253,7 @@ static int create(struct sl_process *process)
     if (process->cores == NULL || process->reactors == NULL || process->servers == NULL) {
         return SL_ERR_NO_MEMORY;
     }
+    raise_descriptor_limit();
     int err = block_signals(process);
     if (err == 0) {
         err = sl_mailbox_create(&process->mailbox);

@@ -337,6 +337,7 @@ static void on_sent(void *ctx, struct sl_conn *transport_conn, void *cookie)
     struct sl_server_conn *conn = transport_conn->user;
     sl_server_unblock(server);
     sl_outbox_sent(conn->outbox, cookie);
+    sl_server_drain_conn(conn);
 }
 
 static void on_writable(void *ctx, struct sl_conn *transport_conn)

@@ -33,17 +33,23 @@ static void gave_up(struct sl_timer *timer, uint64_t now_ns)
     finish(server);
 }
 
-/* Says goodbye to whoever has been welcomed, and closes all. */
+void sl_server_drain_conn(struct sl_server_conn *conn)
+{
+    if (conn->server->goodbye_said && conn->out.first == NULL) {
+        sl_transport_disconnect(conn->conn);
+    }
+}
+
+/* Says goodbye to whoever has been welcomed, and closes all; those who have yet to read their
+ * answers, when they have. */
 static void say_goodbye(struct sl_server *server)
 {
-    struct sl_server_conn *next;
-    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = next) {
-        next = conn->next;
+    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
         if (conn->welcomed && !conn->said_goodbye && conn->conn->state == SL_CONN_OPEN) {
             struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
             sl_server_send(conn, &goodbye);
         }
-        sl_transport_disconnect(conn->conn);
+        sl_server_drain_conn(conn);
     }
 }
 

@@ -199,4 +199,7 @@ bool sl_server_queue_is_empty(const struct sl_server *server);
 /* Something ended: perhaps that was the last. */
 void sl_server_drain_look(struct sl_server *server);
 
+/* After the goodbyes: closes the connection once everything was sent on it. */
+void sl_server_drain_conn(struct sl_server_conn *conn);
+
 #endif

@@ -102,6 +102,15 @@ static size_t buffer_bytes(const struct sl_server_request *request)
            (request->reply == NULL ? 0 : sl_server_buffers_size(buffers, request->reply));
 }
 
+/* The request stands in the way of later ones that write no more. */
+static void unpass(struct sl_server_request *request)
+{
+    if (request->passed && request->work.writes) {
+        request->conn->passed_writes--;
+    }
+    request->passed = false;
+}
+
 /* Puts a request, which is in no list, aside until clocks move. */
 static void park(struct sl_server_request *request)
 {
@@ -113,6 +122,7 @@ static void park(struct sl_server_request *request)
         return;
     }
     if (server->parked_bytes + buffer_bytes(request) > server->buffers.bytes / 2) {
+        unpass(request);
         sl_server_request_fail(request, SL_ERR_NO_MEMORY,
                                "the ps has no room for more requests that wait for clocks");
         return;
@@ -154,9 +164,7 @@ void sl_server_queue_remove(struct sl_server_request *request)
     if (conn == NULL) {
         return;
     }
-    if (request->passed && request->work.writes) {
-        conn->passed_writes--;
-    }
+    unpass(request);
     if (conn->queue.first == NULL) {
         ready_remove(conn);
     }

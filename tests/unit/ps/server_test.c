@@ -319,6 +319,65 @@ static void server_parked__pull_goes_on_when_the_other_worker_ticks(void **state
     peer_close(&second);
 }
 
+/* The first section is answered already when the second has to wait. */
+static void server_parked__goes_on_in_the_middle(void **state)
+{
+    struct peer *peer = peer_join(*state, 0, 0);
+    struct peer *other = peer_join(*state, 1, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    peer_open_table(peer, 1, SL_CONSISTENCY_ASP);
+    shard_request_begin(&request, 1);
+    shard_request_pull(&request, 1, keys, 7);
+    shard_request_pull(&request, 0, keys, 5);
+    uint64_t id = peer_send_request(peer, &request, LONG_US);
+    (void)send_pull(peer, 0, 1, LONG_US);
+    assert_int_equal(peer_receive_reply(peer, id + 1), 0);
+    shard_request_begin(&request, 0);
+    shard_request_push(&request, SL_REQUEST_PUSH, 0, keys, 5, gradients, DIM);
+    shard_request_push(&request, SL_REQUEST_PUSH, 1, keys, 7, gradients, DIM);
+    shard_request_tick(&request);
+    (void)peer_send_request(peer, &request, LONG_US);
+    assert_int_equal(peer_receive_reply(peer, id + 2), 0);
+    (void)send_tick(other, 0);
+    assert_int_equal(peer_receive_reply(other, 1), 0);
+    assert_int_equal(peer_receive_reply(peer, id), 0);
+    assert_int_equal(peer->header.payload_bytes, 12 * DIM * sizeof(float));
+    for (uint32_t i = 0; i < 7 * DIM; i++) {
+        assert_true(rows_of(peer)[i] == 0.0F); /* read before the push */
+    }
+    for (uint32_t i = 0; i < 5 * DIM; i++) {
+        assert_true(rows_of(peer)[7 * DIM + i] == gradients[i]);
+    }
+    peer_close(&peer);
+    peer_close(&other);
+}
+
+/* A parked request that has yet to write: a later pull passes it, a later push does not. */
+static void server_parked__who_writes_is_passed_by_readers_only(void **state)
+{
+    struct peer *peer = peer_join(*state, 0, 0);
+    struct peer *other = peer_join(*state, 1, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    peer_open_table(peer, 1, SL_CONSISTENCY_ASP);
+    (void)send_tick(peer, 0);
+    assert_int_equal(peer_receive_reply(peer, 1), 0);
+    shard_request_begin(&request, 1);
+    shard_request_pull(&request, 0, keys, 1);
+    shard_request_tick(&request);
+    uint64_t waits = peer_send_request(peer, &request, LONG_US);
+    uint64_t passes = send_pull(peer, 0, 2, LONG_US);
+    assert_int_equal(peer_receive_reply(peer, passes), 0);
+    uint64_t held = send_tick(peer, 2); /* right only behind the tick that waits */
+    uint64_t behind = send_pull(peer, 0, 3, LONG_US);
+    (void)send_tick(other, 0);
+    assert_int_equal(peer_receive_reply(other, 1), 0);
+    assert_int_equal(peer_receive_reply(peer, waits), 0);
+    assert_int_equal(peer_receive_reply(peer, held), 0);
+    assert_int_equal(peer_receive_reply(peer, behind), 0);
+    peer_close(&peer);
+    peer_close(&other);
+}
+
 static void server_parked__deadline_names_the_worker_waited_for(void **state)
 {
     struct peer *peer = peer_join(*state, 0, 0);
@@ -401,6 +460,8 @@ int main(void)
         CASE(server_request__half_a_frame_and_an_end_are_survived),
         CASE(server_request__checksums_are_checked_and_given),
         CASE(server_parked__pull_goes_on_when_the_other_worker_ticks),
+        CASE(server_parked__goes_on_in_the_middle),
+        CASE(server_parked__who_writes_is_passed_by_readers_only),
         CASE(server_parked__deadline_names_the_worker_waited_for),
         CASE(server_parked__more_than_the_credit_ends_the_connection),
         CASE(server_parked__who_vanishes_holds_nobody_up),
