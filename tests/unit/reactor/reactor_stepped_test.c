@@ -1,0 +1,284 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/clock.h"
+#include "core/limits.h"
+#include "reactor/reactor.h"
+
+/* A reactor that the test drives turn by turn, from a fixed seed. */
+#define MS SL_CLOCK_NS_PER_MS
+
+static struct sl_reactor *create(uint32_t index)
+{
+    struct sl_reactor_options options = {.index = index, .core = -1, .stepped = true, .seed = 7};
+    snprintf(options.name, sizeof options.name, "test.%u", index);
+    struct sl_reactor *reactor;
+    assert_int_equal(sl_reactor_create(&options, &reactor), 0);
+    return reactor;
+}
+
+static void random__depends_on_the_seed_alone(void **state)
+{
+    (void)state;
+    struct sl_reactor *one = create(0);
+    struct sl_reactor *other = create(1);
+    uint64_t first = sl_reactor_random(one);
+    assert_int_equal(first, sl_reactor_random(other));
+    assert_int_not_equal(first, sl_reactor_random(one));
+    sl_reactor_destroy(&one);
+    sl_reactor_destroy(&other);
+}
+
+#define TRACE_BYTES 4096
+
+/* What happened, as text, in the order in which it did. */
+struct trace {
+    char text[TRACE_BYTES];
+    size_t bytes;
+};
+
+static void trace_add(struct trace *trace, const char *what, uint64_t a, uint64_t b)
+{
+    int wrote = snprintf(trace->text + trace->bytes, TRACE_BYTES - trace->bytes, "%s(%llu,%llu) ",
+                         what, (unsigned long long)a, (unsigned long long)b);
+    assert_true(wrote > 0 && (size_t)wrote < TRACE_BYTES - trace->bytes);
+    trace->bytes += (size_t)wrote;
+}
+
+static void trace_mail(void *ctx, uint64_t a, uint64_t b)
+{
+    trace_add(ctx, "mail", a, b);
+}
+
+struct ticker {
+    struct sl_timer timer;
+    struct sl_reactor *from;
+    struct trace *trace;
+    uint32_t to;
+    uint64_t number;
+};
+
+static void ticker_run(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct ticker *ticker = (struct ticker *)timer;
+    trace_add(ticker->trace, "tick", ticker->to, now_ns);
+    sl_reactor_post(ticker->from, ticker->to,
+                    (struct sl_mail){.run = trace_mail,
+                                     .ctx = ticker->trace,
+                                     .a = ++ticker->number,
+                                     .b = sl_reactor_random(ticker->from) % 1000});
+    sl_timer_arm(sl_reactor_timers(ticker->from), timer, now_ns + (3 + 4 * ticker->to) * MS / 2);
+}
+
+static uint64_t zero_clock(void *ctx)
+{
+    (void)ctx;
+    return 0;
+}
+
+/* Runs two reactors that write to each other, on a virtual clock, for 50 ms. */
+static void stepped_run(struct trace *trace)
+{
+    const struct sl_clock clock = {.now_ns = zero_clock};
+    struct sl_reactor *reactors[2];
+    struct ticker tickers[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sl_reactor_options options = {
+            .name = "sim", .index = i, .core = -1, .stepped = true, .clock = &clock, .seed = 9 + i};
+        assert_int_equal(sl_reactor_create(&options, &reactors[i]), 0);
+    }
+    assert_int_equal(sl_reactor_connect(reactors, 2), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        tickers[i] = (struct ticker){
+            .timer.run = ticker_run, .from = reactors[i], .trace = trace, .to = 1 - i};
+        sl_timer_arm(sl_reactor_timers(reactors[i]), &tickers[i].timer, MS);
+    }
+    uint64_t now_ns = 0;
+    while (now_ns < 50 * MS) {
+        uint32_t did = sl_reactor_turn(reactors[0], now_ns) + sl_reactor_turn(reactors[1], now_ns);
+        if (did == 0) {
+            uint64_t next[2] = {sl_reactor_next_ns(reactors[0]), sl_reactor_next_ns(reactors[1])};
+            assert_true(next[0] > now_ns && next[1] > now_ns);
+            now_ns = next[0] < next[1] ? next[0] : next[1];
+        }
+    }
+    sl_reactor_destroy(&reactors[0]);
+    sl_reactor_destroy(&reactors[1]);
+}
+
+static void turn__stepped_is_deterministic(void **state)
+{
+    (void)state;
+    static struct trace first, second;
+    stepped_run(&first);
+    stepped_run(&second);
+    assert_string_equal(first.text, second.text);
+    assert_non_null(strstr(first.text, "tick(1,1000000) "));
+    assert_non_null(strstr(first.text, "mail(14,"));
+}
+
+static void set_flag(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    *(bool *)ctx = true;
+}
+
+static void next_ns__mail_is_due_at_once(void **state)
+{
+    (void)state;
+    struct sl_reactor *reactor = create(0);
+    uint64_t now_ns = sl_reactor_now_ns(reactor) + MS;
+    assert_int_equal(sl_reactor_connect(&reactor, 1), 0);
+    assert_int_equal(sl_reactor_turn(reactor, now_ns), 0);
+    assert_int_equal(sl_reactor_next_ns(reactor), SL_CLOCK_NEVER);
+    bool ran = false;
+    sl_reactor_post(reactor, 0, (struct sl_mail){.run = set_flag, .ctx = &ran});
+    assert_int_equal(sl_reactor_next_ns(reactor), now_ns);
+    assert_int_equal(sl_reactor_turn(reactor, now_ns), 1);
+    assert_true(ran);
+    sl_reactor_destroy(&reactor);
+}
+
+static void count_mail(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)b;
+    uint64_t *next = ctx;
+    assert_int_equal(*next, a);
+    ++*next;
+}
+
+static void post__spilled_mail_keeps_its_order(void **state)
+{
+    (void)state;
+    struct sl_reactor *reactors[2] = {create(0), create(1)};
+    uint64_t now_ns = sl_reactor_now_ns(reactors[1]) + MS;
+    assert_int_equal(sl_reactor_connect(reactors, 2), 0);
+    uint64_t next = 0;
+    uint64_t posted = 0;
+    for (uint32_t round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < 2 * SL_LIMIT_LANE_MAILS; i++) {
+            sl_reactor_post(reactors[0], 1,
+                            (struct sl_mail){.run = count_mail, .ctx = &next, .a = posted++});
+        }
+        sl_reactor_turn(reactors[1], now_ns);
+        sl_reactor_turn(reactors[0], now_ns);
+        assert_int_equal(sl_reactor_next_ns(reactors[0]), now_ns);
+    }
+    while (sl_reactor_turn(reactors[1], now_ns) > 0) {
+        sl_reactor_turn(reactors[0], now_ns);
+    }
+    assert_int_equal(next, posted);
+    /* What is left when a reactor ends goes with it. */
+    for (uint32_t i = 0; i < 2 * SL_LIMIT_LANE_MAILS; i++) {
+        sl_reactor_post(reactors[0], 1, (struct sl_mail){.run = count_mail, .ctx = &next});
+    }
+    sl_reactor_destroy(&reactors[1]);
+    sl_reactor_destroy(&reactors[0]);
+}
+
+/* ---- Sources --------------------------------------------------------------------------------- */
+
+struct probe_source {
+    struct sl_reactor_source source;
+    struct sl_reactor *reactor;
+    struct trace *trace;
+    uint64_t id;
+    struct probe_source *removes[2]; /* in its poll, once */
+    struct probe_source *adds;       /* in its poll, once */
+};
+
+static uint32_t probe_poll(struct sl_reactor_source *source, uint32_t budget)
+{
+    struct probe_source *probe = (struct probe_source *)source;
+    assert_true(budget > 0);
+    trace_add(probe->trace, "poll", probe->id, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        if (probe->removes[i] != NULL) {
+            sl_reactor_remove_source(probe->reactor, &probe->removes[i]->source);
+            probe->removes[i] = NULL;
+        }
+    }
+    if (probe->adds != NULL) {
+        sl_reactor_add_source(probe->reactor, &probe->adds->source);
+        probe->adds = NULL;
+    }
+    return 0;
+}
+
+static void probe_flush(struct sl_reactor_source *source)
+{
+    struct probe_source *probe = (struct probe_source *)source;
+    trace_add(probe->trace, "flush", probe->id, 0);
+}
+
+static bool probe_arm(struct sl_reactor_source *source)
+{
+    return ((struct probe_source *)source)->id != 3;
+}
+
+static struct probe_source probe_source(struct sl_reactor *reactor, struct trace *trace,
+                                        uint64_t id)
+{
+    return (struct probe_source){
+        .source = {.name = "probe", .poll = probe_poll, .flush = probe_flush, .arm = probe_arm},
+        .reactor = reactor,
+        .trace = trace,
+        .id = id,
+    };
+}
+
+static void remove_source__inside_polls(void **state)
+{
+    (void)state;
+    struct sl_reactor *reactor = create(0);
+    uint64_t now_ns = sl_reactor_now_ns(reactor);
+    struct trace trace = {0};
+    struct probe_source probes[4];
+    for (uint64_t i = 0; i < 4; i++) {
+        probes[i] = probe_source(reactor, &trace, i);
+    }
+    sl_reactor_add_source(reactor, &probes[0].source);
+    sl_reactor_add_source(reactor, &probes[1].source);
+    sl_reactor_add_source(reactor, &probes[2].source);
+    /* The second removes itself and the one after it, and adds another. */
+    probes[1].removes[0] = &probes[1];
+    probes[1].removes[1] = &probes[2];
+    probes[1].adds = &probes[3];
+    sl_reactor_turn(reactor, now_ns);
+    trace.bytes = 0;
+    sl_reactor_turn(reactor, now_ns);
+    assert_string_equal(trace.text, "poll(0,0) poll(3,0) flush(0,0) flush(3,0) ");
+    /* Source 3 never lets the reactor sleep. */
+    assert_int_equal(sl_reactor_next_ns(reactor), now_ns);
+
+    probes[0].removes[0] = &probes[0];
+    trace.bytes = 0;
+    sl_reactor_turn(reactor, now_ns);
+    assert_string_equal(trace.text, "poll(0,0) poll(3,0) flush(3,0) ");
+    sl_reactor_remove_source(reactor, &probes[3].source);
+    trace.bytes = 0;
+    trace.text[0] = '\0';
+    sl_reactor_turn(reactor, now_ns);
+    assert_string_equal(trace.text, "");
+    sl_reactor_destroy(&reactor);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random__depends_on_the_seed_alone),
+        cmocka_unit_test(turn__stepped_is_deterministic),
+        cmocka_unit_test(next_ns__mail_is_due_at_once),
+        cmocka_unit_test(post__spilled_mail_keeps_its_order),
+        cmocka_unit_test(remove_source__inside_polls),
+    };
+    return cmocka_run_group_tests_name("reactor/reactor stepped", tests, NULL, NULL);
+}
