@@ -214,6 +214,21 @@ static void client_barrier__ends_at_its_deadline(void **state)
     assert_int_equal(sl_client_barrier(fixture.client, "none", 0, 200), SL_ERR_INVALID);
 }
 
+/* The coordinator, which ps 0 hosts, goes: what needs it fails, and the client can still leave. */
+static void client_barrier__fails_when_the_coordinator_is_gone(void **state)
+{
+    (void)state;
+    struct sl_client *worker = fixture_client(fixture.cluster, &two_ps, 0);
+    sl_cluster_kill(fixture.cluster, 0);
+    assert_int_equal(sl_client_barrier(worker, "gone", 2, TIMEOUT_MS), SL_ERR_CLOSED);
+    assert_int_equal(sl_client_barrier(worker, "gone", 2, TIMEOUT_MS), SL_ERR_CLOSED);
+    const struct sl_table_spec spec = fixture_sparse("gone", 1);
+    struct sl_table *table;
+    assert_int_equal(sl_client_table_open(worker, &spec, TIMEOUT_MS, &table), SL_ERR_CLOSED);
+    sl_client_destroy(&worker); /* one shard is not told that it has finished */
+    assert_null(worker);
+}
+
 static void step_wait__tells_what_the_shard_says(void **state)
 {
     (void)state;
@@ -256,6 +271,8 @@ int main(void)
         cmocka_unit_test(client_create__says_what_is_wrong),
         cmocka_unit_test(client_create__logs_for_which_ps_it_waits),
         cmocka_unit_test_setup_teardown(client_barrier__ends_at_its_deadline, start, stop),
+        cmocka_unit_test_setup_teardown(client_barrier__fails_when_the_coordinator_is_gone, start,
+                                        stop),
         cmocka_unit_test(step_wait__tells_what_the_shard_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
