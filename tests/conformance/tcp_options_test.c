@@ -129,16 +129,19 @@ static int connect_to(const struct node *server, int fd)
     return connect(fd, (struct sockaddr *)&address, sizeof address);
 }
 
-/* No descriptor is left for whom the kernel has already let in: he is accepted when there is one
- * again, and the reactor does not go round in circles until then. The kernel reads the limit when
- * an accept is armed, so a first connection makes the listener arm another one under it. */
+/* No descriptor is left for those whom the kernel has already let in: they are accepted when there
+ * is one again, and the reactor does not go round in circles until then. The kernel reads the limit
+ * when an accept is armed, so that one of them may still have come in under the old one. */
 static void accept__out_of_descriptors(void **state)
 {
     (void)state;
+    enum { CONNECTIONS = 3 };
     struct world *world = world_open(1, NULL);
     struct node *server = &world->nodes[0];
-    int first = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int second = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fds[CONNECTIONS];
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    }
     int lowest_free = fcntl(0, F_DUPFD_CLOEXEC, 0);
     close(lowest_free);
     struct rlimit before, none;
@@ -146,21 +149,23 @@ static void accept__out_of_descriptors(void **state)
     none = before;
     none.rlim_cur = (rlim_t)lowest_free;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    int connected = connect_to(server, first);
-    WAIT_UNTIL(server->open_count == 1);
-    connected |= connect_to(server, second);
-    usleep(30000);
-    uint32_t accepted_meanwhile = server->open_count - 1;
+    int connected = 0;
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        connected |= connect_to(server, fds[i]);
+    }
+    usleep(50000);
+    uint32_t accepted_meanwhile = server->open_count;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(connected, 0);
-    assert_int_equal(accepted_meanwhile, 0);
-    WAIT_UNTIL(server->open_count == 2);
+    assert_true(accepted_meanwhile <= 1);
+    WAIT_UNTIL(server->open_count == CONNECTIONS);
     struct sl_reactor_stats stats;
     sl_reactor_get_stats(server->reactor, &stats);
     assert_true(stats.turns < 5000);
-    close(first);
-    close(second);
-    WAIT_UNTIL(server->closed_count == 2);
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        close(fds[i]);
+    }
+    WAIT_UNTIL(server->closed_count == CONNECTIONS);
     world_close(world);
 }
 
