@@ -10,7 +10,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +69,7 @@ void server_fixture_number(struct server_fixture *fixture)
 void server_fixture_start(struct server_fixture *fixture, bool with_coordinator)
 {
     sl_log_setup(SL_LOG_OFF, "test");
+    sem_init(&fixture->drained, 0, 0);
     if (with_coordinator) {
         struct sl_coordinator_options options = {.ps_count = 1, .send = sl_server_send_to_peer};
         assert_int_equal(sl_coordinator_create(&options, &fixture->coordinator), 0);
@@ -97,6 +97,7 @@ void server_fixture_stop(struct server_fixture *fixture)
         sl_reactor_join(fixture->reactors[i]);
         sl_reactor_destroy(&fixture->reactors[i]);
     }
+    sem_destroy(&fixture->drained);
     if (fixture->coordinator != NULL) {
         sl_coordinator_destroy(&fixture->coordinator);
     }

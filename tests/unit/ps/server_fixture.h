@@ -4,6 +4,8 @@
 #ifndef SL_TESTS_UNIT_PS_SERVER_FIXTURE_H
 #define SL_TESTS_UNIT_PS_SERVER_FIXTURE_H
 
+#include <semaphore.h>
+
 #include "net/control/message.h"
 #include "net/wire/frame.h"
 #include "ps/server.h"
@@ -18,7 +20,7 @@ struct server_fixture {
     struct sl_server_options options; /* what the test wants different */
     bool number_late;                 /* set_shard is left to the test */
     uint16_t port;
-    volatile int drained_count; /* read after server_fixture_run_on, which orders */
+    sem_t drained; /* posted once for each server that was drained */
 };
 
 /* Set options before; zeroed otherwise. with_coordinator: of 1 ps. */
