@@ -141,11 +141,12 @@ static const struct sl_cli_option OPTIONS[] = {
      .choices = "sum|sgd|momentum|adagrad|adagrad_decay|rmsprop|adam|adamw|adam_async|ftrl|"
                 "ftrl_group",
      .help = "sum, sgd, momentum, adagrad, adagrad_decay, rmsprop, adam, adamw, adam_async, ftrl or"
-             " ftrl_group."},
+             " ftrl_group. With sum the worker sends -lr times the gradient."},
     {.kind = SL_CLI_F64,
      .name = "lr",
      .target = &raw.lr,
-     .help = "Learning rate. With adagrad by the model: lr 0.07, fm 0.04, deepfm 0.01.",
+     .help = "Learning rate. With adagrad and adagrad_decay by the model: lr 0.07, fm 0.04, deepfm"
+             " 0.01.",
      .least = 1e-12,
      .most = 1e6},
     {.kind = SL_CLI_F64,
@@ -294,12 +295,27 @@ static double widen(float value)
     return strtod(text, NULL);
 }
 
+/* Gradients are sums over a batch: what does not scale them down by itself needs a small rate. */
+static float default_lr(enum sl_optimizer_kind kind, int model)
+{
+    switch (kind) {
+    case SL_OPTIMIZER_ADAGRAD:
+    case SL_OPTIMIZER_ADAGRAD_DECAY:
+        return MODELS[model]->default_lr;
+    case SL_OPTIMIZER_SUM:
+    case SL_OPTIMIZER_SGD:
+        return 0.001F;
+    case SL_OPTIMIZER_MOMENTUM:
+        return 0.0001F;
+    default:
+        return sl_optimizer_defaults(kind).lr;
+    }
+}
+
 static void set_defaults(enum sl_optimizer_kind kind, int model)
 {
     struct sl_optimizer_spec spec = sl_optimizer_defaults(kind);
-    if (kind == SL_OPTIMIZER_ADAGRAD) {
-        spec.lr = MODELS[model]->default_lr;
-    }
+    spec.lr = default_lr(kind, model);
     raw = (struct raw){
         .cluster = {.task_index = -1},
         .model = model,

@@ -133,6 +133,18 @@ static int meet(const struct trainer *trainer, const char *barrier, uint32_t tim
 
 /* ---- One batch ------------------------------------------------------------------------------- */
 
+/* The "sum" optimizer adds what it is sent, as ps-lite's servers do: the worker makes the step. */
+static void turn_into_step(const struct trainer *trainer, const struct sl_pipeline_lane *lane)
+{
+    float scale = -trainer->options->optimizer.lr;
+    for (uint32_t t = 0; t < trainer->table_count; t++) {
+        size_t floats = sl_model_floats(&trainer->specs[t], lane->batch);
+        for (size_t i = 0; i < floats; i++) {
+            lane->grads[t][i] *= scale;
+        }
+    }
+}
+
 static void compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
 {
     struct sl_model_pass pass = {.shape = &trainer->options->shape, .scratch = trainer->scratch};
@@ -143,6 +155,9 @@ static void compute(struct trainer *trainer, const struct sl_pipeline_lane *lane
     const struct sl_batch *batch = lane->batch;
     uint64_t begin_ns = sl_clock_now_ns(trainer->options->clock);
     double loss = sl_model_train(trainer->options->model, &pass, batch);
+    if (trainer->options->optimizer.kind == SL_OPTIMIZER_SUM) {
+        turn_into_step(trainer, lane);
+    }
     uint64_t end_ns = sl_clock_now_ns(trainer->options->clock);
 
     struct sl_report *report = trainer->report;
