@@ -146,34 +146,42 @@ static void step_wait__fails_at_once_when_the_peer_goes(void **state)
     assert_in_range(served, 1, 19);
 }
 
-/* What create logs while it fails; the caller frees it. */
-static char *log_of_create(const struct sl_client_options *options, int expected)
+/* What is logged, read back. Begun and ended while nobody else runs who may log. */
+struct capture {
+    FILE *file;
+    int stderr_kept;
+};
+
+static struct capture capture_begin(void)
 {
-    char *text = calloc(1, 10000);
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    int stderr_kept = dup(STDERR_FILENO);
-    dup2(fileno(file), STDERR_FILENO);
+    struct capture capture = {.file = tmpfile(), .stderr_kept = dup(STDERR_FILENO)};
+    assert_non_null(capture.file);
+    dup2(fileno(capture.file), STDERR_FILENO);
     sl_log_setup(SL_LOG_INFO, "test");
-    struct sl_client *client = NULL;
-    int err = sl_client_create(options, &client);
-    sl_log_setup(SL_LOG_OFF, "test");
-    dup2(stderr_kept, STDERR_FILENO);
-    close(stderr_kept);
-    rewind(file);
-    size_t bytes = fread(text, 1, 9999, file);
-    fclose(file);
-    assert_int_equal(err, expected);
-    assert_null(client);
-    assert_in_range(bytes, 1, 9999);
-    return text;
+    return capture;
 }
 
-static void check_create(const struct sl_client_options *options, int expected, const char *part)
+static void capture_end(const struct capture *capture, const char *expected)
 {
-    char *text = log_of_create(options, expected);
-    assert_contains(text, part);
-    free(text);
+    static char text[20000];
+    sl_log_setup(SL_LOG_OFF, "test");
+    dup2(capture->stderr_kept, STDERR_FILENO);
+    close(capture->stderr_kept);
+    rewind(capture->file);
+    size_t bytes = fread(text, 1, sizeof text - 1, capture->file);
+    text[bytes] = '\0';
+    fclose(capture->file);
+    assert_contains(text, expected);
+}
+
+static void check_create(const struct sl_client_options *options, int err, const char *expected)
+{
+    struct capture capture = capture_begin();
+    struct sl_client *client = NULL;
+    int got = sl_client_create(options, &client);
+    capture_end(&capture, expected);
+    assert_int_equal(got, err);
+    assert_null(client);
 }
 
 static void client_create__says_what_is_wrong(void **state)
@@ -198,11 +206,16 @@ static void client_create__logs_for_which_ps_it_waits(void **state)
 {
     (void)state;
     const struct sl_cluster_options options = {.ps_count = 1, .shards_of_ps = 1, .ps_expected = 2};
+    struct capture capture = capture_begin();
     struct sl_cluster *cluster = sl_cluster_start(&options);
     const struct sl_client_options client_options = {
         .coordinator = sl_cluster_coordinator(cluster), .task_index = -1, .start_timeout_ms = 2500};
-    check_create(&client_options, SL_ERR_DEADLINE, "waiting for ps/1 (says coordinator)");
+    struct sl_client *client = NULL;
+    int err = sl_client_create(&client_options, &client);
     sl_cluster_stop(&cluster);
+    capture_end(&capture, "waiting for ps/1 (says coordinator)");
+    assert_int_equal(err, SL_ERR_DEADLINE);
+    assert_null(client);
 }
 
 static void client_barrier__ends_at_its_deadline(void **state)
