@@ -75,11 +75,14 @@ static void print_time_split(FILE *to, const struct sl_report *report)
 
 static void print_line(const struct sl_report *report, FILE *to)
 {
-    (void)fprintf(to, "worker %u of %u: %llu rows, %.2f s, %.0f rows/s, training loss %.5f%s\n",
-                  report->job.worker_index, report->job.worker_count,
-                  (unsigned long long)report->rows, report->train_seconds,
-                  sl_report_rows_per_second(report), report->train_loss,
-                  report->complete ? "" : ", stopped early");
+    char loss[48] = "";
+    if (!isnan(report->train_loss)) {
+        (void)snprintf(loss, sizeof loss, ", training loss %.5f", report->train_loss);
+    }
+    (void)fprintf(
+        to, "worker %u of %u: %llu rows, %.2f s, %.0f rows/s%s%s\n", report->job.worker_index,
+        report->job.worker_count, (unsigned long long)report->rows, report->train_seconds,
+        sl_report_rows_per_second(report), loss, report->complete ? "" : ", stopped early");
     (void)fflush(to);
 }
 

@@ -126,7 +126,8 @@ static int meet(const struct trainer *trainer, const char *barrier, uint32_t tim
     }
     *options->waiting = 0;
     if (err != 0 && err != SL_ERR_CANCELLED) {
-        sl_log_error("barrier %s: %s", barrier, sl_err_name(err));
+        sl_log_error("%s: %s: not all %u workers came within %u s", barrier, sl_err_name(err),
+                     options->worker_count, timeout_ms / 1000);
     }
     return err;
 }
@@ -290,7 +291,10 @@ static int train_and_evaluate(struct trainer *trainer, struct sl_reader **test)
     }
     trainer->report->complete = true;
     err = meet(trainer, "starling-worker/trained", options->barrier_timeout_ms);
-    if (err == 0 && options->worker_index == 0 && *test != NULL) {
+    if (err != 0) {
+        return err;
+    }
+    if (options->worker_index == 0 && *test != NULL) {
         struct sl_pipeline_options pipeline = pipeline_options(trainer, false);
         struct sl_reader *reader = *test;
         *test = NULL;
