@@ -29,6 +29,7 @@
 
 #define PAGE_BITS           10
 #define PAGE_ENTRIES        (1U << PAGE_BITS)
+#define PAGE_CHUNK          ((size_t)64 << 10)
 
 #define FIND_GROUP          32
 
@@ -190,26 +191,15 @@ void sl_table_index_find(const struct sl_table_index *index, const uint64_t *key
 
 /* ---- The directory --------------------------------------------------------------------------- */
 
+/* Pages are written over at once, and given back with the index only. */
 static struct sl_table_page *page_create(struct sl_table_index *index)
 {
-    if (!sl_table_budget_take(index->budget, sizeof(struct sl_table_page))) {
+    if (sl_table_memory_reserve(&index->pages) != 0) {
         return NULL;
     }
-    struct sl_table_page *page = malloc(sizeof *page);
-    if (page == NULL) {
-        sl_table_budget_give(index->budget, sizeof *page);
-        return NULL;
-    }
+    struct sl_table_page *page = sl_table_memory_at(&index->pages, index->pages.unit_count++);
     page->sharers = 1;
     return page;
-}
-
-static void page_release(struct sl_table_index *index, struct sl_table_page *page)
-{
-    if (--page->sharers == 0) {
-        sl_table_budget_give(index->budget, sizeof *page);
-        free(page);
-    }
 }
 
 static size_t root_entries(const struct sl_table_index *index)
@@ -250,7 +240,7 @@ static int page_unshare(struct sl_table_index *index, uint64_t at)
         return SL_ERR_NO_MEMORY;
     }
     memcpy(page->segments, shared->segments, sizeof page->segments);
-    page_release(index, shared);
+    shared->sharers--;
     index->root[at >> PAGE_BITS] = page;
     return 0;
 }
@@ -418,22 +408,21 @@ int sl_table_index_init(struct sl_table_index *index, struct sl_table_budget *bu
                         const struct sl_table_memory *records)
 {
     *index = (struct sl_table_index){.budget = budget, .records = records, .depth = PAGE_BITS};
-    sl_table_memory_init(&index->segments, budget, SEGMENT_BYTES, SEGMENT_CHUNK);
     struct sl_table_bucket *segment = NULL;
     struct sl_table_page *page = NULL;
     if (!sl_table_budget_take(budget, sizeof *index->root)) {
         return SL_ERR_NO_MEMORY;
     }
+    sl_table_memory_init(&index->segments, budget, SEGMENT_BYTES, SEGMENT_CHUNK);
+    sl_table_memory_init(&index->pages, budget, sizeof(struct sl_table_page), PAGE_CHUNK);
     index->root = calloc(1, sizeof *index->root);
     if (index->root != NULL) {
         page = page_create(index);
     }
     if (page == NULL || segment_create(index, 0, &segment) != 0) {
-        if (page != NULL) {
-            page_release(index, page);
-        }
         free(index->root);
         sl_table_budget_give(budget, sizeof *index->root);
+        sl_table_memory_fini(&index->pages);
         sl_table_memory_fini(&index->segments);
         return SL_ERR_NO_MEMORY;
     }
@@ -451,10 +440,8 @@ void sl_table_index_fini(struct sl_table_index *index)
         free(index->overflow);
         sl_table_budget_give(index->budget, sizeof *index->overflow);
     }
-    for (size_t i = 0; i < root_entries(index); i++) {
-        page_release(index, index->root[i]);
-    }
     sl_table_budget_give(index->budget, root_entries(index) * sizeof *index->root);
     free(index->root);
+    sl_table_memory_fini(&index->pages);
     sl_table_memory_fini(&index->segments);
 }

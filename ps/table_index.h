@@ -22,9 +22,10 @@ struct sl_table_index {
     struct sl_table_budget *budget;
     const struct sl_table_memory *records; /* each begins with its u64 key */
     struct sl_table_memory segments;
-    struct sl_table_page **root; /* 1 << (depth - bits of a page) pages, some the same */
-    uint32_t depth;              /* bits of the hash that the directory tells apart */
-    uint32_t level;              /* 0, and one more for each overflow */
+    struct sl_table_memory pages; /* of the directory */
+    struct sl_table_page **root;  /* 1 << (depth - bits of a page) pages, some the same */
+    uint32_t depth;               /* bits of the hash that the directory tells apart */
+    uint32_t level;               /* 0, and one more for each overflow */
     struct sl_table_index *overflow;
 };
 

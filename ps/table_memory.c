@@ -4,10 +4,15 @@
 
 #include "core/assert.h"
 
-#define HUGE_PAGE_BYTES   ((size_t)2 << 20)
-#define LARGE_BYTES_MAX   ((size_t)16 << 20)
-#define SMALL_CHUNK_COUNT 8
-#define SLACK_SHARE       32 /* at most a 32nd of a large mapping may be left over */
+#define HUGE_PAGE_BYTES    ((size_t)2 << 20)
+#define LARGE_BYTES_MAX    ((size_t)16 << 20)
+#define SMALL_CHUNK_COUNT  8
+#define SLACK_SHARE        32 /* at most a 32nd of a large mapping may be left over */
+
+/* Looking ahead, in large mappings. */
+#define AHEAD_LEAST        2  /* that are used before it begins */
+#define AHEAD_SHARE        32 /* for so many used there is one ready, and one more at half time */
+#define AHEAD_BUDGET_LEAST 4  /* that the budget has left */
 
 bool sl_table_budget_take(struct sl_table_budget *budget, size_t bytes)
 {
@@ -63,16 +68,17 @@ void sl_table_memory_fini(struct sl_table_memory *memory)
     memory->chunks = NULL;
 }
 
-/* A mapping of the arena, charged to the budget; NULL when either says no. */
+/* A mapping of the arena, charged to the budget; NULL when either says no. A prepared one is
+ * charged already. */
 static uint8_t *map(struct sl_table_memory *memory, struct sl_arena *arena)
 {
-    if (!sl_table_budget_take(memory->budget, arena->chunk_bytes)) {
+    const size_t charge = arena->prepared_count > 0 ? 0 : arena->chunk_bytes;
+    const size_t charged = arena->mapped_bytes + charge;
+    if (!sl_table_budget_take(memory->budget, charge)) {
         return NULL;
     }
     uint8_t *base = sl_arena_map(arena);
-    if (base == NULL) {
-        sl_table_budget_give(memory->budget, arena->chunk_bytes);
-    }
+    sl_table_budget_give(memory->budget, charged - arena->mapped_bytes);
     return base;
 }
 
@@ -94,6 +100,32 @@ static uint8_t *take_chunk(struct sl_table_memory *memory)
     memory->large_next += memory->chunk_bytes;
     memory->large_left -= memory->chunk_bytes;
     return chunk;
+}
+
+/* Large mappings that ought to be ready: one when the present one is half used, and more as the
+ * memory grows, so that what lies ready adds no more than a share of what is used. */
+static size_t wanted_ahead(const struct sl_table_memory *memory)
+{
+    const size_t large = memory->large.chunk_bytes;
+    const size_t used = memory->chunk_count * memory->chunk_bytes;
+    if (memory->chunk_count < SMALL_CHUNK_COUNT || used < AHEAD_LEAST * large) {
+        return 0;
+    }
+    return used / large / AHEAD_SHARE + (memory->large_left <= large / 2);
+}
+
+/* Nothing is prepared from the last of the budget: what else grows in the table needs it. */
+static void look_ahead(struct sl_table_memory *memory)
+{
+    struct sl_arena *large = &memory->large;
+    const struct sl_table_budget *budget = memory->budget;
+    const size_t wanted = wanted_ahead(memory);
+    while (large->prepared_count < wanted &&
+           (budget->bytes_max == 0 ||
+            budget->bytes_max - budget->bytes >= AHEAD_BUDGET_LEAST * large->chunk_bytes) &&
+           sl_arena_prepare(large)) {
+        memory->budget->bytes += large->chunk_bytes;
+    }
 }
 
 /* Doubles the array of chunks. It stays small (a pointer for half a megabyte of records); the C
@@ -132,5 +164,6 @@ int sl_table_memory_reserve(struct sl_table_memory *memory)
     }
     memory->chunks[memory->chunk_count++] = chunk;
     memory->unit_room += 1U << memory->unit_shift;
+    look_ahead(memory);
     return 0;
 }

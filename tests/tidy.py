@@ -38,9 +38,10 @@ CONFINED = [
     (r"#include <rte_", r"net/dpdk/.*", "DPDK"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
-     r"core/spsc\.h|core/log\.c|reactor/(mailbox|reactor).*", "atomics"),
-    (r"\bpthread_(mutex|rwlock|spin|cond)_", r"reactor/(mailbox|reactor).*|worker/port\.c",
-     "a lock"),
+     r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|reactor/(mailbox|reactor).*",
+     "atomics"),
+    (r"\bpthread_(mutex|rwlock|spin|cond)_", 
+     r"core/arena_ahead\.c|reactor/(mailbox|reactor).*|worker/port\.c", "a lock"),
     (r"#include \"config/",
      r"config/.*|bench/.*|launch/.*|(ps|worker)/main\.c|worker/train/flags\..*", "config"),
 ]
