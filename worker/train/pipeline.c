@@ -154,6 +154,7 @@ int sl_pipeline_submit(struct sl_pipeline *pipeline, uint32_t clock,
 {
     sl_assert(pipeline->submitted_count - pipeline->finished_count < SL_PIPELINE_STEPS);
     struct sl_step *step;
+    uint64_t begin_ns = sl_clock_now_ns(pipeline->options.clock);
     int err = sl_step_begin(pipeline->options.client, clock, &step);
     if (err != 0) {
         return fail(pipeline, err, "begin of a step", "");
@@ -163,6 +164,7 @@ int sl_pipeline_submit(struct sl_pipeline *pipeline, uint32_t clock,
     if (err == 0) {
         err = sl_step_submit(step, pipeline->options.step_timeout_ms);
     }
+    pipeline->options.report->sending_seconds += seconds_since(pipeline, begin_ns);
     if (err != 0) {
         err = fail(pipeline, err, "submission of a step", sl_step_error(step));
         sl_step_end(&step);

@@ -68,9 +68,9 @@ static void print_staleness(FILE *to, const struct sl_metric_histogram *steps)
 static void print_time_split(FILE *to, const struct sl_report *report)
 {
     double all = report->train_seconds > 0 ? report->train_seconds : 1;
-    (void)fprintf(to, "  %-16s reading %.0f%%  waiting %.0f%%  computing %.0f%%\n", "time",
-                  100 * report->reading_seconds / all, 100 * report->waiting_seconds / all,
-                  100 * report->computing_seconds / all);
+    (void)fprintf(to, "  %-16s reading %.0f%%  waiting %.0f%%  computing %.0f%%  sending %.0f%%\n",
+                  "time", 100 * report->reading_seconds / all, 100 * report->waiting_seconds / all,
+                  100 * report->computing_seconds / all, 100 * report->sending_seconds / all);
 }
 
 static void print_line(const struct sl_report *report, FILE *to)
@@ -191,7 +191,7 @@ static json_t *report_json(const struct sl_report *report)
     const struct sl_client_stats *traffic = &report->traffic;
     return json_pack(
         "{s:s, s:o, s:b, s:I, s:I, s:f, s:o, s:o, s:{s:o, s:o}, s:o, s:{s:I, s:I},"
-        " s:{s:I, s:I, s:I}, s:{s:f, s:f, s:f, s:f, s:f}}",
+        " s:{s:I, s:I, s:I}, s:{s:f, s:f, s:f, s:f, s:f, s:f}}",
         "version", STARLING_VERSION, "job", job_json(&report->job), "complete", report->complete,
         "samples", (json_int_t)report->rows, "batches", (json_int_t)report->batches,
         "samples_per_second", sl_report_rows_per_second(report), "train_loss",
@@ -202,7 +202,8 @@ static json_t *report_json(const struct sl_report *report)
         (json_int_t)traffic->requests, "answered", (json_int_t)traffic->replies, "failed",
         (json_int_t)traffic->failures, "seconds", "training", report->train_seconds, "evaluating",
         report->evaluate_seconds, "reading", report->reading_seconds, "waiting",
-        report->waiting_seconds, "computing", report->computing_seconds);
+        report->waiting_seconds, "computing", report->computing_seconds, "sending",
+        report->sending_seconds);
 }
 
 static int write_all(int fd, const char *text, size_t bytes)

@@ -34,7 +34,8 @@ struct sl_report {
     struct sl_client_stats traffic;
 
     double train_seconds, evaluate_seconds;
-    double reading_seconds, waiting_seconds, computing_seconds; /* parts of train_seconds */
+    /* Parts of train_seconds: for the loader, for the ps, for the model, for making up requests. */
+    double reading_seconds, waiting_seconds, computing_seconds, sending_seconds;
 };
 
 void sl_report_init(struct sl_report *report);
