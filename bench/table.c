@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "bench/bench.h"
 #include "bench/report.h"
@@ -15,6 +16,7 @@
 #include "ps/table.h"
 
 #define ROUNDS_MAX 64
+#define GROUP_ROWS 256 /* created between two looks at the processor time */
 
 struct options {
     uint64_t rows, dim, operations, batch, rounds, seed;
@@ -25,6 +27,13 @@ struct options {
 
 /* The phases that take turns in each round. */
 enum phase { PHASE_LOOKUP, PHASE_GATHER, PHASE_UPDATE, PHASE_PULL, PHASE_PUSH, PHASE_COUNT };
+
+/* Creations that took longer than a reactor's turn may. Those of our own making are told from those
+ * in which the system ran something else by the processor time of the group around them. */
+struct pauses {
+    uint64_t count, own_count;
+    uint64_t own_max_ns, own_max_rank;
+};
 
 struct bench {
     const struct options *options;
@@ -38,16 +47,26 @@ struct bench {
     uint64_t step;
     double ns[PHASE_COUNT][ROUNDS_MAX]; /* per key */
     struct sl_metric_histogram *create; /* ns of one creation */
+    struct pauses pauses;
 };
 
 /* ---- Growth ---------------------------------------------------------------------------------- */
 
-/* Every creation is timed by itself, so that a pause is seen with the key that met it. */
-static int create_rows(struct bench *bench)
+static uint64_t processor_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* Creates the rows of `count` ranks. Every creation is timed by itself, so that a pause is seen
+ * with the key that met it. */
+static int create_group(struct bench *bench, uint64_t first, uint64_t count, uint64_t *longest_ns)
 {
     const struct sl_clock *clock = sl_clock_system();
     uint64_t before = sl_clock_now_ns(clock);
-    for (uint64_t rank = 0; rank < bench->options->rows; rank++) {
+    *longest_ns = 0;
+    for (uint64_t rank = first; rank < first + count; rank++) {
         const uint64_t key = sl_bench_workload_key(rank);
         uint32_t record;
         const int err = sl_table_store_find_or_create(bench->store, &key, 1, &record);
@@ -56,8 +75,45 @@ static int create_rows(struct bench *bench)
             return err;
         }
         const uint64_t now = sl_clock_now_ns(clock);
-        sl_metric_record(bench->create, now - before);
+        const uint64_t took_ns = now - before;
+        sl_metric_record(bench->create, took_ns);
+        bench->pauses.count += took_ns > SL_LIMIT_TURN_STALL_NS;
+        *longest_ns = took_ns > *longest_ns ? took_ns : *longest_ns;
         before = now;
+    }
+    return 0;
+}
+
+/* A group has at most one pause worth the name, and all the time that its thread did not run is
+ * taken to have been then. */
+static int create_rows(struct bench *bench)
+{
+    const struct sl_clock *clock = sl_clock_system();
+    struct pauses *pauses = &bench->pauses;
+    for (uint64_t first = 0; first < bench->options->rows; first += GROUP_ROWS) {
+        const uint64_t left = bench->options->rows - first;
+        const uint64_t wall_before = sl_clock_now_ns(clock);
+        const uint64_t processor_before = processor_ns();
+        uint64_t longest_ns;
+        const int err =
+            create_group(bench, first, left < GROUP_ROWS ? left : GROUP_ROWS, &longest_ns);
+        if (err != 0) {
+            return err;
+        }
+        if (longest_ns <= SL_LIMIT_TURN_STALL_NS) {
+            continue;
+        }
+        const uint64_t ran_ns = processor_ns() - processor_before;
+        const uint64_t wall_ns = sl_clock_now_ns(clock) - wall_before;
+        const uint64_t away_ns = wall_ns > ran_ns ? wall_ns - ran_ns : 0;
+        const uint64_t own_ns = longest_ns > away_ns ? longest_ns - away_ns : 0;
+        if (own_ns > SL_LIMIT_TURN_STALL_NS) {
+            pauses->own_count++;
+            if (own_ns > pauses->own_max_ns) {
+                pauses->own_max_ns = own_ns;
+                pauses->own_max_rank = first;
+            }
+        }
     }
     return 0;
 }
@@ -147,6 +203,14 @@ static void report_growth(const struct bench *bench, struct sl_bench_report *rep
     sl_bench_report_add(report, "create p99.999", (double)sl_metric_quantile(create, 0.99999) * us,
                         "us", "about where memory is mapped");
     sl_bench_report_add(report, "create max", (double)create->max * us, "us", NULL);
+    sl_bench_report_add(report, "pauses", (double)bench->pauses.count, "", "creations over 1 ms");
+    sl_bench_report_add(report, "own pauses", (double)bench->pauses.own_count, "",
+                        "those over 1 ms of processor time");
+    sl_bench_report_add(report, "own pause max", (double)bench->pauses.own_max_ns * us, "us", NULL);
+    sl_bench_report_add(report, "own pause max at", (double)bench->pauses.own_max_rank, "row",
+                        NULL);
+    sl_bench_report_add(report, "late chunks", (double)sl_table_store_chunks_late(bench->store), "",
+                        "not ready when needed");
 }
 
 static void report_phases(struct bench *bench, struct sl_bench_report *report)

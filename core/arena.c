@@ -59,9 +59,9 @@ static void *take_prepared(struct sl_arena *arena)
     return base;
 }
 
-static void *map_fresh(struct sl_arena *arena)
+static void *map_fresh(struct sl_arena *arena, bool huge)
 {
-    void *base = limit_reached(arena) ? NULL : sl_arena_pages_map(arena->chunk_bytes, arena->huge);
+    void *base = limit_reached(arena) ? NULL : sl_arena_pages_map(arena->chunk_bytes, huge);
     if (base != NULL) {
         arena->mapped_bytes += arena->chunk_bytes;
         arena->chunks_late += arena->ahead != NULL;
@@ -69,20 +69,42 @@ static void *map_fresh(struct sl_arena *arena)
     return base;
 }
 
-void *sl_arena_map(struct sl_arena *arena)
+/* The arena's record of a chunk whose base is still to come. */
+static struct sl_arena_chunk *chunk_create(struct sl_arena *arena)
 {
     struct sl_arena_chunk *chunk = malloc(sizeof *chunk);
-    if (chunk == NULL) {
-        return NULL;
+    if (chunk != NULL) {
+        chunk->next = arena->chunks;
     }
-    chunk->base = arena->prepared_count > 0 ? take_prepared(arena) : map_fresh(arena);
-    if (chunk->base == NULL) {
+    return chunk;
+}
+
+/* Ends what chunk_create began. */
+static void *chunk_keep(struct sl_arena *arena, struct sl_arena_chunk *chunk, void *base)
+{
+    if (base == NULL) {
         free(chunk);
         return NULL;
     }
-    chunk->next = arena->chunks;
+    chunk->base = base;
     arena->chunks = chunk;
-    return chunk->base;
+    return base;
+}
+
+void *sl_arena_map(struct sl_arena *arena)
+{
+    struct sl_arena_chunk *chunk = chunk_create(arena);
+    if (chunk == NULL) {
+        return NULL;
+    }
+    void *base = arena->prepared_count > 0 ? take_prepared(arena) : map_fresh(arena, arena->huge);
+    return chunk_keep(arena, chunk, base);
+}
+
+void *sl_arena_map_ordinary(struct sl_arena *arena)
+{
+    struct sl_arena_chunk *chunk = chunk_create(arena);
+    return chunk == NULL ? NULL : chunk_keep(arena, chunk, map_fresh(arena, false));
 }
 
 bool sl_arena_prepare(struct sl_arena *arena)

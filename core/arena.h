@@ -38,6 +38,11 @@ void sl_arena_fini(struct sl_arena *arena);
  * more. */
 void *sl_arena_map(struct sl_arena *arena);
 
+/* A fresh chunk of ordinary pages, whatever the arena's are, that leaves the prepared ones to
+ * become ready: its pages come one by one, each in microseconds, for an owner who cannot bear the
+ * first touch of a huge one. Aligned to a page. Counted as late. NULL as above. */
+void *sl_arena_map_ordinary(struct sl_arena *arena);
+
 /* Has one chunk more made ready, which is counted as mapped from now on. Takes a lock the first
  * time, for the background thread may have to be started; never again. False, and nothing changes,
  * when the limit is reached, SL_ARENA_AHEAD_MAX are prepared, or there is no background thread to

@@ -35,7 +35,12 @@ static void *map_transparent(size_t bytes)
 void *sl_arena_pages_map(size_t bytes, bool huge)
 {
     if (!huge) {
-        return map_pages(bytes, 0);
+        void *base = map_pages(bytes, 0);
+        if (base !=
+            NULL) { /* where the system makes pages huge unasked, first touches would be slow */
+            madvise(base, bytes, MADV_NOHUGEPAGE);
+        }
+        return base;
     }
     /* The size is named, since the system's default huge page may be one of 1 GiB. Without
      * MAP_NORESERVE the pages are ours here and now, or the call fails: no SIGBUS at first touch.

@@ -260,6 +260,12 @@ size_t sl_table_store_memory_bytes(const struct sl_table_store *store)
     return store->budget.bytes;
 }
 
+uint64_t sl_table_store_chunks_late(const struct sl_table_store *store)
+{
+    return store->records.large.chunks_late + store->index.segments.large.chunks_late +
+           store->index.pages.large.chunks_late;
+}
+
 void sl_table_store_each(struct sl_table_store *store,
                          void (*visit)(void *ctx, const struct sl_table_record *record), void *ctx)
 {

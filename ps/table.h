@@ -76,6 +76,9 @@ uint64_t sl_table_store_row_count(const struct sl_table_store *store);
 size_t sl_table_store_record_bytes(const struct sl_table_store *store);
 size_t sl_table_store_memory_bytes(const struct sl_table_store *store); /* records and index */
 
+/* Large pieces of memory that were needed before the background thread had them ready. */
+uint64_t sl_table_store_chunks_late(const struct sl_table_store *store);
+
 /* Calls `visit` for each record in the order of creation; for tests and checkpoints. */
 void sl_table_store_each(struct sl_table_store *store,
                          void (*visit)(void *ctx, const struct sl_table_record *record), void *ctx);

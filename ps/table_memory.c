@@ -4,15 +4,15 @@
 
 #include "core/assert.h"
 
-#define HUGE_PAGE_BYTES    ((size_t)2 << 20)
-#define LARGE_BYTES_MAX    ((size_t)16 << 20)
-#define SMALL_CHUNK_COUNT  8
-#define SLACK_SHARE        32 /* at most a 32nd of a large mapping may be left over */
+#define HUGE_PAGE_BYTES   ((size_t)2 << 20)
+#define LARGE_BYTES_MAX   ((size_t)16 << 20)
+#define SMALL_CHUNK_COUNT 8
+#define SLACK_SHARE       32 /* at most a 32nd of a large mapping may be left over */
 
-/* Looking ahead, in large mappings. */
-#define AHEAD_LEAST        2  /* that are used before it begins */
-#define AHEAD_SHARE        32 /* for so many used there is one ready, and one more at half time */
-#define AHEAD_BUDGET_LEAST 4  /* that the budget has left */
+/* In large mappings. */
+#define LARGE_FROM        2  /* as many are used in small ones first */
+#define AHEAD_SHARE       64 /* for so many used one is kept ready, and one more always */
+#define AHEAD_LEFT        4  /* so many the budget must have left for one to be prepared */
 
 bool sl_table_budget_take(struct sl_table_budget *budget, size_t bytes)
 {
@@ -68,64 +68,77 @@ void sl_table_memory_fini(struct sl_table_memory *memory)
     memory->chunks = NULL;
 }
 
-/* A mapping of the arena, charged to the budget; NULL when either says no. A prepared one is
- * charged already. */
-static uint8_t *map(struct sl_table_memory *memory, struct sl_arena *arena)
+/* A mapping by `make`, charged to the budget; NULL when either says no. A prepared one is charged
+ * already. */
+static uint8_t *map(struct sl_table_memory *memory, struct sl_arena *arena,
+                    void *(*make)(struct sl_arena *arena))
 {
-    const size_t charge = arena->prepared_count > 0 ? 0 : arena->chunk_bytes;
+    const uint32_t prepared = arena->prepared_count;
+    const size_t charge = make == sl_arena_map && prepared > 0 ? 0 : arena->chunk_bytes;
     const size_t charged = arena->mapped_bytes + charge;
     if (!sl_table_budget_take(memory->budget, charge)) {
         return NULL;
     }
-    uint8_t *base = sl_arena_map(arena);
+    uint8_t *base = make(arena);
     sl_table_budget_give(memory->budget, charged - arena->mapped_bytes);
     return base;
+}
+
+static bool large_begun(const struct sl_table_memory *memory)
+{
+    return memory->chunk_count >= SMALL_CHUNK_COUNT &&
+           memory->chunk_count * memory->chunk_bytes >= LARGE_FROM * memory->large.chunk_bytes;
+}
+
+/* Nothing is prepared from the last of the budget: what else grows in the table needs it. */
+static bool may_prepare(const struct sl_table_memory *memory)
+{
+    const struct sl_table_budget *budget = memory->budget;
+    return budget->bytes_max == 0 ||
+           budget->bytes_max - budget->bytes >= AHEAD_LEFT * memory->large.chunk_bytes;
+}
+
+/* As many large mappings ready, or on their way, as the memory's size is worth. */
+static void look_ahead(struct sl_table_memory *memory)
+{
+    struct sl_arena *large = &memory->large;
+    const size_t used = memory->chunk_count * memory->chunk_bytes;
+    const size_t wanted = 1 + used / large->chunk_bytes / AHEAD_SHARE;
+    while (large->prepared_count < wanted && may_prepare(memory) && sl_arena_prepare(large)) {
+        memory->budget->bytes += large->chunk_bytes;
+    }
+}
+
+/* The first touch of a huge page that is not ready would be a stall, so that ordinary pages take
+ * its place. That is charged as if the prepared mapping had been taken and the next one prepared,
+ * which look_ahead would do now: the budget does not show who was late. */
+static uint8_t *map_large(struct sl_table_memory *memory)
+{
+    struct sl_arena *large = &memory->large;
+    if (large->prepared_count > 0 && !sl_arena_ready(large) && may_prepare(memory)) {
+        return map(memory, large, sl_arena_map_ordinary);
+    }
+    return map(memory, large, sl_arena_map);
 }
 
 /* Large mappings once the table is not small, and small ones again when no large one fits below the
  * limit any more. */
 static uint8_t *take_chunk(struct sl_table_memory *memory)
 {
-    if (memory->large_left < memory->chunk_bytes && memory->chunk_count >= SMALL_CHUNK_COUNT) {
-        uint8_t *base = map(memory, &memory->large);
+    if (memory->large_left < memory->chunk_bytes && large_begun(memory)) {
+        uint8_t *base = map_large(memory);
         if (base != NULL) {
             memory->large_next = base;
             memory->large_left = memory->large.chunk_bytes;
         }
     }
     if (memory->large_left < memory->chunk_bytes) {
-        return map(memory, &memory->small);
+        return map(memory, &memory->small, sl_arena_map);
     }
     uint8_t *chunk = memory->large_next;
     memory->large_next += memory->chunk_bytes;
     memory->large_left -= memory->chunk_bytes;
     return chunk;
-}
-
-/* Large mappings that ought to be ready: one when the present one is half used, and more as the
- * memory grows, so that what lies ready adds no more than a share of what is used. */
-static size_t wanted_ahead(const struct sl_table_memory *memory)
-{
-    const size_t large = memory->large.chunk_bytes;
-    const size_t used = memory->chunk_count * memory->chunk_bytes;
-    if (memory->chunk_count < SMALL_CHUNK_COUNT || used < AHEAD_LEAST * large) {
-        return 0;
-    }
-    return used / large / AHEAD_SHARE + (memory->large_left <= large / 2);
-}
-
-/* Nothing is prepared from the last of the budget: what else grows in the table needs it. */
-static void look_ahead(struct sl_table_memory *memory)
-{
-    struct sl_arena *large = &memory->large;
-    const struct sl_table_budget *budget = memory->budget;
-    const size_t wanted = wanted_ahead(memory);
-    while (large->prepared_count < wanted &&
-           (budget->bytes_max == 0 ||
-            budget->bytes_max - budget->bytes >= AHEAD_BUDGET_LEAST * large->chunk_bytes) &&
-           sl_arena_prepare(large)) {
-        memory->budget->bytes += large->chunk_bytes;
-    }
 }
 
 /* Doubles the array of chunks. It stays small (a pointer for half a megabyte of records); the C
@@ -164,6 +177,8 @@ int sl_table_memory_reserve(struct sl_table_memory *memory)
     }
     memory->chunks[memory->chunk_count++] = chunk;
     memory->unit_room += 1U << memory->unit_shift;
-    look_ahead(memory);
+    if (large_begun(memory)) {
+        look_ahead(memory);
+    }
     return 0;
 }

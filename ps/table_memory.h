@@ -2,8 +2,8 @@
  * segments of its index. They lie in chunks of a power of two of units, so that a number becomes an
  * address by a shift and a multiplication. A small table takes its chunks one at a time from
  * ordinary pages; a larger one cuts them from mappings of huge pages, which a background thread
- * makes ready ahead of need (core/arena.h): a spare one when the last is half used, and up to a
- * 32nd of what is used beyond that. Owner reactor. */
+ * makes ready ahead of need (core/arena.h): one mapping, and another for each 64 in use. A mapping
+ * that is not ready in time is made of ordinary pages instead. Owner reactor. */
 #ifndef SL_PS_TABLE_MEMORY_H
 #define SL_PS_TABLE_MEMORY_H
 
