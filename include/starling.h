@@ -158,7 +158,8 @@ struct sl_client_options {
     bool pin_cores;          /* reactors are pinned, from the last core downwards */
     bool checksum;           /* CRC32C on every frame */
     enum sl_protocol protocol;
-    uint32_t start_timeout_ms; /* how long create may wait for the cluster; 0: 60000 */
+    uint32_t start_timeout_ms;      /* how long create may wait for the cluster; 0: 60000 */
+    const char *congestion_control; /* of TCP, by name, such as "cubic"; NULL: the system's */
 };
 
 /* Starts the reactors, registers with the coordinator, waits for every ps, connects to every shard.

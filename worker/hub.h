@@ -26,6 +26,7 @@ struct sl_hub_options {
     /* As sl_transport_find; a simulation has its own. */
     const struct sl_transport_ops *(*find_transport)(enum sl_endpoint_scheme scheme);
     struct sl_transport_options transport;
+    char congestion_control[16]; /* what transport.congestion_control points to; TCP_CA_NAME_MAX */
     struct sl_message_hello hello; /* without purpose and shard */
     struct sl_endpoint coordinator;
     char coordinator_name[SL_LIMIT_ENDPOINT_BYTES + 16]; /* "coordinator (tcp://…)" */

@@ -191,6 +191,8 @@ static int connect_cluster(struct job *job)
         .checksum = job->flags.checksum,
         .protocol = job->flags.protocol,
         .start_timeout_ms = job->options.start_timeout_ms,
+        .congestion_control =
+            job->env.congestion_control[0] == '\0' ? NULL : job->env.congestion_control,
     };
     waiting = 1;
     int err = sl_client_create(&options, &job->options.client);

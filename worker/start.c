@@ -76,6 +76,13 @@ static int check_options(const struct sl_client_options *options,
         sl_log_error("client: ps_count, reactor_count or protocol is outside its range");
         return SL_ERR_INVALID;
     }
+    if (options->congestion_control != NULL &&
+        strlen(options->congestion_control) >=
+            sizeof((struct sl_hub_options *)0)->congestion_control) {
+        sl_log_error("client: congestion_control %s: accepts names of up to 15 bytes",
+                     options->congestion_control);
+        return SL_ERR_INVALID;
+    }
     return 0;
 }
 
@@ -87,6 +94,11 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
     struct sl_hub_options *to = &client->hub_options;
     to->find_transport = setup->find_transport;
     to->transport.medium = setup->medium;
+    if (options->congestion_control != NULL) {
+        snprintf(to->congestion_control, sizeof to->congestion_control, "%s",
+                 options->congestion_control);
+        to->transport.congestion_control = to->congestion_control;
+    }
     to->coordinator = *coordinator;
     to->ps_count = options->ps_count;
     to->hello = (struct sl_message_hello){

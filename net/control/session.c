@@ -201,16 +201,16 @@ int sl_session_send(struct sl_session *session, const struct sl_message *message
     return SL_OK;
 }
 
-void sl_session_log_waiting(const struct sl_session *session,
-                            const struct sl_message_waiting *waiting)
+void sl_session_note_waiting(struct sl_session *session, const struct sl_message_waiting *waiting)
 {
-    char names[SL_MESSAGE_MISSING_COUNT * (SL_MESSAGE_NAME_BYTES + 2)] = "";
+    char *names = session->waited_for;
     size_t used = 0;
+    names[0] = '\0';
     for (uint32_t i = 0; i < waiting->missing_count; i++) {
-        int more = snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
-                            waiting->missing[i]);
+        int more = snprintf(names + used, sizeof session->waited_for - used, "%s%s",
+                            i == 0 ? "" : ", ", waiting->missing[i]);
         used += (size_t)more;
-        sl_assert(used < sizeof names);
+        sl_assert(used < sizeof session->waited_for);
     }
     sl_log_info("waiting for %s (says %s)", used == 0 ? "others" : names, session->peer_name);
 }
@@ -246,7 +246,7 @@ static void greeted(struct sl_session *session, const struct sl_message *message
         welcome(session, &message->welcome);
         break;
     case SL_MESSAGE_WAITING:
-        sl_session_log_waiting(session, &message->waiting);
+        sl_session_note_waiting(session, &message->waiting);
         break;
     case SL_MESSAGE_ERROR: {
         char why[SL_MESSAGE_TEXT_BYTES + 32];

@@ -4,7 +4,9 @@
 
 #include "net/control/session.h"
 
-#define SL_SESSION_REASON_BYTES (SL_MESSAGE_TEXT_BYTES + 2 * SL_LIMIT_ENDPOINT_BYTES)
+#define SL_SESSION_REASON_BYTES                                                                    \
+    (SL_MESSAGE_TEXT_BYTES + 2 * SL_LIMIT_ENDPOINT_BYTES +                                         \
+     SL_MESSAGE_MISSING_COUNT * (SL_MESSAGE_NAME_BYTES + 2))
 
 struct sl_session_request;
 
@@ -31,6 +33,9 @@ struct sl_session {
     uint64_t back_off_ns;
     char obstacle[SL_SESSION_REASON_BYTES]; /* why there is no welcome yet */
 
+    /* The names in the peer's last Waiting, "ps/1, worker/3"; "": none since the last answer. */
+    char waited_for[SL_MESSAGE_MISSING_COUNT * (SL_MESSAGE_NAME_BYTES + 2)];
+
     struct sl_session_request *requests; /* in flight, oldest first */
     uint64_t next_id;
 
@@ -49,9 +54,8 @@ void sl_session_end(struct sl_session *session, int err, const char *reason);
 /* Sends one control message. Errors: NO_MEMORY (the outbox is full). */
 int sl_session_send(struct sl_session *session, const struct sl_message *message);
 
-/* Logs for whom the peer waits. */
-void sl_session_log_waiting(const struct sl_session *session,
-                            const struct sl_message_waiting *waiting);
+/* Logs for whom the peer waits, and keeps the names for the reason of a deadline. */
+void sl_session_note_waiting(struct sl_session *session, const struct sl_message_waiting *waiting);
 
 /* A message that came after the welcome. */
 void sl_session_request_answered(struct sl_session *session, const struct sl_message *message);

@@ -67,8 +67,10 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
         (void *)((char *)timer - offsetof(struct sl_session_request, deadline));
     struct sl_session *session = request->session;
     char reason[SL_SESSION_REASON_BYTES];
-    (void)snprintf(reason, sizeof reason, "%s (%s) did not answer within %llu ms",
-                   session->peer_name, session->peer, request->timeout_ns / SL_CLOCK_NS_PER_MS);
+    (void)snprintf(reason, sizeof reason, "%s (%s) did not answer within %llu ms%s%s",
+                   session->peer_name, session->peer, request->timeout_ns / SL_CLOCK_NS_PER_MS,
+                   session->waited_for[0] == '\0' ? "" : ": it still waits for ",
+                   session->waited_for);
     finish(find(session, request->id), NULL, SL_ERR_DEADLINE, reason);
 }
 
@@ -142,9 +144,10 @@ static void unasked(struct sl_session *session, const struct sl_message *message
 void sl_session_request_answered(struct sl_session *session, const struct sl_message *message)
 {
     if (message->kind == SL_MESSAGE_WAITING) {
-        sl_session_log_waiting(session, &message->waiting);
+        sl_session_note_waiting(session, &message->waiting);
         return;
     }
+    session->waited_for[0] = '\0';
     struct sl_session_request **at = find(session, message->id);
     if (message->id == 0 || *at == NULL) {
         unasked(session, message);

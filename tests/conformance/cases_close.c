@@ -79,8 +79,7 @@ static void disconnect__by_both_at_once(void **state)
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     WAIT_UNTIL(client->open);
     uint32_t size = 100;
-    peer_send_from_test(client, &size, 1);
-    peer_disconnect_from_test(client);
+    peer_send_and_disconnect_from_test(client, &size, 1);
     struct peer *server = node_peer(&world->nodes[0], 0);
     expect_closed(client, SL_OK);
     WAIT_UNTIL(server->closed == 1);

@@ -127,6 +127,9 @@ void peer_send(struct peer *peer, const uint32_t *sizes, uint32_t count);
 void peer_send_from_test(struct peer *peer, const uint32_t *sizes, uint32_t count);
 void peer_disconnect_from_test(struct peer *peer);
 
+/* Both in one turn: nothing of the peer's can come between. */
+void peer_send_and_disconnect_from_test(struct peer *peer, const uint32_t *sizes, uint32_t count);
+
 /* Releases what is held, in the order of `stride` steps through it. Owner reactor. */
 void peer_release_held(struct peer *peer, uint32_t stride);
 

@@ -383,6 +383,19 @@ void peer_disconnect_from_test(struct peer *peer)
     node_run(peer->node, run_disconnect, peer);
 }
 
+static void run_send_and_disconnect(struct node *node, void *ctx)
+{
+    struct send_call *call = ctx;
+    run_send(node, call);
+    run_disconnect(node, call->peer);
+}
+
+void peer_send_and_disconnect_from_test(struct peer *peer, const uint32_t *sizes, uint32_t count)
+{
+    struct send_call call = {peer, sizes, count};
+    node_run(peer->node, run_send_and_disconnect, &call);
+}
+
 void peer_release_held(struct peer *peer, uint32_t stride)
 {
     for (uint32_t start = 0; start < stride; start++) {

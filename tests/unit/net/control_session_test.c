@@ -243,6 +243,25 @@ static void session_request__has_a_deadline(void **state)
     session_fixture_teardown(&fixture);
 }
 
+static void session_request__deadline_names_whom_the_peer_waits_for(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    session_fixture_setup(&fixture, SL_MESSAGE_PURPOSE_CONTROL);
+    session_fixture_greet(&fixture);
+    session_fixture_ask(&fixture);
+    session_fixture_until(&fixture, session_fixture_has_received);
+    struct sl_message message = {.kind = SL_MESSAGE_WAITING, .id = fixture.last.id};
+    message.waiting.missing_count = 2;
+    memcpy(message.waiting.missing[0], "ps/1", sizeof "ps/1");
+    memcpy(message.waiting.missing[1], "worker/3", sizeof "worker/3");
+    session_fixture_send_message(&fixture, &message);
+    session_fixture_until(&fixture, session_fixture_is_answered);
+    assert_int_equal(fixture.answer_err, SL_ERR_DEADLINE);
+    assert_non_null(strstr(fixture.answer_reason, "ps/1, worker/3"));
+    session_fixture_teardown(&fixture);
+}
+
 static void session_request__is_answered_when_the_connection_ends(void **state)
 {
     (void)state;
@@ -392,6 +411,7 @@ int main(void)
         cmocka_unit_test(session_request__passes_the_peers_error_on),
         cmocka_unit_test(session_request__refuses_an_answer_of_another_kind),
         cmocka_unit_test(session_request__has_a_deadline),
+        cmocka_unit_test(session_request__deadline_names_whom_the_peer_waits_for),
         cmocka_unit_test(session_request__is_answered_when_the_connection_ends),
         cmocka_unit_test(session_close__may_be_called_from_every_event),
         cmocka_unit_test(session_close__says_goodbye),
