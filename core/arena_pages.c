@@ -32,15 +32,20 @@ static void *map_transparent(size_t bytes)
     return base;
 }
 
+/* Kept ordinary where the system would make pages huge unasked: first touches stay short. */
+static void *map_ordinary(size_t bytes)
+{
+    void *base = map_pages(bytes, 0);
+    if (base != NULL) {
+        madvise(base, bytes, MADV_NOHUGEPAGE);
+    }
+    return base;
+}
+
 void *sl_arena_pages_map(size_t bytes, bool huge)
 {
     if (!huge) {
-        void *base = map_pages(bytes, 0);
-        if (base !=
-            NULL) { /* where the system makes pages huge unasked, first touches would be slow */
-            madvise(base, bytes, MADV_NOHUGEPAGE);
-        }
-        return base;
+        return map_ordinary(bytes);
     }
     /* The size is named, since the system's default huge page may be one of 1 GiB. Without
      * MAP_NORESERVE the pages are ours here and now, or the call fails: no SIGBUS at first touch.

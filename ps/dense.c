@@ -49,18 +49,30 @@ static uint32_t block_elements(const struct sl_dense_store *store, uint64_t offs
     return (uint32_t)(left < BLOCK ? left : BLOCK);
 }
 
-/* Zeros are there already: they come from the system. */
+/* Zeros are there already: they come from the system. What does not depend on the element is
+ * written at once. */
+static void fill_values(const struct sl_dense_store *store, uint64_t offset, uint32_t elements,
+                        float *values)
+{
+    const struct sl_initializer_spec *spec = &store->spec.initializer;
+    if (spec->kind == SL_INITIALIZER_CONSTANT) {
+        sl_initializer_fill(spec, 0, 0, elements, values);
+    } else if (spec->kind != SL_INITIALIZER_ZEROS) {
+        for (uint32_t i = 0; i < elements; i++) {
+            sl_initializer_fill(spec, store->start + offset + i, 0, 1, &values[i]);
+        }
+    }
+}
+
 static void fill(struct sl_dense_store *store)
 {
+    if (store->spec.initializer.kind == SL_INITIALIZER_ZEROS && store->optimizer->init == NULL) {
+        return;
+    }
     for (uint64_t offset = 0; offset < store->count; offset += BLOCK) {
         struct block *block = block_at(store, offset);
         const uint32_t elements = block_elements(store, offset);
-        if (store->spec.initializer.kind != SL_INITIALIZER_ZEROS) {
-            for (uint32_t i = 0; i < elements; i++) {
-                sl_initializer_fill(&store->spec.initializer, store->start + offset + i, 0, 1,
-                                    &block->values[i]);
-            }
-        }
+        fill_values(store, offset, elements, block->values);
         if (store->optimizer->init != NULL) {
             store->optimizer->init(&store->spec.optimizer, elements, block->values + elements);
         }

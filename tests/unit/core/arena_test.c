@@ -5,11 +5,17 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/arena.h"
+#include "core/arena_ahead.h"
+#include "core/clock.h"
 
-#define MIB ((size_t)1 << 20)
+#define MIB         ((size_t)1 << 20)
+#define DEADLINE_NS (30 * SL_CLOCK_NS_PER_S)
 
 static void assert_zeroed(const uint8_t *chunk, size_t bytes)
 {
@@ -93,6 +99,210 @@ static void arena_map__what_the_system_lacks_is_null(void **state)
     sl_arena_fini(&arena);
 }
 
+/* ---- Looking ahead --------------------------------------------------------------------------- */
+
+static void wait_until_ready(const struct sl_arena *arena)
+{
+    const uint64_t start = sl_clock_now_ns(sl_clock_system());
+    while (!sl_arena_ready(arena)) {
+        const struct timespec nap = {.tv_nsec = 100000};
+        assert_true(sl_clock_now_ns(sl_clock_system()) - start < DEADLINE_NS);
+        nanosleep(&nap, NULL);
+    }
+}
+
+static void arena_prepare__makes_chunks_ready(void **state)
+{
+    (void)state;
+    struct sl_arena arena;
+    sl_arena_init(&arena, 2 * MIB, 0, true);
+    assert_false(sl_arena_ready(&arena));
+    assert_true(sl_arena_prepare(&arena));
+    assert_true(sl_arena_prepare(&arena));
+    assert_int_equal(arena.mapped_bytes, 4 * MIB);
+    for (uint32_t left = 2; left > 0; left--) {
+        assert_int_equal(arena.prepared_count, left);
+        wait_until_ready(&arena);
+        uint8_t *chunk = sl_arena_map(&arena);
+        assert_non_null(chunk);
+        assert_int_equal((uintptr_t)chunk % (2 * MIB), 0);
+        assert_zeroed(chunk, 2 * MIB);
+        assert_int_equal(arena.mapped_bytes, 4 * MIB);
+        assert_int_equal(arena.chunks_late, 0);
+    }
+    /* None is prepared any more: this one is fresh. */
+    assert_non_null(sl_arena_map(&arena));
+    assert_int_equal(arena.mapped_bytes, 6 * MIB);
+    assert_int_equal(arena.chunks_late, 1);
+    sl_arena_fini(&arena);
+    assert_int_equal(arena.mapped_bytes, 0);
+}
+
+static void arena_prepare__keeps_the_limit(void **state)
+{
+    (void)state;
+    struct sl_arena arena;
+    sl_arena_init(&arena, 2 * MIB, 5 * MIB, true);
+    assert_non_null(sl_arena_map(&arena));
+    assert_true(sl_arena_prepare(&arena));
+    assert_false(sl_arena_prepare(&arena));
+    assert_null(sl_arena_map_ordinary(&arena));
+    assert_int_equal(arena.mapped_bytes, 4 * MIB);
+    assert_non_null(sl_arena_map(&arena));
+    assert_null(sl_arena_map(&arena));
+    assert_int_equal(arena.mapped_bytes, 4 * MIB);
+    sl_arena_fini(&arena);
+}
+
+static void arena_prepare__no_more_than_there_are_slots(void **state)
+{
+    (void)state;
+    struct sl_arena arena;
+    sl_arena_init(&arena, 1, 0, false);
+    for (uint32_t i = 0; i < SL_ARENA_AHEAD_MAX; i++) {
+        assert_true(sl_arena_prepare(&arena));
+    }
+    assert_false(sl_arena_prepare(&arena));
+    assert_int_equal(arena.prepared_count, SL_ARENA_AHEAD_MAX);
+    assert_non_null(sl_arena_map(&arena));
+    assert_true(sl_arena_prepare(&arena));
+    sl_arena_fini(&arena);
+}
+
+static void arena_prepare__what_the_system_lacks_is_null(void **state)
+{
+    (void)state;
+    struct sl_arena arena;
+    sl_arena_init(&arena, (size_t)1 << 62, 0, true);
+    assert_true(sl_arena_prepare(&arena));
+    assert_null(sl_arena_map(&arena));
+    assert_int_equal(arena.mapped_bytes, 0);
+    assert_int_equal(arena.prepared_count, 0);
+    sl_arena_fini(&arena);
+}
+
+static void arena_map_ordinary__leaves_the_prepared(void **state)
+{
+    (void)state;
+    struct sl_arena arena;
+    sl_arena_init(&arena, 2 * MIB, 0, true);
+    assert_true(sl_arena_prepare(&arena));
+    uint8_t *chunk = sl_arena_map_ordinary(&arena);
+    assert_non_null(chunk);
+    assert_zeroed(chunk, 2 * MIB);
+    memset(chunk, 1, 2 * MIB);
+    assert_int_equal(arena.prepared_count, 1);
+    assert_int_equal(arena.chunks_late, 1);
+    assert_int_equal(arena.mapped_bytes, 4 * MIB);
+    wait_until_ready(&arena);
+    assert_non_null(sl_arena_map(&arena));
+    assert_int_equal(arena.chunks_late, 1);
+    sl_arena_fini(&arena);
+}
+
+/* Takes chunks at once, whether the thread has begun with them or not, and writes to them while it
+ * may still be touching them: every word must come to stay. */
+static void take_and_write(struct sl_arena *arena, uint32_t count, uint64_t *late)
+{
+    enum { KEPT = 8 };
+    uint32_t *kept[KEPT] = {NULL};
+    const size_t words = arena->chunk_bytes / sizeof(uint32_t);
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t ahead = 0; ahead <= i % 3; ahead++) {
+            sl_arena_prepare(arena);
+        }
+        uint32_t *chunk = sl_arena_map(arena);
+        assert_non_null(chunk);
+        for (size_t word = 0; word < words; word += 64) {
+            assert_int_equal(chunk[word], 0);
+            chunk[word] = i + 1;
+        }
+        if (i < KEPT) {
+            kept[i] = chunk;
+        }
+    }
+    for (uint32_t i = 0; i < KEPT && i < count; i++) {
+        for (size_t word = 0; word < words; word += 64) {
+            assert_int_equal(kept[i][word], i + 1);
+        }
+    }
+    *late += arena->chunks_late;
+}
+
+static void arena_map__early_or_late_the_same(void **state)
+{
+    (void)state;
+    uint64_t late = 0;
+    for (uint32_t round = 0; round < 20; round++) {
+        struct sl_arena arena;
+        sl_arena_init(&arena, 64 << 10, 0, false);
+        take_and_write(&arena, 40, &late);
+        sl_arena_fini(&arena);
+    }
+    assert_true(late <= 20 * 40);
+    struct sl_arena huge;
+    sl_arena_init(&huge, 4 * MIB, 0, true);
+    take_and_write(&huge, 8, &late);
+    sl_arena_fini(&huge);
+}
+
+/* One arena keeps the thread busy; what another asks for meanwhile is late, and is there. */
+static void arena_map__does_not_wait(void **state)
+{
+    (void)state;
+    const uint64_t start = sl_clock_now_ns(sl_clock_system());
+    uint64_t late = 0;
+    while (late == 0) {
+        struct sl_arena busy;
+        struct sl_arena arena;
+        sl_arena_init(&busy, 16 * MIB, 0, true);
+        sl_arena_init(&arena, 2 * MIB, 0, true);
+        assert_true(sl_arena_prepare(&busy));
+        assert_true(sl_arena_prepare(&arena));
+        uint8_t *chunk = sl_arena_map(&arena);
+        assert_non_null(chunk);
+        assert_zeroed(chunk, 2 * MIB);
+        late = arena.chunks_late;
+        sl_arena_fini(&arena);
+        sl_arena_fini(&busy);
+        assert_true(sl_clock_now_ns(sl_clock_system()) - start < DEADLINE_NS);
+    }
+}
+
+static void *owner_main(void *arg)
+{
+    uint64_t *late = arg;
+    for (uint32_t round = 0; round < 20; round++) {
+        struct sl_arena arenas[4];
+        for (uint32_t i = 0; i < 4; i++) {
+            sl_arena_init(&arenas[i], 16 << 10, 0, false);
+            sl_arena_prepare(&arenas[i]);
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            take_and_write(&arenas[i], 10, late);
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            sl_arena_fini(&arenas[i]);
+        }
+    }
+    return NULL;
+}
+
+/* The thread starts and ends many times meanwhile. */
+static void arena_prepare__many_owners(void **state)
+{
+    (void)state;
+    enum { OWNERS = 4 };
+    pthread_t owners[OWNERS];
+    uint64_t late[OWNERS] = {0};
+    for (uint32_t i = 0; i < OWNERS; i++) {
+        assert_int_equal(pthread_create(&owners[i], NULL, owner_main, &late[i]), 0);
+    }
+    for (uint32_t i = 0; i < OWNERS; i++) {
+        assert_int_equal(pthread_join(owners[i], NULL), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -102,6 +312,14 @@ int main(void)
         cmocka_unit_test(arena_map__stops_at_the_limit),
         cmocka_unit_test(arena_map__limit_below_one_chunk_gives_nothing),
         cmocka_unit_test(arena_map__what_the_system_lacks_is_null),
+        cmocka_unit_test(arena_prepare__makes_chunks_ready),
+        cmocka_unit_test(arena_prepare__keeps_the_limit),
+        cmocka_unit_test(arena_prepare__no_more_than_there_are_slots),
+        cmocka_unit_test(arena_prepare__what_the_system_lacks_is_null),
+        cmocka_unit_test(arena_map_ordinary__leaves_the_prepared),
+        cmocka_unit_test(arena_map__early_or_late_the_same),
+        cmocka_unit_test(arena_map__does_not_wait),
+        cmocka_unit_test(arena_prepare__many_owners),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

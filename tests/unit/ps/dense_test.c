@@ -63,6 +63,26 @@ static void dense_store_create__values_whatever_the_shards(void **state)
     }
 }
 
+static void dense_store_create__zeros_and_constants(void **state)
+{
+    (void)state;
+    const uint64_t length = 2 * BLOCK + 5;
+    struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAGRAD, length);
+    float *values = malloc(length * sizeof *values);
+    for (int kind = SL_INITIALIZER_ZEROS; kind <= SL_INITIALIZER_CONSTANT; kind++) {
+        struct sl_dense_store *store = NULL;
+        spec.initializer =
+            (struct sl_initializer_spec){.kind = (enum sl_initializer_kind)kind, .a = 0.25F};
+        assert_int_equal(sl_dense_store_create(&spec, 0, length, 0, &store), 0);
+        sl_dense_store_read(store, 0, length, values);
+        for (uint64_t i = 0; i < length; i++) {
+            assert_true(values[i] == (kind == SL_INITIALIZER_ZEROS ? 0.0F : 0.25F));
+        }
+        sl_dense_store_destroy(&store);
+    }
+    free(values);
+}
+
 static void dense_store_create__empty_range(void **state)
 {
     (void)state;
@@ -184,6 +204,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dense_store_create__values_whatever_the_shards),
+        cmocka_unit_test(dense_store_create__zeros_and_constants),
         cmocka_unit_test(dense_store_create__empty_range),
         cmocka_unit_test(dense_store_create__memory_limit),
         cmocka_unit_test(dense_store_apply__random_ranges),

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -347,6 +348,44 @@ static void table_store__memory_limit(void **state)
     sl_table_store_destroy(&store);
 }
 
+/* Fills a table up to its limit, resting `naps` times; the rows it holds then. */
+static uint64_t fill_up(size_t limit, uint64_t naps, size_t *memory_bytes)
+{
+    const struct sl_table_spec spec = spec_of(SL_OPTIMIZER_ADAGRAD, 16);
+    const uint64_t rows_between = limit / (naps + 1) / 144;
+    struct sl_table_store *store = NULL;
+    assert_int_equal(sl_table_store_create(&spec, limit, &store), 0);
+    uint32_t record;
+    uint64_t rows = 0;
+    while (sl_table_store_find_or_create(store, &rows, 1, &record) == 0) {
+        assert_int_equal(record, rows);
+        rows++;
+        if (naps > 0 && rows % rows_between == 0) {
+            const struct timespec nap = {.tv_nsec = 2000000};
+            nanosleep(&nap, NULL);
+        }
+    }
+    *memory_bytes = sl_table_store_memory_bytes(store);
+    assert_true(*memory_bytes <= limit);
+    sl_table_store_destroy(&store);
+    return rows;
+}
+
+/* The row that meets the limit is the same, whether the background thread keeps up or not. */
+static void table_store__memory_limit_whoever_is_late(void **state)
+{
+    (void)state;
+    size_t hurried_bytes;
+    size_t rested_bytes;
+    for (size_t limit = 20 << 20; limit <= 32 << 20; limit += 5 << 20) {
+        const uint64_t hurried = fill_up(limit, 0, &hurried_bytes);
+        const uint64_t rested = fill_up(limit, 60, &rested_bytes);
+        assert_int_equal(hurried, rested);
+        assert_int_equal(hurried_bytes, rested_bytes);
+        assert_true(hurried * 144 > limit / 2);
+    }
+}
+
 /* What a row begins with does not depend on how many shards there are. */
 static void table_store__first_values_whatever_the_shards(void **state)
 {
@@ -488,6 +527,7 @@ int main(void)
         cmocka_unit_test(table_store__grows_to_millions),
         cmocka_unit_test(table_store__keys_of_one_shard),
         cmocka_unit_test(table_store__memory_limit),
+        cmocka_unit_test(table_store__memory_limit_whoever_is_late),
         cmocka_unit_test(table_store__first_values_whatever_the_shards),
         cmocka_unit_test(table_store_apply__as_the_kernel),
         cmocka_unit_test(table_store_pool__sums_bags),
