@@ -1,0 +1,651 @@
+"""A client of the parameter server, written from docs/protocol.md alone: it shares no code with the
+C client, so that the page, the server and this file check each other. Standard library only.
+
+From the bottom up: checksum, protobuf, frames, partition, sections, Connection, Client."""
+
+import collections
+import contextlib
+import random
+import select
+import socket
+import struct
+import time
+
+VERSION = 1
+MAGIC = 0x534C
+CONTROL, REQUEST, REPLY, CREDIT = 1, 2, 3, 4
+FLAG_CHECKSUM = 1
+PAYLOAD_MAX = {CONTROL: 1 << 20, REQUEST: 4 << 20, REPLY: 4 << 20, CREDIT: 0}
+
+PURPOSE_CONTROL, PURPOSE_DATA = 1, 2
+ROLE_PS, ROLE_WORKER, ROLE_CLIENT = 1, 2, 3
+SPARSE, DENSE = 0, 1
+ASP, BSP, SSP = 0, 1, 2
+CLOCK_FINISHED = 0xFFFFFFFF
+
+INVALID, DEADLINE, PROTOCOL, OTHER_VERSION, NOT_FOUND, EXISTS = 1, 3, 6, 7, 8, 9
+WRONG_SHARD, TOO_LARGE = 10, 15
+
+PULL, PULL_POOLED, PUSH, PUSH_PULL = 1, 2, 3, 4
+DENSE_PULL, DENSE_PUSH, DENSE_PUSH_PULL, TICK = 5, 6, 7, 8
+
+WAIT_S = 30.0  # for any answer; no wait is endless
+
+
+class Closed(Exception):
+    """The other side ended the connection."""
+
+
+class Refused(Exception):
+    """An Error message, or a reply whose status is not 0."""
+
+    def __init__(self, code, text):
+        super().__init__(f"code {code}: {text}")
+        self.code = code
+        self.text = text
+
+
+# ---- Checksum ----
+
+
+def _crc32c_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+_CRC_TABLE = _crc32c_table()
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _CRC_TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+# ---- The part of protobuf that the page uses ----
+
+# Message name -> {field name: (number, type)}; a type in brackets is repeated, one with a capital
+# letter is a message.
+SCHEMA = {
+    "Control": {
+        "id": (1, "uint"), "hello": (2, "Hello"), "welcome": (3, "Welcome"), "error": (4, "Error"),
+        "register": (5, "Register"), "cluster": (6, "Cluster"), "waiting": (7, "Waiting"),
+        "table_open": (8, "TableOpen"), "table_opened": (9, "TableOpened"),
+        "barrier": (10, "Barrier"), "barrier_done": (11, "BarrierDone"),
+        "stats_get": (12, "StatsGet"), "stats": (13, "Stats"), "goodbye": (14, "Goodbye")},
+    "Hello": {
+        "protocol_version": (1, "uint"), "purpose": (2, "uint"), "role": (3, "uint"),
+        "task_index": (4, "uint"), "client_id": (5, "uint"), "shard": (6, "uint"),
+        "software": (7, "string"), "checksum": (8, "uint")},
+    "Welcome": {
+        "protocol_version": (1, "uint"), "credit_bytes": (2, "uint"),
+        "credit_requests": (3, "uint"), "shard": (4, "uint"), "shard_count": (5, "uint"),
+        "payload_bytes_max": (6, "uint"), "software": (7, "string")},
+    "Error": {"code": (1, "uint"), "text": (2, "string")},
+    "Register": {
+        "data_endpoint": (1, "string"), "shard_count": (2, "uint"), "ps_count": (3, "uint"),
+        "worker_count": (4, "uint")},
+    "Cluster": {"ps": (1, ["Ps"]), "worker_count": (2, "uint")},
+    "Ps": {"task_index": (1, "uint"), "data_endpoint": (2, "string"), "shard_count": (3, "uint")},
+    "Waiting": {"missing": (1, ["string"])},
+    "Optimizer": {
+        "kind": (1, "uint"), "lr": (2, "float"), "momentum": (3, "float"), "rho": (4, "float"),
+        "beta1": (5, "float"), "beta2": (6, "float"), "epsilon": (7, "float"),
+        "weight_decay": (8, "float"), "initial_accumulator": (9, "float"), "l1": (10, "float"),
+        "l2": (11, "float"), "lr_power": (12, "float"), "decay_steps": (13, "uint"),
+        "decay_baseline": (14, "float")},
+    "Initializer": {
+        "kind": (1, "uint"), "a": (2, "float"), "b": (3, "float"), "seed": (4, "uint")},
+    "Consistency": {"mode": (1, "uint"), "staleness": (2, "uint"), "worker_count": (3, "uint")},
+    "TableSpec": {
+        "name": (1, "string"), "kind": (2, "uint"), "dim": (3, "uint"), "length": (4, "uint"),
+        "optimizer": (5, "Optimizer"), "initializer": (6, "Initializer"),
+        "consistency": (7, "Consistency")},
+    "TableOpen": {"spec": (1, "TableSpec"), "table_id": (2, "uint")},
+    "TableOpened": {"table_id": (1, "uint")},
+    "Barrier": {"name": (1, "string"), "count": (2, "uint")},
+    "BarrierDone": {},
+    "StatsGet": {},
+    "Stats": {
+        "tables": (1, ["StatsTable"]), "requests": (2, "uint"), "bytes_in": (3, "uint"),
+        "bytes_out": (4, "uint"), "stalls": (5, "uint")},
+    "StatsTable": {
+        "name": (1, "string"), "rows": (2, "uint"), "bytes": (3, "uint"),
+        "pulled_rows": (4, "uint"), "pushed_rows": (5, "uint")},
+    "Goodbye": {},
+}
+
+
+def _varint(value):
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _read_varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+
+
+def _encode_field(number, kind, value):
+    if kind == "uint":
+        return _varint(number << 3) + _varint(value) if value else b""
+    if kind == "float":
+        return _varint(number << 3 | 5) + struct.pack("<f", value) if value else b""
+    content = value.encode() if kind == "string" else encode(kind, value)
+    if kind == "string" and not content:
+        return b""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def encode(message, fields):
+    """Encodes a dict; a message-typed field is present when its key is, even if it is empty."""
+    out = b""
+    for name, (number, kind) in SCHEMA[message].items():
+        if name not in fields:
+            continue
+        values = fields[name] if isinstance(kind, list) else [fields[name]]
+        for value in values:
+            out += _encode_field(number, kind[0] if isinstance(kind, list) else kind, value)
+    return out
+
+
+def _read_value(data, at, wire):
+    """Returns the raw value of a field and the offset behind it."""
+    if wire == 0:
+        return _read_varint(data, at)
+    if wire == 2:
+        size, at = _read_varint(data, at)
+        if at + size > len(data):
+            raise ValueError("a field runs over the end of its message")
+        return data[at:at + size], at + size
+    size = {1: 8, 5: 4}[wire]
+    return data[at:at + size], at + size
+
+
+def _default(kind):
+    if isinstance(kind, list):
+        return []
+    return {"uint": 0, "float": 0.0, "string": ""}[kind]
+
+
+def _decode_value(kind, raw):
+    if kind == "uint":
+        return raw
+    if kind == "float":
+        return struct.unpack("<f", raw)[0]
+    return raw.decode() if kind == "string" else decode(kind, raw)
+
+
+def decode(message, data):
+    """Decodes to a dict: absent scalars as 0, absent lists as [], absent messages not at all."""
+    schema = SCHEMA[message]
+    by_number = {number: (name, kind) for name, (number, kind) in schema.items()}
+    fields = {name: _default(kind) for name, (_, kind) in schema.items()
+              if isinstance(kind, list) or not kind[0].isupper()}
+    at = 0
+    while at < len(data):
+        tag, at = _read_varint(data, at)
+        raw, at = _read_value(data, at, tag & 7)
+        name, kind = by_number.get(tag >> 3, (None, None))
+        if name is None:
+            continue  # unknown fields are skipped
+        if isinstance(kind, list):
+            fields[name].append(_decode_value(kind[0], raw))
+        else:
+            fields[name] = _decode_value(kind, raw)
+    return fields
+
+
+# ---- Frames ----
+
+HEADER = struct.Struct("<IHBBQIIIHBB")
+
+Frame = collections.namedtuple(
+    "Frame", "type payload request_id budget_us credit_bytes credit_requests flags status",
+    defaults=(b"", 0, 0, 0, 0, 0, 0))
+
+
+def frame_bytes(frame, checksum=False, version=VERSION):
+    """The bytes of a frame; `checksum` sets the flag and fills in the field."""
+    flags = frame.flags | (FLAG_CHECKSUM if checksum else 0)
+
+    def header(crc):
+        return HEADER.pack(len(frame.payload), MAGIC, version, frame.type, frame.request_id,
+                           frame.budget_us, crc, frame.credit_bytes, frame.credit_requests, flags,
+                           frame.status)
+
+    crc = crc32c(header(0) + frame.payload) if checksum else 0
+    return header(crc) + frame.payload
+
+
+def check_header(header):
+    """Checks what the page says a receiver refuses; returns the payload's length."""
+    size, magic, version, kind, _, _, crc, _, _, flags, _ = HEADER.unpack(header)
+    if magic != MAGIC or version != VERSION:
+        raise ValueError(f"magic {magic:#x}, version {version}")
+    if kind not in PAYLOAD_MAX or size > PAYLOAD_MAX[kind]:
+        raise ValueError(f"type {kind} with {size} bytes")
+    if flags & ~FLAG_CHECKSUM or (crc and not flags):
+        raise ValueError(f"flags {flags}, checksum {crc:#x}")
+    return size
+
+
+def parse_frame(header, payload):
+    _, _, _, kind, request_id, budget, crc, credit, requests, flags, status = HEADER.unpack(header)
+    if flags & FLAG_CHECKSUM:
+        if crc32c(header[:20] + bytes(4) + header[24:] + payload) != crc:
+            raise ValueError("the checksum does not match")
+    return Frame(kind, payload, request_id, budget, credit, requests, flags, status)
+
+
+# ---- Which shard owns what ----
+
+
+def hash_key(key):
+    mask = (1 << 64) - 1
+    key = ((key ^ key >> 30) * 0xBF58476D1CE4E5B9) & mask
+    key = ((key ^ key >> 27) * 0x94D049BB133111EB) & mask
+    return key ^ key >> 31
+
+
+def shard_of(key, shard_count):
+    return ((hash_key(key) >> 48) * shard_count) >> 16
+
+
+def dense_ranges(length, shard_count, table_id):
+    """The ranges of a dense array, in order: (shard, first element, end)."""
+    blocks = -(-length // 1024)
+    starts = [r * blocks // shard_count * 1024 for r in range(shard_count)] + [length]
+    return [((table_id + r) % shard_count, starts[r], starts[r + 1]) for r in range(shard_count)]
+
+
+# ---- Sections ----
+
+
+def pad(data):
+    return data + bytes(-len(data) % 8)
+
+
+def padded(size):
+    return size + -size % 8
+
+
+class Section:
+    """One op of a request: its bytes, and the shape of what it returns."""
+
+    def __init__(self, op, table_id=0, body=b"", key_count=0, bag_count=0, start=0, count=0,
+                 returns=0):
+        self.data = struct.pack("<BBHIIIQQ", op, 0, table_id, key_count, bag_count, 0, start,
+                                count) + body
+        self.returns = returns  # in floats
+
+
+def _u64(values):
+    return struct.pack(f"<{len(values)}Q", *values)
+
+
+def _f32(values):
+    return pad(struct.pack(f"<{len(values)}f", *values))
+
+
+def _flat(rows):
+    return [value for row in rows for value in row]
+
+
+def pull(table, keys):
+    return Section(PULL, table.id, _u64(keys), key_count=len(keys), returns=len(keys) * table.dim)
+
+
+def pull_pooled(table, bags):
+    keys = _flat(bags)
+    ends = [sum(len(bag) for bag in bags[:i + 1]) for i in range(len(bags))]
+    body = _u64(keys) + pad(struct.pack(f"<{len(ends)}I", *ends))
+    return Section(PULL_POOLED, table.id, body, key_count=len(keys), bag_count=len(bags),
+                   returns=len(bags) * table.dim)
+
+
+def push(table, keys, rows):
+    return Section(PUSH, table.id, _u64(keys) + _f32(_flat(rows)), key_count=len(keys))
+
+
+def push_pull(table, keys, rows):
+    return Section(PUSH_PULL, table.id, _u64(keys) + _f32(_flat(rows)), key_count=len(keys),
+                   returns=len(keys) * table.dim)
+
+
+def dense_pull(table, start, count):
+    return Section(DENSE_PULL, table.id, start=start, count=count, returns=count)
+
+
+def dense_push(table, start, values):
+    return Section(DENSE_PUSH, table.id, _f32(values), start=start, count=len(values))
+
+
+def dense_push_pull(table, start, values):
+    return Section(DENSE_PUSH_PULL, table.id, _f32(values), start=start, count=len(values),
+                   returns=len(values))
+
+
+def tick():
+    return Section(TICK)
+
+
+def request_payload(sections, clock=0, section_count=None):
+    count = len(sections) if section_count is None else section_count
+    return struct.pack("<II", count, clock) + b"".join(s.data for s in sections)
+
+
+def reply_size(sections):
+    return sum(padded(4 * section.returns) for section in sections)
+
+
+def split_reply(sections, payload):
+    """Cuts a reply into one tuple of floats per section; its shape follows from the request."""
+    if len(payload) != reply_size(sections):
+        raise ValueError(f"a reply of {len(payload)} bytes for {reply_size(sections)}")
+    values, at = [], 0
+    for section in sections:
+        values.append(struct.unpack_from(f"<{section.returns}f", payload, at))
+        at += padded(4 * section.returns)
+    return values
+
+
+def rows_of(values, dim):
+    return [tuple(values[i:i + dim]) for i in range(0, len(values), dim)]
+
+
+# ---- Connections ----
+
+
+def endpoint_address(endpoint):
+    """"tcp://host:port", IPv6 hosts in brackets, as a pair for socket."""
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+Reply = collections.namedtuple("Reply", "status payload floor")
+
+
+class Connection:
+    """One connection after its hello: control messages, requests, and the credit they spend."""
+
+    def __init__(self, endpoint, purpose, role=ROLE_CLIENT, task_index=0, client_id=0, shard=0,
+                 checksum=False, wait_s=WAIT_S):
+        self.socket = socket.create_connection(endpoint_address(endpoint), timeout=WAIT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.checksum = checksum
+        self.last_control_id = self.last_request_id = 0
+        self.credit_bytes = self.credit_requests = 0
+        self.replies = {}    # request id -> Reply
+        self.reply_order = []
+        self.messages = []   # control messages that nobody has asked for yet
+        self.sections = {}   # request id -> its sections, from which a reply's shape follows
+        self.welcome = self._hello(purpose, role, task_index, client_id, shard, wait_s)
+
+    def _hello(self, purpose, role, task_index, client_id, shard, wait_s):
+        try:
+            welcome = self.ask("hello", "welcome", wait_s, protocol_version=VERSION,
+                               purpose=purpose, role=role, task_index=task_index,
+                               client_id=client_id or random.getrandbits(64), shard=shard,
+                               software="protocol_client.py", checksum=self.checksum)
+        except BaseException:
+            self.close()
+            raise
+        self.credit_bytes += welcome["credit_bytes"]
+        self.credit_requests += welcome["credit_requests"]
+        return welcome
+
+    def close(self):
+        self.socket.close()
+
+    def _receive(self, count, end):
+        data = b""
+        while len(data) < count:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.socket], [], [], left)[0]:
+                raise TimeoutError("the server does not answer")
+            try:
+                part = self.socket.recv(count - len(data))
+            except ConnectionError:
+                part = b""
+            if not part:
+                raise Closed(f"with {len(data)} bytes of {count}")
+            data += part
+        return data
+
+    def send(self, frame):
+        try:
+            self.socket.sendall(frame_bytes(frame, self.checksum))
+        except ConnectionError:
+            raise Closed("while sending") from None
+
+    def receive(self, wait_s=WAIT_S):
+        """Receives one frame and books its credit, whatever its type."""
+        end = time.monotonic() + wait_s
+        header = self._receive(HEADER.size, end)
+        frame = parse_frame(header, self._receive(check_header(header), end))
+        if self.checksum and not frame.flags & FLAG_CHECKSUM:
+            raise ValueError("a frame without the checksum that the hello asked for")
+        self.credit_bytes += frame.credit_bytes
+        self.credit_requests += frame.credit_requests
+        if frame.type == REPLY:
+            self.replies[frame.request_id] = Reply(frame.status, frame.payload, frame.budget_us)
+            self.reply_order.append(frame.request_id)
+        elif frame.type == CONTROL:
+            self.messages.append(decode("Control", frame.payload))
+        return frame
+
+    def readable(self, wait_s):
+        return bool(select.select([self.socket], [], [], wait_s)[0])
+
+    # Control messages
+
+    def tell(self, body, message_id, **fields):
+        payload = encode("Control", {"id": message_id, body: fields})
+        self.send(Frame(CONTROL, payload))
+
+    def start_asking(self, body, **fields):
+        self.last_control_id += 1
+        self.tell(body, self.last_control_id, **fields)
+        return self.last_control_id
+
+    def answer(self, message_id, body, wait_s=WAIT_S):
+        """Waits for the answer; a Waiting before it is passed over."""
+        end = time.monotonic() + wait_s
+        while True:
+            for message in self.messages:
+                if "error" in message and message["id"] in (0, message_id):
+                    self.messages.remove(message)
+                    raise Refused(message["error"]["code"], message["error"]["text"])
+                if message["id"] == message_id and body in message:
+                    self.messages.remove(message)
+                    return message[body]
+            self.receive(end - time.monotonic())
+
+    def ask(self, body, answer, wait_s=WAIT_S, **fields):
+        return self.answer(self.start_asking(body, **fields), answer, wait_s)
+
+    def goodbye(self):
+        """Says goodbye and waits for the other side's close, then closes too."""
+        self.tell("goodbye", 0)
+        self.wait_closed()
+        self.close()
+
+    def wait_closed(self, wait_s=WAIT_S):
+        """Receives until the other side closes; returns the control messages that came before."""
+        end = time.monotonic() + wait_s
+        with contextlib.suppress(Closed):
+            while True:
+                self.receive(end - time.monotonic())
+        return self.messages
+
+    # Requests
+
+    def start(self, *sections, clock=0, budget_s=WAIT_S):
+        """Sends a request as soon as there is credit for it; returns its id."""
+        payload = request_payload(sections, clock)
+        cost = max(len(payload), reply_size(sections)) + HEADER.size
+        while self.credit_bytes < cost or self.credit_requests < 1:
+            self.receive()
+        self.credit_bytes -= cost
+        self.credit_requests -= 1
+        request_id = self.start_raw(payload, budget_s)
+        self.sections[request_id] = sections
+        return request_id
+
+    def start_raw(self, payload, budget_s=WAIT_S):
+        """Sends a payload as a request, without looking at credit: for breaking rules."""
+        self.last_request_id += 1
+        self.send(Frame(REQUEST, payload, self.last_request_id, max(1, int(budget_s * 1e6))))
+        return self.last_request_id
+
+    def reply(self, request_id, wait_s=WAIT_S):
+        end = time.monotonic() + wait_s
+        while request_id not in self.replies:
+            self.receive(end - time.monotonic())
+        return self.replies.pop(request_id)
+
+    def finish(self, request_id, wait_s=WAIT_S):
+        """Waits for a reply; returns one tuple of floats per section."""
+        reply = self.reply(request_id, wait_s)
+        sections = self.sections.pop(request_id, ())
+        if reply.status:
+            raise Refused(reply.status, reply.payload.decode())
+        return split_reply(sections, reply.payload)
+
+    def do(self, *sections, clock=0, budget_s=WAIT_S):
+        return self.finish(self.start(*sections, clock=clock, budget_s=budget_s))
+
+
+# ---- A member of the cluster ----
+
+
+class Table:
+    def __init__(self, table_id, spec):
+        self.id = table_id
+        self.dim = spec.get("dim", 0)
+        self.length = spec.get("length", 0)
+
+
+class Client:
+    """A control connection and one data connection per shard, with work spread over them."""
+
+    def __init__(self, coordinator, role=ROLE_CLIENT, task_index=0, checksum=False, worker_count=0):
+        self._member = {"role": role, "task_index": task_index, "checksum": checksum,
+                        "client_id": random.getrandbits(64)}
+        self.shards = []
+        self.control = Connection(coordinator, PURPOSE_CONTROL, **self._member)
+        try:
+            self.cluster = self.control.ask("register", "cluster", worker_count=worker_count)
+            self._connect_shards()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect_shards(self):
+        for ps in self.cluster["ps"]:
+            for shard in range(ps["shard_count"]):
+                self.shards.append(Connection(ps["data_endpoint"], PURPOSE_DATA, shard=shard,
+                                              **self._member))
+
+    def close(self):
+        for connection in [self.control] + self.shards:
+            connection.close()
+
+    def goodbye(self):
+        for connection in self.shards + [self.control]:
+            connection.goodbye()
+
+    def open(self, **spec):
+        """Opens a table at the coordinator, then on every shard."""
+        opened = self.control.ask("table_open", "table_opened", spec=spec)
+        for shard in self.shards:
+            again = shard.ask("table_open", "table_opened", spec=spec, table_id=opened["table_id"])
+            assert again == opened, (again, opened)
+        return Table(opened["table_id"], spec)
+
+    def owner(self, key):
+        return self.shards[shard_of(key, len(self.shards))]
+
+    def _by_shard(self, keys):
+        """Positions in `keys`, per connection; connections without any are left out."""
+        positions = collections.defaultdict(list)
+        for i, key in enumerate(keys):
+            positions[self.owner(key)].append(i)
+        return positions
+
+    def _keyed(self, keys, make, dim, clock):
+        """Sends each shard its keys, all before the first wait; returns the rows in keys' order."""
+        parts = {s: (at, s.start(make(at), clock=clock)) for s, at in self._by_shard(keys).items()}
+        rows = [None] * len(keys)
+        for shard, (at, request_id) in parts.items():
+            for i, row in zip(at, rows_of(shard.finish(request_id)[0], dim)):
+                rows[i] = row
+        return rows
+
+    def pull(self, table, keys, clock=0):
+        return self._keyed(keys, lambda at: pull(table, [keys[i] for i in at]), table.dim, clock)
+
+    def push(self, table, keys, rows, clock=0):
+        self._keyed(keys, lambda at: push(table, [keys[i] for i in at], [rows[i] for i in at]),
+                    table.dim, clock)
+
+    def push_pull(self, table, keys, rows, clock=0):
+        return self._keyed(
+            keys, lambda at: push_pull(table, [keys[i] for i in at], [rows[i] for i in at]),
+            table.dim, clock)
+
+    def pull_pooled(self, table, bags, clock=0):
+        """Each shard sums its part of each bag; the parts are added here."""
+        asked = []
+        for index, shard in enumerate(self.shards):
+            part = [[k for k in bag if shard_of(k, len(self.shards)) == index] for bag in bags]
+            asked.append((shard, shard.start(pull_pooled(table, part), clock=clock)))
+        parts = [rows_of(shard.finish(request_id)[0], table.dim) for shard, request_id in asked]
+        return [tuple(sum(column) for column in zip(*rows)) for rows in zip(*parts)]
+
+    def _dense(self, table, start, count, make, clock):
+        """Cuts a range at the shards' borders; returns the values in the array's order."""
+        asked = []
+        for index, first, end in dense_ranges(table.length, len(self.shards), table.id):
+            first, end = max(first, start), min(end, start + count)
+            if first < end:
+                shard = self.shards[index]
+                asked.append((shard, shard.start(make(first, end), clock=clock)))
+        return _flat(shard.finish(request_id)[0] for shard, request_id in asked)
+
+    def dense_pull(self, table, start, count, clock=0):
+        return self._dense(table, start, count,
+                           lambda first, end: dense_pull(table, first, end - first), clock)
+
+    def dense_push(self, table, start, values, clock=0):
+        self._dense(table, start, len(values),
+                    lambda first, end: dense_push(table, first, values[first - start:end - start]),
+                    clock)
+
+    def dense_push_pull(self, table, start, values, clock=0):
+        return self._dense(
+            table, start, len(values),
+            lambda first, end: dense_push_pull(table, first, values[first - start:end - start]),
+            clock)
+
+    def tick(self, clock):
+        """Ends iteration `clock` on every shard: each keeps clocks of its own."""
+        asked = [(shard, shard.start(tick(), clock=clock)) for shard in self.shards]
+        for shard, request_id in asked:
+            shard.finish(request_id)
