@@ -27,6 +27,10 @@
 #define SL_LIMIT_CREDIT_REQUESTS       256
 #define SL_LIMIT_CREDIT_BYTES          (16U << 20)
 
+/* Answers of one connection that wait to be sent. Replies are bounded by the credits; a peer whose
+ * control messages bring more than this is not reading, or floods: it is closed. */
+#define SL_LIMIT_UNSENT_ANSWERS        (SL_LIMIT_CREDIT_REQUESTS + 256)
+
 /* Data that one reactor turn may take from its sources, so that no one starves. */
 #define SL_LIMIT_TURN_EVENTS           256
 #define SL_LIMIT_TURN_KEYS             8192 /* keys a shard visits before it lets the loop go round */

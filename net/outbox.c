@@ -226,6 +226,7 @@ static void queue_append(struct sl_outbox_queue *queue, struct sl_outbox_waiting
         queue->last->next = waiting;
     }
     queue->last = waiting;
+    queue->count++;
 }
 
 static struct sl_transport_frame frame_of(struct sl_outbox_waiting *waiting)
@@ -303,6 +304,7 @@ void sl_outbox_sent(struct sl_outbox *outbox, void *cookie)
     sl_assert(queue->first == waiting); /* a transport reports in the order of sending */
     sl_assert(queue->offer != waiting); /* and only what it took */
     queue->first = waiting->next;
+    queue->count--;
     if (queue->first == NULL) {
         queue->last = NULL;
     }

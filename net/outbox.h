@@ -25,6 +25,7 @@ struct sl_outbox_waiting;
 struct sl_outbox_queue {
     struct sl_outbox_waiting *first, *last;
     struct sl_outbox_waiting *offer; /* the first that the transport has not taken; NULL: none */
+    uint32_t count;
 };
 
 struct sl_outbox {

@@ -317,7 +317,8 @@ static void on_received(void *ctx, struct sl_conn *transport_conn,
         sl_server_drop(conn, SL_ERR_CORRUPT, "a frame's checksum does not match");
         return;
     }
-    if (message->header.type == SL_FRAME_CONTROL) {
+    if (message->header.type == SL_FRAME_CONTROL && message->header.request_id == 0 &&
+        message->header.budget_us == 0) {
         sl_server_control(conn, message);
         return;
     }

@@ -9,6 +9,11 @@
 
 void sl_server_send(struct sl_server_conn *conn, const struct sl_message *message)
 {
+    if (conn->out.count >= SL_LIMIT_UNSENT_ANSWERS) {
+        sl_server_drop(conn, SL_ERR_PROTOCOL, "%u answers wait for it to read them",
+                       conn->out.count);
+        return;
+    }
     size_t bytes = sl_message_encoded_bytes(message);
     uint8_t *frame = bytes <= SL_LIMIT_CONTROL_PAYLOAD_BYTES
                          ? sl_outbox_reserve(conn->outbox, (uint32_t)bytes)

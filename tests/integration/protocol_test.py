@@ -750,6 +750,30 @@ class Abuse(ClusterTest):
         spender.wait_closed()
         self.check_served()
 
+    def stats_get(self, **fields):
+        return pc.Frame(pc.CONTROL, pc.encode("Control", {"id": 1, "stats_get": {}}), **fields)
+
+    def test_a_flood_of_control_messages(self):
+        """Who asks on and on without reading is closed; others keep their connections."""
+        burst = pc.frame_bytes(self.stats_get()) * 1000
+        for flood in (self.connection(), self.data()):
+            with contextlib.suppress(OSError):
+                for _ in range(1000):
+                    flood.socket.sendall(burst)
+            answered = 0
+            with contextlib.suppress(ConnectionError):
+                while data := flood.socket.recv(1 << 16):  # a time-out is a failure
+                    answered += len(data)
+            self.assertLess(answered, len(burst) * 10)
+            self.check_served()
+
+    def test_control_frames_with_request_fields(self):
+        for field in ("request_id", "budget_us"):
+            peer = self.connection()
+            peer.send(self.stats_get(**{field: 1}))
+            self.assertEqual(peer.wait_closed(), [])
+        self.check_served()
+
     def test_a_peer_that_never_reads(self):
         """200 requests within its credit: the ps keeps the replies, and goes on with others."""
         connection = self.data()
