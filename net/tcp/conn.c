@@ -355,13 +355,31 @@ static int collect(struct sl_tcp_conn *conn, struct sl_tcp_hold **out)
     return 0;
 }
 
+/* The memory that a connection came in is kept only where there is none from an earlier one: else a
+ * reactor that is given connections, and never makes one, would keep the memory of them all. */
+static struct sl_tcp_conn *settle(struct sl_tcp *tcp, struct sl_tcp_conn *moved)
+{
+    struct sl_tcp_conn *conn = tcp->spare;
+    if (conn == NULL) {
+        return moved;
+    }
+    tcp->spare = conn->spare_next;
+    reset(conn, moved->fd);
+    conn->base = moved->base;
+    conn->receive.first = moved->receive.first;
+    conn->receive.last = moved->receive.last;
+    free(moved);
+    return conn;
+}
+
 /* On the thread that the connection came to. */
 static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct sl_tcp_conn *conn = ctx;
-    struct sl_tcp *tcp = (struct sl_tcp *)conn->base.transport;
+    struct sl_tcp_conn *moved = ctx;
+    struct sl_tcp *tcp = (struct sl_tcp *)moved->base.transport;
+    struct sl_tcp_conn *conn = settle(tcp, moved);
     link_to(tcp, conn);
     sl_tcp_list_append(&tcp->pending, &conn->waiting);
 }

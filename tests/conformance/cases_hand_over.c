@@ -145,6 +145,37 @@ static void hand_over__of_a_connection_that_ends(void **state)
     world_close(world);
 }
 
+/* A reactor that never accepts must not keep memory for every connection that it was ever given:
+ * the first ones' serves the later ones. */
+static void hand_over__reuses_the_memory_of_those_that_ended(void **state)
+{
+    (void)state;
+    enum { TIMES = 8 };
+    if (!hands_over()) {
+        skip();
+    }
+    struct world *world = open_three(NULL);
+    const struct sl_conn *seen[TIMES];
+    uint32_t seen_count = 0;
+    uint32_t size = 64;
+    for (uint32_t i = 0; i < TIMES; i++) {
+        struct peer *client = peer_connect(&world->nodes[2], &world->nodes[0].bound);
+        peer_send_from_test(client, &size, 1);
+        struct peer *owner = node_peer(&world->nodes[1], i);
+        WAIT_UNTIL(owner->open);
+        uint32_t k = 0;
+        while (k < seen_count && seen[k] != owner->handle) {
+            k++;
+        }
+        seen[k] = owner->handle;
+        seen_count += k == seen_count;
+        peer_disconnect_from_test(client);
+        WAIT_UNTIL(owner->closed == 1 && client->closed == 1);
+    }
+    assert_in_range(seen_count, 1, TIMES / 2);
+    world_close(world);
+}
+
 const struct CMUnitTest conformance_hand_over_cases[] = {
     cmocka_unit_test(hand_over__under_traffic),
     cmocka_unit_test(hand_over__with_tiny_buffers),
@@ -152,6 +183,7 @@ const struct CMUnitTest conformance_hand_over_cases[] = {
     cmocka_unit_test(hand_over__then_either_side_disconnects),
     cmocka_unit_test(hand_over__to_the_same_reactor),
     cmocka_unit_test(hand_over__of_a_connection_that_ends),
+    cmocka_unit_test(hand_over__reuses_the_memory_of_those_that_ended),
 };
 const size_t conformance_hand_over_count =
     sizeof conformance_hand_over_cases / sizeof conformance_hand_over_cases[0];
