@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#define EXPONENT_MAX (INT64_C(1) << 48)
+
 static int digit_of(int byte)
 {
     return byte >= '0' && byte <= '9' ? byte - '0' : -1;
@@ -58,16 +60,17 @@ bool sl_text_hex(struct sl_bytes *cursor, uint64_t *out)
     return true;
 }
 
-/* Digits add to *mantissa while it has room for them; *dropped counts those that it had not. */
-static uint32_t take_digits(struct sl_bytes *at, uint64_t *mantissa, int *dropped)
+/* Digits add to *mantissa while it has room for them; returns how many there are, and in *dropped
+ * how many of them it had no room for. */
+static int64_t take_digits(struct sl_bytes *at, uint64_t *mantissa, int64_t *dropped)
 {
-    uint32_t count = 0;
+    int64_t count = 0;
     int digit;
     *dropped = 0;
     while ((digit = digit_of(sl_text_peek(at))) >= 0) {
         if (*mantissa < (UINT64_MAX - 9) / 10) {
             *mantissa = *mantissa * 10 + (uint64_t)digit;
-        } else if (*dropped < 10000) {
+        } else {
             (*dropped)++;
         }
         (void)sl_bytes_take(at, 1);
@@ -76,7 +79,9 @@ static uint32_t take_digits(struct sl_bytes *at, uint64_t *mantissa, int *droppe
     return count;
 }
 
-static bool take_exponent(struct sl_bytes *at, int *out)
+/* One that is over EXPONENT_MAX is as good as any other: no text is long enough to make up for it.
+ */
+static bool take_exponent(struct sl_bytes *at, int64_t *out)
 {
     *out = 0;
     if (!sl_text_skip(at, 'e') && !sl_text_skip(at, 'E')) {
@@ -86,27 +91,28 @@ static bool take_exponent(struct sl_bytes *at, int *out)
     if (!negative) {
         (void)sl_text_skip(at, '+');
     }
-    uint64_t value;
-    if (!sl_text_u64(at, &value)) {
+    uint64_t value = 0;
+    int64_t dropped;
+    if (take_digits(at, &value, &dropped) == 0) {
         return false;
     }
-    int bounded = value > 10000 ? 10000 : (int)value;
+    int64_t bounded = value > EXPONENT_MAX ? EXPONENT_MAX : (int64_t)value;
     *out = negative ? -bounded : bounded;
     return true;
 }
 
 /* mantissa * 10^exponent. Within a few units in the last place of a double, so the float is the
  * nearest one or, in rare cases, its neighbour. */
-static double scale(uint64_t mantissa, int exponent)
+static double scale(uint64_t mantissa, int64_t exponent)
 {
     double value = (double)mantissa;
     if (mantissa == 0) {
         return 0;
     }
     if (exponent < -300) { /* in two parts, since 10^-exponent alone would overflow */
-        return value / pow(10, 300) / pow(10, -300 - exponent);
+        return value / pow(10, 300) / pow(10, (double)(-300 - exponent));
     }
-    return exponent < 0 ? value / pow(10, -exponent) : value * pow(10, exponent);
+    return exponent < 0 ? value / pow(10, (double)-exponent) : value * pow(10, (double)exponent);
 }
 
 bool sl_text_float(struct sl_bytes *cursor, float *out)
@@ -117,16 +123,14 @@ bool sl_text_float(struct sl_bytes *cursor, float *out)
         (void)sl_text_skip(&at, '+');
     }
     uint64_t mantissa = 0;
-    int whole_dropped = 0;
-    int fraction_dropped = 0;
-    int exponent = 0;
-    uint32_t digits = take_digits(&at, &mantissa, &whole_dropped);
-    int shift = whole_dropped;
+    int64_t exponent = 0;
+    int64_t dropped;
+    int64_t digits = take_digits(&at, &mantissa, &dropped);
+    int64_t shift = dropped;
     if (sl_text_skip(&at, '.')) {
-        size_t before = at.left;
-        digits += take_digits(&at, &mantissa, &fraction_dropped);
-        size_t taken = before - at.left;
-        shift -= taken > 10000 ? 10000 : (int)taken - fraction_dropped;
+        int64_t behind = take_digits(&at, &mantissa, &dropped);
+        digits += behind;
+        shift -= behind - dropped;
     }
     if (digits == 0 || !take_exponent(&at, &exponent)) {
         return false;

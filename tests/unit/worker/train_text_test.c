@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +83,34 @@ static void text_float__agrees_with_strtof(void **state)
     }
 }
 
+/* `before`, then `zero_count` zeros, then `after`. */
+static float float_with_zeros(const char *before, size_t zero_count, const char *after)
+{
+    size_t room = strlen(before) + zero_count + strlen(after) + 1;
+    char *text = malloc(room);
+    assert_non_null(text);
+    snprintf(text, room, "%s%0*d%s", before, (int)zero_count, 0, after);
+    struct sl_bytes cursor = over(text);
+    float value = 99;
+    assert_true(sl_text_float(&cursor, &value));
+    assert_int_equal(cursor.left, 0);
+    free(text);
+    return value;
+}
+
+/* A line holds a million digits, and each of them counts. */
+static void text_float__takes_any_number_of_digits(void **state)
+{
+    (void)state;
+    assert_float_equal(float_with_zeros("1.", 20000, ""), 1, 0);
+    assert_float_equal(float_with_zeros("1.", 20000, "1"), 1, 0);
+    assert_float_equal(float_with_zeros("5", 20000, "e-20000"), 5, 0);
+    assert_float_equal(float_with_zeros(".", 20000, "5e20001"), 5, 0);
+    assert_float_equal(float_with_zeros(".", 20000, "5"), 0, 0);
+    assert_float_equal(float_with_zeros("2e", 20000, "1"), 20, 0);
+    assert_float_equal(float_with_zeros("2e-1", 50, ""), 0, 0);
+}
+
 static void text_float__refuses_what_is_no_finite_number(void **state)
 {
     (void)state;
@@ -102,6 +131,7 @@ int main(void)
         cmocka_unit_test(text_u64__refuses_overflow_and_nothing),
         cmocka_unit_test(text_hex__takes_sixteen_digits_in_either_case),
         cmocka_unit_test(text_float__agrees_with_strtof),
+        cmocka_unit_test(text_float__takes_any_number_of_digits),
         cmocka_unit_test(text_float__refuses_what_is_no_finite_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
