@@ -160,18 +160,28 @@ static void fault_flush(struct sl_transport *transport)
     (void)transport; /* the wrapped one has a turn of its own */
 }
 
+static bool writable_is_due(const struct sl_fault_conn *conn)
+{
+    return conn->short_taken && conn->base.state == SL_CONN_OPEN &&
+           sl_fault_queue_count(conn) < SL_FAULT_QUEUE_FRAMES;
+}
+
+static bool end_is_due(const struct sl_fault_conn *conn)
+{
+    return conn->inner_closed && conn->base.state != SL_CONN_CLOSED &&
+           (conn->held_first == NULL || conn->base.state == SL_CONN_CLOSING);
+}
+
 static uint32_t conn_poll(struct sl_fault_conn *conn)
 {
     uint32_t events = sl_fault_conn_report_sent(conn);
     events += sl_fault_conn_deliver_held(conn);
-    if (conn->short_taken && conn->base.state == SL_CONN_OPEN &&
-        sl_fault_queue_count(conn) < SL_FAULT_QUEUE_FRAMES) {
+    if (writable_is_due(conn)) {
         conn->short_taken = false;
         sl_conn_report_writable(&conn->base);
         events++;
     }
-    if (conn->inner_closed && conn->base.state != SL_CONN_CLOSED &&
-        (conn->held_first == NULL || conn->base.state == SL_CONN_CLOSING)) {
+    if (end_is_due(conn)) {
         sl_fault_conn_report_closed(conn, SL_OK);
         events++;
     }
@@ -214,9 +224,8 @@ static bool fault_arm(struct sl_transport *transport)
          conn = conn->next) {
         bool sent_due = sl_fault_queue_count(conn) != 0 &&
                         conn->queue[conn->first % SL_FAULT_QUEUE_FRAMES].pending == 0;
-        bool end_due = conn->inner_closed && conn->held_first == NULL;
-        bool writable_due = conn->short_taken && sl_fault_queue_count(conn) < SL_FAULT_QUEUE_FRAMES;
-        if (conn->base.state == SL_CONN_CLOSED || sent_due || end_due || writable_due) {
+        if (conn->base.state == SL_CONN_CLOSED || sent_due || end_is_due(conn) ||
+            writable_is_due(conn)) {
             return false;
         }
     }

@@ -337,6 +337,37 @@ static void fault_ops__replays_from_its_seed(void **state)
     assert_true(hashes[0] != hashes[2]);
 }
 
+/* A simulation moves its clock to what the reactor waits for: a connection that is on its way to
+ * its end must not keep it where it is. */
+static void fault_ops__sleeps_while_it_closes(void **state)
+{
+    (void)state;
+    struct fixture *fixture =
+        setup((struct sl_fault_plan){.seed = 6, .take_short = SL_FAULT_PER_FRAME / 2});
+    while (!fixture->writable) {
+        sl_stepped_pair_turn(&fixture->pair, SL_CLOCK_NS_PER_MS);
+    }
+    struct sl_transport_frame frame = frame_of(fixture, 0, SL_FRAME_REPLY);
+    bool is_short = false; /* side b has no turn, so that not all is sent */
+    while (fixture->taken < 16 || !is_short) {
+        is_short = sl_transport_send_burst(fixture->conn, &frame, 1) == 0;
+        if (!is_short) {
+            frame = frame_of(fixture, ++fixture->taken, SL_FRAME_REPLY);
+        }
+    }
+    sl_transport_disconnect(fixture->conn);
+    struct sl_reactor *reactor = fixture->pair.a.reactor;
+    (void)sl_reactor_turn(reactor, fixture->pair.now_ns);
+    (void)sl_reactor_turn(reactor, fixture->pair.now_ns);
+    assert_false(fixture->closed);
+    assert_true(sl_fault_ops.arm(fixture->pair.a.transport));
+    for (int turn = 0; turn < 100; turn++) {
+        sl_stepped_pair_turn(&fixture->pair, SL_CLOCK_NS_PER_MS);
+    }
+    assert_true(fixture->closed);
+    teardown(fixture);
+}
+
 static void fault_ops__hands_over(void **state)
 {
     (void)state;
@@ -379,6 +410,7 @@ int main(void)
         cmocka_unit_test(fault_ops__breaks_in_the_middle_of_a_frame),
         cmocka_unit_test(fault_ops__fails_on_the_receiving_side),
         cmocka_unit_test(fault_ops__replays_from_its_seed),
+        cmocka_unit_test(fault_ops__sleeps_while_it_closes),
         cmocka_unit_test(fault_ops__hands_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
