@@ -118,8 +118,23 @@ static void serve_one(struct sl_arena_ahead *ahead)
     }
 }
 
-/* One chunk, then the arenas behind get theirs. The last access to the arena is the one that lets
- * go of it. */
+/* The thread's last access to the arena. An owner who closes is told with the lock held: once he
+ * has the lock back, the thread wants it no more on his account, and may be joined. */
+static void let_go(struct sl_arena_ahead *ahead)
+{
+    uint32_t state = atomic_load(&ahead->state);
+    while ((state & STATE_CLOSING) == 0) {
+        if (atomic_compare_exchange_weak(&ahead->state, &state, state & ~STATE_WORKING)) {
+            return;
+        }
+    }
+    pthread_mutex_lock(&helper.lock);
+    atomic_fetch_and(&ahead->state, ~STATE_WORKING);
+    pthread_cond_broadcast(&helper.let_go);
+    pthread_mutex_unlock(&helper.lock);
+}
+
+/* One chunk, then the arenas behind get theirs. */
 static void serve(struct sl_arena_ahead *ahead)
 {
     atomic_fetch_or(&ahead->state, STATE_WORKING);
@@ -131,11 +146,7 @@ static void serve(struct sl_arena_ahead *ahead)
             enqueue(ahead);
         }
     }
-    if ((atomic_fetch_and(&ahead->state, ~STATE_WORKING) & STATE_CLOSING) != 0) {
-        pthread_mutex_lock(&helper.lock);
-        pthread_cond_broadcast(&helper.let_go);
-        pthread_mutex_unlock(&helper.lock);
-    }
+    let_go(ahead);
 }
 
 /* Takes memory from this node as long as it has any. */
