@@ -229,8 +229,9 @@ SL_API int sl_step_dense_push(struct sl_step *step, struct sl_table *table, uint
 SL_API int sl_step_dense_push_pull(struct sl_step *step, struct sl_table *table, uint64_t start,
                                    uint64_t count, const float *gradients, float *values);
 
-/* This worker has finished iteration `clock` of the step: its later pulls are of clock + 1. In BSP
- * the pushes of the iteration take effect once every worker has ticked it. */
+/* This worker has finished the step's iteration `clock`. Operations that are added after the tick,
+ * and later steps, are of clock + 1: one step can push, tick, and pull for the next iteration. In
+ * BSP the pushes of an iteration take effect once every worker has ticked it. Once in a step. */
 SL_API int sl_step_tick(struct sl_step *step);
 
 /* This worker will push no more: its clock no longer holds anybody up, whatever comes. Later steps

@@ -184,6 +184,9 @@ static int tick(struct sl_shard *shard, struct sl_shard_work *work, struct sl_sh
                              "worker/%u ticks iteration %u, but is at iteration %u", worker,
                              work->prefix.clock, sl_clocks_of(&shard->clocks, worker));
     }
+    if (work->prefix.clock != SL_REQUEST_CLOCK_FINISHED) {
+        work->prefix.clock++; /* what follows is of the next iteration */
+    }
     sl_shard_commit_look(shard);
     return SL_SHARD_DONE;
 }

@@ -66,11 +66,12 @@ static int encode_operation(struct sl_encoder *encoder, struct sl_operation *ope
                                                    : sl_encode_rows(encoder, operation, rows);
 }
 
+/* A tick, or the tick that finishes, which has a request of its own. */
 static int encode_tick(struct sl_encoder *encoder)
 {
     const struct sl_encode_plan *plan = encoder->plan;
-    if (!plan->lite || plan->finish ||
-        sl_encoder_section_room(encoder) < SL_ENCODER_SECTION_BYTES) {
+    bool alone = !plan->lite || plan->finish;
+    if (alone || sl_encoder_section_room(encoder) < SL_ENCODER_SECTION_BYTES) {
         sl_encoder_close(encoder);
     }
     if (encoder->request == NULL) {
@@ -83,34 +84,50 @@ static int encode_tick(struct sl_encoder *encoder)
     if (plan->finish) {
         encoder->prefix.clock = SL_REQUEST_CLOCK_FINISHED;
     }
+    if (alone) {
+        sl_encoder_close(encoder);
+    }
+    encoder->clock++;
+    return 0;
+}
+
+static int encode_operations(struct sl_encoder *encoder, uint32_t first, uint32_t end)
+{
+    const struct sl_encode_plan *plan = encoder->plan;
+    for (uint32_t i = first; i < end; i++) {
+        struct sl_operation *operation = &plan->operations[i];
+        encoder->later_bytes -= operation_bytes(plan, encoder->shard, operation);
+        int err = encode_operation(encoder, operation);
+        if (err != 0) {
+            return err;
+        }
+        if (!plan->lite) {
+            sl_encoder_close(encoder);
+        }
+    }
     return 0;
 }
 
 int sl_encode_shard(const struct sl_encode_plan *plan, uint32_t shard, struct sl_encode_list *list)
 {
     sl_assert(plan->payload_bytes_max >= SL_ENCODE_PAYLOAD_BYTES_MIN);
-    struct sl_encoder encoder = {.plan = plan, .list = list, .shard = shard};
+    sl_assert(!plan->tick || plan->tick_at <= plan->operation_count);
+    struct sl_encoder encoder = {.plan = plan, .list = list, .shard = shard, .clock = plan->clock};
     for (uint32_t i = 0; i < plan->operation_count; i++) {
         encoder.later_bytes += operation_bytes(plan, shard, &plan->operations[i]);
     }
     encoder.later_bytes += plan->tick ? SL_ENCODER_SECTION_BYTES : 0;
-    for (uint32_t i = 0; i < plan->operation_count; i++) {
-        encoder.later_bytes -= operation_bytes(plan, shard, &plan->operations[i]);
-        int err = encode_operation(&encoder, &plan->operations[i]);
-        if (err != 0) {
-            return err;
-        }
-        if (!plan->lite) {
-            sl_encoder_close(&encoder);
-        }
+    uint32_t before = plan->tick ? plan->tick_at : plan->operation_count;
+    int err = encode_operations(&encoder, 0, before);
+    if (err == 0 && (plan->tick || plan->finish)) {
+        encoder.later_bytes -= plan->tick ? SL_ENCODER_SECTION_BYTES : 0;
+        err = encode_tick(&encoder);
     }
-    encoder.later_bytes = 0;
-    if (plan->tick || plan->finish) {
-        int err = encode_tick(&encoder);
-        if (err != 0) {
-            return err;
-        }
+    if (err == 0) {
+        err = encode_operations(&encoder, before, plan->operation_count);
     }
-    sl_encoder_close(&encoder);
-    return 0;
+    if (err == 0) {
+        sl_encoder_close(&encoder);
+    }
+    return err;
 }

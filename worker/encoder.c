@@ -21,7 +21,7 @@ int sl_encoder_open(struct sl_encoder *encoder, uint64_t bytes)
     *request = (struct sl_request){.shard = encoder->shard, .body = encoder->base};
     encoder->request = request;
     encoder->writer = sl_bytes_writer_over(encoder->base, (size_t)capacity);
-    encoder->prefix = (struct sl_request_prefix){.clock = plan->clock};
+    encoder->prefix = (struct sl_request_prefix){.clock = encoder->clock};
     encoder->reads_end = &request->first_read;
     encoder->read_count = 0;
     void *prefix = sl_bytes_reserve(&encoder->writer, SL_ENCODER_PREFIX_BYTES);
@@ -105,6 +105,7 @@ int sl_encoder_add_read(struct sl_encoder *encoder, struct sl_read read)
     *encoder->reads_end = kept;
     encoder->reads_end = &kept->next;
     encoder->read_count++;
+    encoder->request->clock = encoder->clock;
     encoder->request->reply_bytes +=
         sl_bytes_pad8((uint64_t)read.row_count * read.dim * sizeof(float));
     return 0;

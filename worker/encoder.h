@@ -14,6 +14,7 @@ struct sl_encoder {
     const struct sl_encode_plan *plan;
     struct sl_encode_list *list;
     uint32_t shard;
+    uint32_t clock;       /* of the current operation */
     uint64_t later_bytes; /* that the operations after the current one may need */
 
     struct sl_request *request; /* NULL: none is open */

@@ -63,6 +63,7 @@ struct sl_request {
     const uint8_t *body; /* prefix, sections and their bodies, in their final form */
     const void *tail;    /* further payload, in the caller's memory; or NULL */
     uint64_t reply_bytes;
+    uint32_t clock; /* of its last read */
     struct sl_read *first_read;
     void *landing; /* the whole reply can be received here; or NULL */
 

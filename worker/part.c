@@ -90,8 +90,8 @@ void sl_part_failed(struct sl_request *request, int err, const char *text)
 void sl_part_replied(struct sl_request *request, uint32_t floor)
 {
     struct sl_part *part = request->part;
-    if (request->first_read != NULL && part->clock > floor) {
-        uint32_t staleness = part->clock - floor;
+    if (request->first_read != NULL && request->clock > floor) {
+        uint32_t staleness = request->clock - floor;
         part->staleness = staleness > part->staleness ? staleness : part->staleness;
     }
     sl_part_settle(request);

@@ -20,7 +20,7 @@ struct sl_part {
     struct sl_hub *hub;
     struct sl_encode_list requests;
     uint64_t deadline_ns;
-    uint32_t timeout_ms, clock;
+    uint32_t timeout_ms;
     struct sl_mailbox_lane *answers; /* to the step's port */
     sl_mail_fn *on_complete;         /* ctx: the part; a: 1 when it is returned too */
     sl_mail_fn *on_return;           /* ctx: the part */

@@ -251,11 +251,12 @@ int sl_step_dense_push_pull(struct sl_step *step, struct sl_table *table, uint64
 int sl_step_tick(struct sl_step *step)
 {
     sl_assert(step != NULL);
-    if (step->state != SL_STEP_BUILDING || step->client->task_index < 0 || step->finish ||
-        step->clock == SL_REQUEST_CLOCK_FINISHED) {
+    if (step->state != SL_STEP_BUILDING || step->client->task_index < 0 || step->tick ||
+        step->finish || step->clock == SL_REQUEST_CLOCK_FINISHED) {
         return refuse(step);
     }
     step->tick = true;
+    step->tick_at = step->operation_count;
     return 0;
 }
 
@@ -349,6 +350,7 @@ static int encode(struct sl_step *step)
         .clock = step->clock,
         .lite = client->protocol == SL_PROTOCOL_STAR_SERVER_LITE,
         .tick = step->tick,
+        .tick_at = step->tick_at,
         .finish = step->finish,
     };
     sl_scratch_reset(&step->wire);
@@ -376,7 +378,6 @@ static void post_parts(struct sl_step *step, uint32_t timeout_ms)
         }
         part->deadline_ns = deadline_ns;
         part->timeout_ms = timeout_ms;
-        part->clock = step->clock;
         part->answers = step->port->lanes[i].from;
         part->on_complete = part_completed;
         part->on_return = part_returned;

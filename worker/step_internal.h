@@ -24,6 +24,7 @@ struct sl_step {
     bool bad; /* an operation was refused */
     bool tick, finish;
     uint32_t clock;
+    uint32_t tick_at; /* operations before the tick */
 
     struct sl_operation *operations; /* grown, kept */
     uint32_t operation_count, operation_capacity;

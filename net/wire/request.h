@@ -13,7 +13,10 @@
  *   DENSE_PULL       -                                                      f32[count]
  *   DENSE_PUSH       gradients f32[count]                                   -
  *   DENSE_PUSH_PULL  as DENSE_PUSH                                          f32[count]
- *   TICK             -  (the sender has finished the request's clock)       -
+ *   TICK             -                                                      -
+ *
+ * A TICK says that the sender has finished the request's clock; the sections behind it are of the
+ * next clock, so that one request can push, tick, and pull for the next iteration.
  *
  * All keys, and all of a dense range, belong to the shard that the connection is for. */
 #ifndef SL_NET_WIRE_REQUEST_H
@@ -39,7 +42,7 @@ enum sl_request_op {
 
 struct sl_request_prefix {
     uint32_t section_count; /* 1 to SL_LIMIT_REQUEST_SECTIONS */
-    uint32_t clock;         /* the step that the pulls and pushes are of */
+    uint32_t clock;         /* the iteration of the sections up to the first tick */
 };
 static_assert(sizeof(struct sl_request_prefix) == 8, "request prefix size");
 

@@ -65,8 +65,8 @@ void sl_pipeline_fini(struct sl_pipeline *pipeline);
 /* The next batch, in a lane: 1, 0 when there is none, or an error with the reason. */
 int sl_pipeline_load(struct sl_pipeline *pipeline, struct sl_pipeline_lane **lane);
 
-/* Sends one step of iteration `clock`: pushes one lane's gradients, ticks, pulls for another lane;
- * either may be NULL. Errors with the reason. */
+/* Sends one step of iteration `clock`: pushes one lane's gradients, ticks, pulls for another lane
+ * (behind a tick: as of clock + 1); either may be NULL. Errors with the reason. */
 int sl_pipeline_submit(struct sl_pipeline *pipeline, uint32_t clock,
                        struct sl_pipeline_lane *pushes, enum sl_pipeline_tick tick,
                        struct sl_pipeline_lane *pulls);

@@ -8,10 +8,9 @@
 #include "worker/train/pipeline.h"
 #include "worker/train/progress.h"
 
-#define LEAD_MAX   1
+#define LEAD_MAX 1
 
 /* A step that pushes iteration i pulls, in ASP, for iteration i + 2. */
-#define FUSED_LEAD (LEAD_MAX + 1)
 
 struct trainer {
     const struct sl_trainer_options *options;
@@ -78,7 +77,7 @@ static struct sl_pipeline_options pipeline_options(struct trainer *trainer, bool
         .table_count = trainer->table_count,
         .step_timeout_ms = trainer->options->step_timeout_ms,
         .pushing = pushing,
-        .staleness_added = trainer->fused ? FUSED_LEAD : 0,
+        .staleness_added = trainer->fused ? trainer->lead : 0,
         .clock = trainer->options->clock,
         .report = trainer->report,
     };
@@ -308,11 +307,14 @@ static int train_and_evaluate(struct trainer *trainer, struct sl_reader **test)
 int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *train_reader,
                    struct sl_reader *test, struct sl_report *report)
 {
+    uint32_t lead = sl_trainer_lead(&options->consistency);
     struct trainer trainer = {
         .options = options,
         .report = report,
-        .lead = sl_trainer_lead(&options->consistency),
-        .fused = options->consistency.mode == SL_CONSISTENCY_ASP,
+        .lead = lead,
+        /* A pull behind the tick is of the next iteration: too little where SSP pulls further on.
+         */
+        .fused = options->consistency.mode == SL_CONSISTENCY_ASP || lead == 0,
     };
     int err = init(&trainer, train_reader);
     if (err == 0) {

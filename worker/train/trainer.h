@@ -4,10 +4,10 @@
  * a staleness of at least 1, the parameters of the next batch are under way meanwhile: they are
  * asked for when the batch before it has been pushed. In BSP and SSP(0) the worker waits for them.
  *
- * In ASP the push of batch i, its tick and the pull for batch i + 2 are one step: by
- * "star_server_lite" one message a shard. A step has one clock, and in BSP and SSP the pull for an
- * iteration must carry that iteration's clock, or it would wait for too little. So there the pull
- * is a step of its own, submitted in the same breath as push and tick: two messages, one burst.
+ * The push of batch i, its tick and the pull for the next batch asked for are one step: by
+ * "star_server_lite" one message a shard. Only in SSP with a staleness of at least 1 the pull is a
+ * step of its own: it is for iteration i + 2, and must carry that clock, not that behind the tick,
+ * or it would wait for too little.
  *
  * A worker that has no more data finishes its clock with its last push and holds nobody up. Given
  * the same files and number of workers, what a worker reads, and in BSP every bit of what it

@@ -104,6 +104,42 @@ static void bsp_pull__waits_for_all_workers(void **state)
     }
 }
 
+/* One step pushes, ticks, and pulls for the next iteration; by "lite" in one message a shard. */
+static void bsp_pull__behind_the_tick_is_of_the_next_iteration(void **state)
+{
+    (void)state;
+    fill();
+    struct sl_client *workers[WORKERS] = {fixture_client(fixture.cluster, &shape, 0),
+                                          fixture_client(fixture.cluster, &lite_shape, 1)};
+    struct sl_table_spec spec = clocked("bsp_fused", SL_CONSISTENCY_BSP, 0);
+    struct sl_table *tables[WORKERS] = {fixture_table(workers[0], &spec),
+                                        fixture_table(workers[1], &spec)};
+    float rows[WORKERS][KEYS];
+    for (uint32_t clock = 0; clock < 5; clock++) {
+        struct sl_step *steps[WORKERS];
+        for (uint32_t i = 0; i < WORKERS; i++) {
+            uint32_t who = (clock + i) % WORKERS;
+            steps[who] = fixture_step(workers[who], clock);
+            assert_int_equal(sl_step_push(steps[who], tables[who], keys, KEYS, ones), 0);
+            assert_int_equal(sl_step_tick(steps[who]), 0);
+            assert_int_equal(sl_step_pull(steps[who], tables[who], keys, KEYS, rows[who]), 0);
+            assert_int_equal(sl_step_submit(steps[who], TIMEOUT_MS), 0);
+        }
+        for (uint32_t i = 0; i < WORKERS; i++) {
+            assert_int_equal(sl_step_wait(steps[i]), 0);
+            assert_int_equal(sl_step_staleness(steps[i]), 0);
+            wait_for_rows(&steps[i], rows[i], (float)((clock + 1) * WORKERS));
+        }
+    }
+    struct sl_step *twice = fixture_step(workers[0], 5);
+    assert_int_equal(sl_step_tick(twice), 0);
+    assert_int_equal(sl_step_tick(twice), SL_ERR_INVALID);
+    sl_step_end(&twice);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        sl_client_destroy(&workers[i]);
+    }
+}
+
 static void bsp_pull__ends_at_its_deadline_and_lets_the_tick_pass(void **state)
 {
     (void)state;
@@ -248,6 +284,8 @@ int main(void)
     sl_log_setup(SL_LOG_OFF, "test");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(bsp_pull__waits_for_all_workers, start, stop),
+        cmocka_unit_test_setup_teardown(bsp_pull__behind_the_tick_is_of_the_next_iteration, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(bsp_pull__ends_at_its_deadline_and_lets_the_tick_pass,
                                         start, stop),
         cmocka_unit_test_setup_teardown(ssp_pull__runs_ahead_as_far_as_its_staleness, start, stop),
