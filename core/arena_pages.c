@@ -60,19 +60,22 @@ void sl_arena_pages_unmap(void *base, size_t bytes)
 }
 
 /* ThreadSanitizer would take a touch for a race with the owner's writes. Clang leaves atomics out
- * of its instrumentation for no weaker attribute than this one, which GCC does not know. */
+ * of its instrumentation for no weaker attribute than this one, which GCC does not know. Inlined,
+ * the function would be instrumented with its caller. */
 #if __has_attribute(disable_sanitizer_instrumentation)
-#define UNSANITIZED __attribute__((disable_sanitizer_instrumentation))
+#define UNSANITIZED __attribute__((disable_sanitizer_instrumentation, noinline))
 #else
-#define UNSANITIZED __attribute__((no_sanitize("thread")))
+#define UNSANITIZED __attribute__((no_sanitize("thread"), noinline))
 #endif
 
 /* A zero is replaced by a zero, and anything else is left: the write that the page fault needs, and
  * no change for an owner who writes there already. */
-static UNSANITIZED void touch(_Atomic uint32_t *word)
+static UNSANITIZED void touch(uint8_t *base, size_t bytes, size_t page)
 {
-    uint32_t zero = 0;
-    atomic_compare_exchange_strong(word, &zero, 0);
+    for (size_t at = 0; at < bytes; at += page) {
+        uint32_t zero = 0;
+        atomic_compare_exchange_strong((_Atomic uint32_t *)(void *)(base + at), &zero, 0);
+    }
 }
 
 /* Not madvise(MADV_POPULATE_WRITE), although one call would do: it holds the lock on the process's
@@ -81,8 +84,5 @@ static UNSANITIZED void touch(_Atomic uint32_t *word)
  * ran a quarter as often beside the former as beside the latter. */
 void sl_arena_pages_touch(void *base, size_t bytes)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    for (size_t at = 0; at < bytes; at += page) {
-        touch((_Atomic uint32_t *)(void *)((uint8_t *)base + at));
-    }
+    touch(base, bytes, (size_t)sysconf(_SC_PAGESIZE));
 }

@@ -20,8 +20,7 @@ struct sl_dense_store;
 /* Holds elements [start, start + count) of the array; count may be 0; start is a multiple of
  * SL_PARTITION_BLOCK_ELEMENTS (asserted). Element i begins as column 0 of key i of the initializer.
  * Allocates and fills all blocks here, nothing later: up to 40 ns an element; zeros whose optimizer
- * begins with zeros too cost nothing.
- * bytes_max 0: no limit. Errors: NO_MEMORY. */
+ * begins with zeros too cost nothing. bytes_max 0: no limit. Errors: NO_MEMORY. */
 int sl_dense_store_create(const struct sl_table_spec *spec, uint64_t start, uint64_t count,
                           size_t bytes_max, struct sl_dense_store **out);
 
