@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* A pipe, or two times -1. */
@@ -122,6 +123,7 @@ int sl_child_start(const struct sl_child_options *options, struct sl_child *out,
         .pid = pid, .in = pipes[IN].write, .out = pipes[OUT].read, .err = pipes[ERR].read};
     if (got == (ssize_t)sizeof failure) {
         close_pipes(pipes);
+        waitpid(pid, NULL, 0); /* it has nothing left to do but to end */
         *out = (struct sl_child){.in = -1, .out = -1, .err = -1};
         return fail("run", program, failure, reason, reason_bytes);
     }

@@ -2,17 +2,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define PIPE_READS_MAX 256 /* 1 MiB, the most that a pipe may hold */
+#define ASK_MS         50  /* how often `waits_on` is asked */
 
 void sl_relay_init(struct sl_relay *relay, int from, int to, int copy, const char *name)
 {
     relay->from = from;
     relay->to = to;
     relay->copy = copy;
+    relay->waits_on = NULL;
+    relay->ctx = NULL;
     relay->start = 0;
     if (name != NULL) {
         relay->start = (size_t)snprintf(relay->line, sizeof relay->line, "[%s] ", name);
@@ -21,12 +25,26 @@ void sl_relay_init(struct sl_relay *relay, int from, int to, int copy, const cha
     fcntl(from, F_SETFL, O_NONBLOCK);
 }
 
-/* That nobody reads what the launcher says is no reason to end the job: errors are ignored. */
-static void write_all(int fd, const char *bytes, size_t count)
+/* Whether a write of a line to fd, PIPE_BUF bytes at most, does not block. */
+static bool wait_for_room(const struct sl_relay *relay, int fd)
 {
-    while (count > 0) {
+    struct pollfd polled = {.fd = fd, .events = POLLOUT};
+    int ready = poll(&polled, 1, 0);
+    while (ready == 0 || (ready < 0 && errno == EINTR)) {
+        if (relay->waits_on != NULL && !relay->waits_on(relay->ctx)) {
+            return false;
+        }
+        ready = poll(&polled, 1, ASK_MS);
+    }
+    return true;
+}
+
+/* That nobody reads what the launcher says is no reason to end the job: errors are ignored. */
+static void write_all(const struct sl_relay *relay, int fd, const char *bytes, size_t count)
+{
+    while (count > 0 && wait_for_room(relay, fd)) {
         const ssize_t written = write(fd, bytes, count);
-        if (written < 0 && errno != EINTR) {
+        if (written < 0 && errno != EINTR && errno != EAGAIN) {
             return;
         }
         if (written > 0) {
@@ -39,9 +57,9 @@ static void write_all(int fd, const char *bytes, size_t count)
 /* Writes out `end` bytes of the buffer as one line; what follows them becomes the next. */
 static void write_line(struct sl_relay *relay, size_t end)
 {
-    write_all(relay->to, relay->line, end);
+    write_all(relay, relay->to, relay->line, end);
     if (relay->copy >= 0) {
-        write_all(relay->copy, relay->line + relay->start, end - relay->start);
+        write_all(relay, relay->copy, relay->line + relay->start, end - relay->start);
     }
     memmove(relay->line + relay->start, relay->line + end, relay->used - end);
     relay->used -= end - relay->start;

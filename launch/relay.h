@@ -1,22 +1,26 @@
-/* Passes the output of a child on, whole lines at a time, each after the child's name. Owned by the
- * supervisor. */
+/* Passes the output of a child on, whole lines at a time, each after the child's name. Where the
+ * launcher's own output has no room, since nobody reads it now, `waits_on` is asked over and over
+ * whether to go on waiting; else the line is dropped. Owned by the supervisor. */
 #ifndef SL_LAUNCH_RELAY_H
 #define SL_LAUNCH_RELAY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define SL_RELAY_LINE_BYTES 4096 /* a longer line is broken */
 
 struct sl_relay {
-    int from;     /* non-blocking read end; owned; -1: closed */
-    int to;       /* the launcher's own stdout or stderr */
-    int copy;     /* also there, without prefix; -1: nowhere */
-    size_t start; /* length of the prefix, which begins `line` */
-    size_t used;  /* of `line`, prefix included */
+    int from;                    /* non-blocking read end; owned; -1: closed */
+    int to;                      /* the launcher's own stdout or stderr */
+    int copy;                    /* also there, without prefix; -1: nowhere */
+    size_t start;                /* length of the prefix, which begins `line` */
+    size_t used;                 /* of `line`, prefix included */
+    bool (*waits_on)(void *ctx); /* may be NULL: waits for ever */
+    void *ctx;
     char line[SL_RELAY_LINE_BYTES];
 };
 
-/* name: "worker/3", or NULL for no prefix. */
+/* name: "worker/3", or NULL for no prefix. waits_on may be set afterwards. */
 void sl_relay_init(struct sl_relay *relay, int from, int to, int copy, const char *name);
 
 enum sl_relay_result {

@@ -18,6 +18,9 @@
 #include "launch/child.h"
 #include "launch/relay.h"
 
+#define UNREAD_NS                                                                                  \
+    SL_CLOCK_NS_PER_S /* a job that is stopped waits so long for who reads its output */
+
 enum phase {
     RUNNING,  /* workers work */
     DRAINING, /* all workers are done; the ps have been asked to end */
@@ -45,6 +48,8 @@ struct supervisor {
     int status;          /* what the launcher will exit with */
     uint64_t timeout_ns; /* when the job's time is up */
     uint64_t kill_ns;    /* when those that were asked to end are killed */
+    uint64_t unread_ns;  /* STOPPING: when output that has no room is dropped */
+    bool child_ended;    /* a signal said so that no reap has followed */
 };
 
 static uint64_t now_ns(void)
@@ -102,6 +107,7 @@ static void stop(struct supervisor *all, int status, int signal_number)
         all->status = status;
     }
     all->phase = STOPPING;
+    all->unread_ns = now_ns() + UNREAD_NS;
     ask_all(all, signal_number, true);
 }
 
@@ -119,6 +125,47 @@ static void kill_all(struct supervisor *all)
         all->status = SL_SUPERVISOR_FAILED;
     }
     all->kill_ns = SL_CLOCK_NEVER;
+}
+
+static void take_signal(struct supervisor *all)
+{
+    struct signalfd_siginfo info;
+    while (read(all->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        const int number = (int)info.ssi_signo;
+        if (number == SIGCHLD) {
+            all->child_ended = true; /* several may share one: reap looks at every process */
+            continue;
+        }
+        if (all->phase == STOPPING) {
+            kill_all(all); /* asked twice */
+            continue;
+        }
+        sl_log_warn("%s: the job is stopped (once more kills it)", strsignal(number));
+        stop(all, SL_SUPERVISOR_SIGNALED + number, number == SIGINT ? SIGINT : SIGTERM);
+    }
+}
+
+static void check_time(struct supervisor *all)
+{
+    const uint64_t now = now_ns();
+    if (now >= all->timeout_ns) {
+        all->timeout_ns = SL_CLOCK_NEVER;
+        sl_log_error("the job has not ended within %llu s (--timeout): it is stopped",
+                     (unsigned long long)all->options->timeout_s);
+        stop(all, SL_SUPERVISOR_TIMEOUT, SIGTERM);
+    }
+    if (now >= all->kill_ns) {
+        kill_all(all);
+    }
+}
+
+/* A relay finds no room for its line: the job goes on as far as it can without it. */
+static bool waits_on(void *ctx)
+{
+    struct supervisor *all = ctx;
+    take_signal(all);
+    check_time(all);
+    return all->phase != STOPPING || now_ns() < all->unread_ns;
 }
 
 static bool ended_well(const struct process *process)
@@ -149,6 +196,7 @@ static void log_end(const struct supervisor *all, const struct process *process,
 
 static void reap(struct supervisor *all)
 {
+    all->child_ended = false;
     for (uint32_t i = 0; i < all->count; i++) {
         struct process *process = &all->processes[i];
         if (process->child.pid == 0 ||
@@ -238,6 +286,8 @@ static bool start_process(struct supervisor *all, struct process *process)
     if (err == 0 && process->child.err >= 0) {
         sl_relay_init(&process->err, process->child.err, STDERR_FILENO, -1, task->name);
     }
+    process->out.waits_on = process->err.waits_on = waits_on;
+    process->out.ctx = process->err.ctx = all;
     if (shown && err == 0) {
         all->shown_log = log;
     } else if (log >= 0) {
@@ -256,40 +306,13 @@ static void start_all(struct supervisor *all)
     }
 }
 
-static void take_signal(struct supervisor *all)
-{
-    struct signalfd_siginfo info;
-    while (read(all->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        const int number = (int)info.ssi_signo;
-        if (number == SIGCHLD) {
-            continue; /* several ends may share one: reap looks at every process anyway */
-        }
-        if (all->phase == STOPPING) {
-            kill_all(all); /* asked twice */
-            continue;
-        }
-        sl_log_warn("%s: the job is stopped (once more kills it)", strsignal(number));
-        stop(all, SL_SUPERVISOR_SIGNALED + number, number == SIGINT ? SIGINT : SIGTERM);
-    }
-}
-
-static void check_time(struct supervisor *all)
-{
-    const uint64_t now = now_ns();
-    if (now >= all->timeout_ns) {
-        all->timeout_ns = SL_CLOCK_NEVER;
-        sl_log_error("the job has not ended within %llu s (--timeout): it is stopped",
-                     (unsigned long long)all->options->timeout_s);
-        stop(all, SL_SUPERVISOR_TIMEOUT, SIGTERM);
-    }
-    if (now >= all->kill_ns) {
-        kill_all(all);
-    }
-}
-
-/* Until the earlier of the two deadlines, rounded up so that it has then passed. */
+/* Until the earlier of the two deadlines, rounded up so that it has then passed; not at all when a
+ * process ended while the others were looked at. */
 static int poll_ms(const struct supervisor *all)
 {
+    if (all->child_ended) {
+        return 0;
+    }
     const uint64_t due = all->timeout_ns < all->kill_ns ? all->timeout_ns : all->kill_ns;
     if (due == SL_CLOCK_NEVER) {
         return -1;

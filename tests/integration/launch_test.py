@@ -2,9 +2,13 @@
 """starling-launch with small shell scripts in place of starling-ps and starling-worker, so that every
 way in which a process can end is at hand; and with scripts in place of ssh, srun and scontrol."""
 
+import array
+import fcntl
 import os
 import signal
 import stat
+import subprocess
+import termios
 import time
 
 import harness
@@ -32,6 +36,16 @@ echo "worker reactors: $NETWORK_WORKER_CORE_NUMBER" >&2
 """
 
 SLEEP = "exec sleep 600\n"
+
+
+PIPE_BYTES = 60000  # what a pipe holds, but for what a line may leave free
+
+
+def held(pipe):
+    """How many bytes a pipe holds."""
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
 
 
 class LaunchTest(harness.StarlingTest):
@@ -177,6 +191,27 @@ class Local(LaunchTest):
         process.wait_line("[worker/0] no")
         process.signal(signal.SIGTERM)
         self.assertEqual(process.wait(), 128 + signal.SIGTERM, process.output)
+
+    def test_ends_though_nobody_reads(self):
+        """Neither a signal nor --timeout waits for who should read the output."""
+        self.worker("exec yes\n")
+        for args, status in (((), 128 + signal.SIGTERM), (("--timeout", 1), 124)):
+            self.forget()
+            read_end, write_end = os.pipe()
+            self.addCleanup(os.close, read_end)
+            launcher = subprocess.Popen(
+                [harness.program("starling-launch"), "--bin-dir", self.folder, *map(str, args)],
+                env=harness.environment({"FOLDER": self.folder}), stdin=subprocess.DEVNULL,
+                stdout=write_end, stderr=subprocess.DEVNULL)
+            os.close(write_end)
+            self.addCleanup(launcher.wait)
+            self.addCleanup(launcher.kill)
+            while held(read_end) < PIPE_BYTES:
+                time.sleep(0.02)
+            if not args:
+                launcher.send_signal(signal.SIGTERM)
+            self.assertEqual(launcher.wait(harness.DEADLINE_S), status)
+            self.ps_is_gone()
 
     def test_no_child_survives_the_launcher(self):
         self.worker("echo up\nexec sleep 600\n")
