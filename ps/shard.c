@@ -126,19 +126,23 @@ static int store_create(const struct sl_shard *shard, uint32_t table_id,
 static int consistency_init(struct sl_shard *shard, struct sl_shard_table *table)
 {
     const struct sl_consistency_spec *consistency = &table->spec.consistency;
+    if (consistency->mode == SL_CONSISTENCY_BSP) {
+        table->staged = calloc(consistency->worker_count, sizeof *table->staged);
+        if (table->staged == NULL) {
+            return SL_ERR_NO_MEMORY;
+        }
+        int err = shard->staging.base != NULL
+                      ? 0
+                      : sl_shard_staging_init(&shard->staging, shard->options.staging_bytes_max);
+        if (err != 0) {
+            return err;
+        }
+    }
+    /* Last: a group stays for good, and there is room for one for each table. */
     if (consistency->worker_count > 0) {
         table->clock_group = sl_clocks_group(&shard->clocks, consistency->worker_count);
     }
-    if (consistency->mode != SL_CONSISTENCY_BSP) {
-        return 0;
-    }
-    table->staged = calloc(consistency->worker_count, sizeof *table->staged);
-    if (table->staged == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    return shard->staging.base != NULL
-               ? 0
-               : sl_shard_staging_init(&shard->staging, shard->options.staging_bytes_max);
+    return 0;
 }
 
 static size_t store_memory(const struct sl_shard_table *table)

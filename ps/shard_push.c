@@ -185,6 +185,9 @@ static void stage_end(struct sl_shard *shard, struct sl_shard_table *table,
     work->staged = NULL;
     scratch_put(work);
     sl_shard_commit_later(table, work->caller.worker, staged);
+    if (sl_clocks_of(&shard->clocks, work->caller.worker) != staged->clock) {
+        sl_shard_commit_look(shard); /* the worker has left meanwhile: perhaps it is due already */
+    }
 }
 
 static int apply_sparse(struct sl_shard_table *table, struct sl_shard_work *work,

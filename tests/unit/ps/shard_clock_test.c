@@ -307,6 +307,36 @@ static void shard_bsp__who_has_left_holds_nobody_up(void **state)
     assert_true(peek(f, BSP, 1) == 4.0F);
 }
 
+/* Its connection breaks in the middle of a long push, which is finished all the same. */
+static void shard_bsp__push_of_who_has_left_is_applied(void **state)
+{
+    enum { KEYS = 5000 };
+    static uint64_t keys[KEYS];
+    static float gradients[KEYS * DIM];
+    struct fixture *f = *state;
+    for (uint32_t i = 0; i < KEYS; i++) {
+        keys[i] = i;
+        gradients[i * DIM] = 1.0F;
+    }
+    assert_int_equal(tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(tick(f, 2, 0), SL_SHARD_DONE);
+    shard_request_begin(&f->request, 0);
+    shard_request_push(&f->request, SL_REQUEST_PUSH, BSP, keys, KEYS, gradients, DIM);
+    struct sl_shard_work work;
+    struct sl_shard_caller caller = {.has_clock = true, .worker = 0};
+    assert_int_equal(sl_shard_begin(f->shard, &caller, f->request.payload, f->request.bytes, &work,
+                                    f->reason, sizeof f->reason),
+                     0);
+    uint32_t spent;
+    assert_int_equal(sl_shard_run(f->shard, &work, f->reply, 100, &spent, f->reason, 512),
+                     SL_SHARD_AGAIN);
+    sl_shard_worker_left(f->shard, 0);
+    assert_int_equal(sl_shard_run(f->shard, &work, f->reply, 100000, &spent, f->reason, 512),
+                     SL_SHARD_DONE);
+    commit_all(f);
+    assert_true(peek(f, BSP, KEYS - 1) == 1.0F);
+}
+
 static void shard_bsp__all_finished_means_everything_is_applied(void **state)
 {
     struct fixture *f = *state;
@@ -340,6 +370,27 @@ static void shard_bsp__staging_full_is_no_memory_until_the_iteration_ends(void *
     commit_all(f);
     assert_true(peek(f, BSP, 1) == (float)(pushed - 1));
     assert_int_equal(push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
+}
+
+/* Tables that cannot be made leave no trace, however many there are. */
+static void shard_table_open__without_room_for_staging_is_no_memory(void **state)
+{
+    struct fixture *f = *state;
+    sl_shard_destroy(&f->shard);
+    struct sl_shard_options options = {
+        .index = 0, .count = 1, .staging_bytes_max = (size_t)1 << 60};
+    assert_int_equal(sl_shard_create(&options, &f->shard), 0);
+    struct sl_table_spec spec = {
+        .name = "t",
+        .dim = DIM,
+        .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
+        .consistency = {.mode = SL_CONSISTENCY_BSP},
+    };
+    for (uint32_t count = 1; count <= SL_LIMIT_TABLES + 1; count++) {
+        spec.consistency.worker_count = count;
+        assert_int_equal(sl_shard_table_open(f->shard, 0, &spec, f->reason, sizeof f->reason),
+                         SL_ERR_NO_MEMORY);
+    }
 }
 
 static void shard_ssp__pull_waits_beyond_the_staleness(void **state)
@@ -392,8 +443,10 @@ int main(void)
         CASE(shard_bsp__push_of_another_clock_breaks_the_protocol),
         CASE(shard_bsp__clients_without_a_clock_act_at_once),
         CASE(shard_bsp__who_has_left_holds_nobody_up),
+        CASE(shard_bsp__push_of_who_has_left_is_applied),
         CASE(shard_bsp__all_finished_means_everything_is_applied),
         CASE(shard_bsp__staging_full_is_no_memory_until_the_iteration_ends),
+        CASE(shard_table_open__without_room_for_staging_is_no_memory),
         CASE(shard_ssp__pull_waits_beyond_the_staleness),
         CASE(shard_tick__commits_before_the_sections_behind_it),
     };
