@@ -225,6 +225,7 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
     if (conn != NULL) {
         /* Handed over by the reactor that listens, with its hello read. */
         conn->conn = transport_conn;
+        conn->outbox = &server->control;
         conn_link(server, conn);
         sl_server_adopt(conn);
         return;

@@ -44,12 +44,10 @@ void sl_server_send_error(struct sl_server_conn *conn, uint64_t id, int err, con
     sl_server_send(conn, &message);
 }
 
-/* Tells a newcomer why it is not welcome, and closes. */
+/* Tells the peer why it is not welcome, or no longer so, and closes. */
 static void refuse(struct sl_server_conn *conn, int err, const char *text)
 {
-    conn->outbox = &conn->server->control;
     sl_server_send_error(conn, conn->hello_id, err, text);
-    conn->kind = SL_SERVER_CONN_REFUSED;
     sl_server_drop(conn, err, "%s", text);
 }
 

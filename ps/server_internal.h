@@ -168,6 +168,9 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
 /* Answers with an error and frees the request. */
 void sl_server_request_fail(struct sl_server_request *request, int err, const char *text);
 
+/* Likewise with DEADLINE, and what it waited for: clocks, or its turn. */
+void sl_server_request_fail_late(struct sl_server_request *request, bool waits);
+
 /* Frees a request that nobody waits for. */
 void sl_server_request_free(struct sl_server_request *request);
 

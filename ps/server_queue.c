@@ -111,6 +111,28 @@ static void unpass(struct sl_server_request *request)
     request->passed = false;
 }
 
+/* True when a request that would have to wait for clocks has been answered with an error instead.
+ */
+static bool refuse_to_park(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    bool late = !sl_timer_armed(&request->deadline); /* it passed in the middle of the request */
+    bool has_room = server->parked_bytes + buffer_bytes(request) <= server->buffers.bytes / 2;
+    if (!late && !server->draining && has_room) {
+        return false;
+    }
+    unpass(request);
+    if (late) {
+        sl_server_request_fail_late(request, true);
+    } else if (server->draining) {
+        sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
+    } else {
+        sl_server_request_fail(request, SL_ERR_NO_MEMORY,
+                               "the ps has no room for more requests that wait for clocks");
+    }
+    return true;
+}
+
 /* Puts a request, which is in no list, aside until clocks move. */
 static void park(struct sl_server_request *request)
 {
@@ -121,10 +143,7 @@ static void park(struct sl_server_request *request)
         sl_server_request_free(request);
         return;
     }
-    if (server->parked_bytes + buffer_bytes(request) > server->buffers.bytes / 2) {
-        unpass(request);
-        sl_server_request_fail(request, SL_ERR_NO_MEMORY,
-                               "the ps has no room for more requests that wait for clocks");
+    if (refuse_to_park(request)) {
         return;
     }
     if (!request->passed && request->work.writes) {
@@ -143,6 +162,7 @@ void sl_server_queue_add(struct sl_server_request *request, bool park_it)
     }
     list_append(&request->conn->queue, request);
     ready_append(request->conn);
+    sl_server_unblock(request->server); /* this one may be content with less memory */
 }
 
 /* Out of its list, with the accounts of that list. */
@@ -177,6 +197,7 @@ static void resume(struct sl_server_request *request)
     unlist(request);
     list_append(&server->resumed, request);
     server->runnable_count++;
+    sl_server_unblock(server);
 }
 
 /* Clocks have moved: those that wait no more may go on. */

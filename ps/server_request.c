@@ -84,8 +84,15 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
     struct sl_server *server = request->server;
     bool waits = request->list == &server->parked;
     if (request->started && !waits) {
-        return; /* it has begun, and is about to be done */
+        return; /* it has begun, and is about to be done, or to be parked: see there */
     }
+    sl_server_request_fail_late(request, waits);
+    sl_server_drain_look(server);
+}
+
+void sl_server_request_fail_late(struct sl_server_request *request, bool waits)
+{
+    struct sl_server *server = request->server;
     char text[SL_MESSAGE_TEXT_BYTES];
     if (waits) {
         sl_shard_describe_wait(server->shard, &request->work, text, sizeof text);

@@ -162,6 +162,35 @@ static void server_hello__for_control_reaches_the_coordinator(void **state)
     peer_close(&peer);
 }
 
+/* A frame header of a version that there is not; what follows it does not matter. */
+static void send_other_version(struct peer *peer)
+{
+    uint8_t head[SL_FRAME_HEADER_BYTES];
+    sl_frame_encode(&(struct sl_frame){.type = SL_FRAME_CONTROL}, head);
+    head[offsetof(struct sl_frame, version)] = SL_FRAME_PROTOCOL_VERSION + 1;
+    peer_send_bytes(peer, head, sizeof head);
+}
+
+static void server_version__of_a_member_that_changes_ends_its_membership(void **state)
+{
+    struct sl_message_hello hello = {
+        .purpose = SL_MESSAGE_PURPOSE_CONTROL, .role = SL_MESSAGE_ROLE_WORKER, .task_index = 3};
+    for (int round = 0; round < 2; round++) {
+        struct peer *peer = peer_connect(*state);
+        struct sl_message answer = peer_hello(peer, &hello);
+        assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+        struct sl_message barrier = {
+            .kind = SL_MESSAGE_BARRIER, .id = 3, .barrier = {.name = "b", .count = 2}};
+        peer_send_message(peer, &barrier);
+        send_other_version(peer);
+        peer_receive_message(peer, &answer);
+        assert_int_equal(answer.kind, SL_MESSAGE_ERROR);
+        assert_int_equal(answer.error.err, SL_ERR_VERSION);
+        peer_expect_end(peer);
+        peer_close(&peer);
+    }
+}
+
 static void server_hello__must_come_first(void **state)
 {
     struct peer *peer = peer_connect(*state);
@@ -271,6 +300,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             server_hello__for_control_is_refused_without_the_coordinator, setup_alone, teardown),
         CASE(server_hello__for_control_reaches_the_coordinator),
+        CASE(server_version__of_a_member_that_changes_ends_its_membership),
         CASE(server_hello__must_come_first),
         CASE(server_table_open__conflict_is_named),
         CASE(server_drain__answers_says_goodbye_and_closes),

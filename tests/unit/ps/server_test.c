@@ -11,10 +11,11 @@
 #include "core/partition.h"
 #include "server_fixture.h"
 
-#define DIM       4
-#define NOBODY    UINT32_MAX
-#define LONG_US   (60U * 1000 * 1000)
-#define LONG_KEYS 100000 /* a push of them takes many slices, and 2.4 MB */
+#define DIM          4
+#define NOBODY       UINT32_MAX
+#define LONG_US      (60U * 1000 * 1000)
+#define LONG_KEYS    100000 /* a push of them takes many slices, and 2.4 MB */
+#define FRAME_FLOATS (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(float))
 
 static struct shard_request request;
 static uint64_t keys[LONG_KEYS];
@@ -426,6 +427,109 @@ static void server_parked__tick_of_another_clock_is_an_error(void **state)
     peer_close(&peer);
 }
 
+static void server_parked__who_changes_its_version_holds_nobody_up(void **state)
+{
+    struct peer *stays = peer_join(*state, 0, 0);
+    struct peer *goes = peer_join(*state, 1, 0);
+    peer_open_table(stays, 0, SL_CONSISTENCY_BSP);
+    (void)send_tick(stays, 0);
+    assert_int_equal(peer_receive_reply(stays, 1), 0);
+    (void)send_pull(stays, 1, 10, LONG_US);
+    /* Replies that it does not read are in the server's hands when its strange frame comes. */
+    for (int i = 0; i < 10; i++) {
+        (void)send_pull(goes, 0, LONG_KEYS, LONG_US);
+    }
+    uint8_t head[SL_FRAME_HEADER_BYTES];
+    sl_frame_encode(&(struct sl_frame){.type = SL_FRAME_CONTROL}, head);
+    head[offsetof(struct sl_frame, version)] = SL_FRAME_PROTOCOL_VERSION + 1;
+    peer_send_bytes(goes, head, sizeof head);
+    assert_int_equal(peer_receive_reply(stays, 2), 0);
+    peer_expect_end(goes);
+    peer_close(&goes);
+    peer_close(&stays);
+}
+
+/* A long push to a table of ASP, then a pull that waits for clocks. */
+static uint64_t send_push_and_wait(struct peer *peer, uint32_t budget_us)
+{
+    shard_request_begin(&request, 1);
+    shard_request_push(&request, SL_REQUEST_PUSH, 1, keys, LONG_KEYS, gradients, DIM);
+    shard_request_pull(&request, 0, keys, 1);
+    return peer_send_request(peer, &request, budget_us);
+}
+
+static void server_parked__in_the_middle_after_its_deadline_is_answered(void **state)
+{
+    struct peer *peer = peer_join(*state, 0, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_BSP);
+    peer_open_table(peer, 1, SL_CONSISTENCY_ASP);
+    uint64_t id = send_push_and_wait(peer, 1);
+    assert_int_equal(peer_receive_reply(peer, id), SL_ERR_DEADLINE);
+    peer_close(&peer);
+}
+
+/* ---- Short memory -----------------------------------------------------------------------------
+ */
+
+static void open_spec(struct peer *peer, uint32_t id, const struct sl_table_spec *spec)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN,
+                                 .table_open = {.spec = *spec, .table_id = id}};
+    message.table_open.spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
+    peer_send_message(peer, &message);
+    struct sl_message answer;
+    peer_receive_message(peer, &answer);
+    assert_int_equal(answer.kind, SL_MESSAGE_TABLE_OPENED);
+}
+
+/* Returns when everything that the peer has sent has been received. */
+static void sync_with(struct peer *peer)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_STATS_GET, .id = 8};
+    peer_send_message(peer, &message);
+    struct sl_message answer;
+    peer_receive_message(peer, &answer);
+    assert_int_equal(answer.kind, SL_MESSAGE_STATS);
+    sl_message_fini(&answer);
+}
+
+/* The smallest server has four blocks of a frame's length for requests and replies in the making.
+ */
+static void server_queue__who_lacks_memory_holds_nobody_up(void **state)
+{
+    struct peer *holder = peer_join(*state, 0, 0);
+    peer_open_table(holder, 0, SL_CONSISTENCY_BSP);
+    open_spec(holder, 2,
+              &(struct sl_table_spec){.name = "dense",
+                                      .kind = SL_TABLE_DENSE,
+                                      .length = (uint64_t)SERVER_COUNT * FRAME_FLOATS});
+    open_spec(holder, 3, &(struct sl_table_spec){.name = "wide", .dim = SL_LIMIT_DIM});
+    for (int i = 0; i < 3; i++) { /* three blocks, until worker/1 ticks */
+        shard_request_begin(&request, 1);
+        shard_request_push(&request, SL_REQUEST_PUSH_PULL, 0, keys, LONG_KEYS, gradients, DIM);
+        (void)peer_send_request(holder, &request, LONG_US);
+    }
+    sync_with(holder);
+
+    struct peer *lacking = peer_join(*state, NOBODY, 0);
+    shard_request_begin(&request, 0);
+    shard_request_dense(&request, SL_REQUEST_DENSE_PULL, 2, 0, FRAME_FLOATS, NULL);
+    (void)peer_send_request(lacking, &request, LONG_US);
+    sync_with(lacking);
+
+    struct peer *modest = peer_join(*state, NOBODY, 0);
+    uint32_t bag_end = 200; /* of such rows as take several turns */
+    shard_request_begin(&request, 0);
+    shard_request_pooled(&request, 3, keys, bag_end, &bag_end, 1);
+    uint64_t id = peer_send_request(modest, &request, LONG_US / 6); /* before others give up */
+    assert_int_equal(peer_receive_reply(modest, id), 0);
+
+    peer_close(&holder); /* gives back what the other waits for */
+    assert_int_equal(peer_receive_reply(lacking, 1), 0);
+    peer_close(&lacking);
+    peer_close(&modest);
+}
+
 /* ---- Control on data connections, and the end -------------------------------------------------
  */
 
@@ -470,6 +574,10 @@ int main(void)
         CASE(server_parked__more_than_the_credit_ends_the_connection),
         CASE(server_parked__who_vanishes_holds_nobody_up),
         CASE(server_parked__tick_of_another_clock_is_an_error),
+        CASE(server_parked__who_changes_its_version_holds_nobody_up),
+        CASE(server_parked__in_the_middle_after_its_deadline_is_answered),
+        cmocka_unit_test_setup_teardown(server_queue__who_lacks_memory_holds_nobody_up, setup_small,
+                                        teardown),
         CASE(server_stats__count_requests_and_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
