@@ -114,7 +114,7 @@ enum sl_shard_result {
     SL_SHARD_PARKED, /* waits for clocks: call again after sl_shard_clock_moved says so */
 };
 
-/* Goes on with the request; reply is room for work->reply_bytes, the same memory in every call.
+/* Goes on with the request; reply is room for work->reply_bytes (NULL: 0), the same in every call.
  * Returns an sl_shard_result, or an error (negative), which ends the request: NO_MEMORY (of the
  * tables, or of staging), WRONG_SHARD (a key; the sections before this one have been done),
  * PROTOCOL (a tick or BSP push of another clock than the worker's). *keys_spent: of the budget. */

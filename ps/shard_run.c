@@ -216,6 +216,9 @@ static int run_admit(struct sl_shard *shard, struct sl_shard_table *table,
 static int run_read(struct sl_shard *shard, struct sl_shard_table *table,
                     struct sl_shard_work *work, uint8_t *reply, struct sl_shard_slice *slice)
 {
+    if (work->reply_bytes == 0) {
+        return SL_SHARD_DONE; /* of no keys, and no bags */
+    }
     if (table->dense != NULL) {
         return read_dense(table, work, reply, slice);
     }

@@ -482,6 +482,19 @@ static void shard_run__pads_the_reply_of_each_section_with_zeros(void **state)
 /* ---- Readiness --------------------------------------------------------------------------------
  */
 
+static void shard_run__without_a_reply_needs_no_memory_for_it(void **state)
+{
+    struct fixture *f = *state;
+    shard_request_begin(&f->request, 0);
+    shard_request_pull(&f->request, 0, NULL, 0);
+    shard_request_pooled(&f->request, 0, NULL, 0, NULL, 0);
+    struct sl_shard_work work;
+    assert_int_equal(begin(f, &f->request, NOBODY, &work), 0);
+    uint32_t spent;
+    assert_int_equal(sl_shard_run(f->shard, &work, NULL, 100, &spent, f->reason, sizeof f->reason),
+                     SL_SHARD_DONE);
+}
+
 static void shard_ready__means_done_in_one_call_within_the_cost(void **state)
 {
     struct fixture *f = *state;
@@ -558,6 +571,7 @@ int main(void)
         CASE(shard_run__pooled_sums_do_not_depend_on_slices),
         CASE(shard_run__dense_ranges_are_read_and_written_in_slices),
         CASE(shard_run__pads_the_reply_of_each_section_with_zeros),
+        CASE(shard_run__without_a_reply_needs_no_memory_for_it),
         CASE(shard_ready__means_done_in_one_call_within_the_cost),
         CASE(shard_stats__counts_rows_and_visits),
     };
