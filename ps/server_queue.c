@@ -111,6 +111,30 @@ static void unpass(struct sl_server_request *request)
     request->passed = false;
 }
 
+/* What a request in the middle has done already, and the room for a reply that it has not begun,
+ * shall not lie about while it waits. */
+static void shrink(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    if (request->reply != NULL && request->work.reply_done == 0) {
+        sl_server_buffers_put(&server->buffers, request->reply);
+        request->reply = NULL;
+        sl_server_unblock(server);
+    }
+    size_t bytes = sl_shard_rest_bytes(server->shard, &request->work);
+    size_t size = sl_server_buffers_size(&server->buffers, request->payload);
+    if (size == (size_t)1 << SL_SERVER_BUFFERS_LEAST_BITS || bytes > size / 2) {
+        return; /* it would not get a smaller one */
+    }
+    uint8_t *rest = sl_server_buffers_get(&server->buffers, bytes, server->buffers.bytes);
+    if (rest != NULL) {
+        sl_shard_move_rest(server->shard, &request->work, rest);
+        sl_server_buffers_put(&server->buffers, request->payload);
+        request->payload = rest;
+        sl_server_unblock(server);
+    }
+}
+
 /* True when a request that would have to wait for clocks has been answered with an error instead.
  */
 static bool refuse_to_park(struct sl_server_request *request)
@@ -143,6 +167,7 @@ static void park(struct sl_server_request *request)
         sl_server_request_free(request);
         return;
     }
+    shrink(request);
     if (refuse_to_park(request)) {
         return;
     }

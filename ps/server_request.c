@@ -83,7 +83,8 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
                                              offsetof(struct sl_server_request, deadline));
     struct sl_server *server = request->server;
     bool waits = request->list == &server->parked;
-    if (request->started && !waits) {
+    bool has_reply = request->reply != NULL || request->work.reply_bytes == 0;
+    if (request->started && has_reply && !waits) {
         return; /* it has begun, and is about to be done, or to be parked: see there */
     }
     sl_server_request_fail_late(request, waits);
@@ -280,6 +281,17 @@ void sl_server_request_free(struct sl_server_request *request)
     sl_server_unblock(server);
 }
 
+/* Takes room for a reply that takes several turns; false: there is none now. */
+static bool take_reply(struct sl_server_request *request)
+{
+    struct sl_server_buffers *buffers = &request->server->buffers;
+    if (request->reply == NULL && request->work.reply_bytes > 0) {
+        request->reply = sl_server_buffers_get(buffers, request->work.reply_bytes, buffers->bytes);
+        return request->reply != NULL;
+    }
+    return true;
+}
+
 /* A request that has not begun: in place if it fits, else with a buffer for the reply. */
 static enum sl_server_outcome run_first(struct sl_server_request *request, uint32_t keys,
                                         uint32_t *spent)
@@ -297,12 +309,8 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
         sl_server_request_free(request);
         return SL_SERVER_ANSWERED;
     }
-    if (request->work.reply_bytes > 0) {
-        request->reply = sl_server_buffers_get(&server->buffers, request->work.reply_bytes,
-                                               server->buffers.bytes);
-        if (request->reply == NULL) {
-            return SL_SERVER_GOES_ON;
-        }
+    if (!take_reply(request)) {
+        return SL_SERVER_GOES_ON;
     }
     request->started = true;
     server->request_count++;
@@ -317,6 +325,9 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
         return run_first(request, keys, spent);
     }
     if (!request->done) {
+        if (!take_reply(request)) {
+            return SL_SERVER_GOES_ON; /* it was parked, and gave it back */
+        }
         char reason[SL_MESSAGE_TEXT_BYTES];
         keys = keys < SL_SERVER_SLICE_KEYS ? keys : SL_SERVER_SLICE_KEYS;
         int result = sl_shard_run(request->server->shard, &request->work, request->reply, keys,

@@ -121,6 +121,11 @@ enum sl_shard_result {
 int sl_shard_run(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *reply,
                  uint32_t key_budget, uint32_t *keys_spent, char *reason, size_t reason_bytes);
 
+/* What a parked request has yet to read of its bytes; and moves that to `to`, room for so many
+ * bytes, aligned to 8: its earlier bytes are not needed any more. */
+size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_work *work);
+void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_work *work, uint8_t *to);
+
 /* Forgets a request that is not done: to be called when it will not be run again. A push section in
  * progress may have been applied in part. */
 void sl_shard_abandon(struct sl_shard *shard, struct sl_shard_work *work);

@@ -329,6 +329,32 @@ int sl_shard_run(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *re
     return result;
 }
 
+/* Of the section that waits to be admitted; 0 when none has begun. */
+static size_t begun_bytes(const struct sl_shard *shard, const struct sl_shard_work *work)
+{
+    if (!work->in_section) {
+        return 0;
+    }
+    sl_assert(work->phase == SL_SHARD_PHASE_ADMIT);
+    const struct sl_request_section *section = &work->view.section;
+    return sizeof *section +
+           sl_request_body_bytes(section, shard->tables[section->table_id]->spec.dim);
+}
+
+size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_work *work)
+{
+    return begun_bytes(shard, work) + work->cursor.left;
+}
+
+void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_work *work, uint8_t *to)
+{
+    sl_assert((uintptr_t)to % 8 == 0);
+    size_t bytes = sl_shard_rest_bytes(shard, work);
+    memcpy(to, work->cursor.next - begun_bytes(shard, work), bytes);
+    work->cursor = sl_bytes_over(to, bytes);
+    work->in_section = false; /* it begins anew, in its new place */
+}
+
 void sl_shard_abandon(struct sl_shard *shard, struct sl_shard_work *work)
 {
     sl_shard_push_drop(shard, work);

@@ -11,11 +11,10 @@
 #include "core/partition.h"
 #include "server_fixture.h"
 
-#define DIM          4
-#define NOBODY       UINT32_MAX
-#define LONG_US      (60U * 1000 * 1000)
-#define LONG_KEYS    100000 /* a push of them takes many slices, and 2.4 MB */
-#define FRAME_FLOATS (SL_LIMIT_FRAME_PAYLOAD_BYTES / sizeof(float))
+#define DIM       4
+#define NOBODY    UINT32_MAX
+#define LONG_US   (60U * 1000 * 1000)
+#define LONG_KEYS 100000 /* a push of them takes many slices, and 2.4 MB */
 
 static struct shard_request request;
 static uint64_t keys[LONG_KEYS];
@@ -36,25 +35,14 @@ static void fill_keys(uint32_t shard)
     }
 }
 
-static int setup_with(void **state, size_t buffer_bytes_max)
+static int setup(void **state)
 {
     struct server_fixture *fixture = calloc(1, sizeof *fixture);
     assert_non_null(fixture);
-    fixture->options.buffer_bytes_max = buffer_bytes_max;
     server_fixture_start(fixture, false);
     fill_keys(0);
     *state = fixture;
     return 0;
-}
-
-static int setup(void **state)
-{
-    return setup_with(state, 0);
-}
-
-static int setup_small(void **state)
-{
-    return setup_with(state, 1); /* as little as it does with */
 }
 
 static int teardown(void **state)
@@ -164,35 +152,6 @@ static void server_request__many_in_flight_are_answered_in_order(void **state)
         }
     }
     peer_close(&peer);
-}
-
-/* More long requests than the buffers of the smallest server hold, from several connections. */
-static void server_request__short_memory_is_backpressure(void **state)
-{
-    enum { PEERS = 6, EACH = 4 };
-    struct peer *peers[PEERS];
-    for (int i = 0; i < PEERS; i++) {
-        peers[i] = peer_join(*state, NOBODY, 0);
-        peer_open_table(peers[i], 0, SL_CONSISTENCY_ASP);
-    }
-    for (int round = 0; round < EACH; round++) {
-        for (int i = 0; i < PEERS; i++) {
-            (void)send_push(peers[i], 0, LONG_KEYS);
-        }
-    }
-    for (int i = 0; i < PEERS; i++) {
-        for (uint64_t id = 1; id <= EACH; id++) {
-            assert_int_equal(peer_receive_reply(peers[i], id), 0);
-        }
-    }
-    uint64_t id = send_pull(peers[0], 0, 10, LONG_US);
-    assert_int_equal(peer_receive_reply(peers[0], id), 0);
-    for (uint32_t i = 0; i < 10 * DIM; i++) {
-        assert_true(rows_of(peers[0])[i] == (float)(PEERS * EACH) * gradients[i]);
-    }
-    for (int i = 0; i < PEERS; i++) {
-        peer_close(&peers[i]);
-    }
 }
 
 static void server_request__errors_carry_text_and_leave_the_connection(void **state)
@@ -468,68 +427,6 @@ static void server_parked__in_the_middle_after_its_deadline_is_answered(void **s
     peer_close(&peer);
 }
 
-/* ---- Short memory -----------------------------------------------------------------------------
- */
-
-static void open_spec(struct peer *peer, uint32_t id, const struct sl_table_spec *spec)
-{
-    struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN,
-                                 .table_open = {.spec = *spec, .table_id = id}};
-    message.table_open.spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
-    peer_send_message(peer, &message);
-    struct sl_message answer;
-    peer_receive_message(peer, &answer);
-    assert_int_equal(answer.kind, SL_MESSAGE_TABLE_OPENED);
-}
-
-/* Returns when everything that the peer has sent has been received. */
-static void sync_with(struct peer *peer)
-{
-    struct sl_message message = {.kind = SL_MESSAGE_STATS_GET, .id = 8};
-    peer_send_message(peer, &message);
-    struct sl_message answer;
-    peer_receive_message(peer, &answer);
-    assert_int_equal(answer.kind, SL_MESSAGE_STATS);
-    sl_message_fini(&answer);
-}
-
-/* The smallest server has four blocks of a frame's length for requests and replies in the making.
- */
-static void server_queue__who_lacks_memory_holds_nobody_up(void **state)
-{
-    struct peer *holder = peer_join(*state, 0, 0);
-    peer_open_table(holder, 0, SL_CONSISTENCY_BSP);
-    open_spec(holder, 2,
-              &(struct sl_table_spec){.name = "dense",
-                                      .kind = SL_TABLE_DENSE,
-                                      .length = (uint64_t)SERVER_COUNT * FRAME_FLOATS});
-    open_spec(holder, 3, &(struct sl_table_spec){.name = "wide", .dim = SL_LIMIT_DIM});
-    for (int i = 0; i < 3; i++) { /* three blocks, until worker/1 ticks */
-        shard_request_begin(&request, 1);
-        shard_request_push(&request, SL_REQUEST_PUSH_PULL, 0, keys, LONG_KEYS, gradients, DIM);
-        (void)peer_send_request(holder, &request, LONG_US);
-    }
-    sync_with(holder);
-
-    struct peer *lacking = peer_join(*state, NOBODY, 0);
-    shard_request_begin(&request, 0);
-    shard_request_dense(&request, SL_REQUEST_DENSE_PULL, 2, 0, FRAME_FLOATS, NULL);
-    (void)peer_send_request(lacking, &request, LONG_US);
-    sync_with(lacking);
-
-    struct peer *modest = peer_join(*state, NOBODY, 0);
-    uint32_t bag_end = 200; /* of such rows as take several turns */
-    shard_request_begin(&request, 0);
-    shard_request_pooled(&request, 3, keys, bag_end, &bag_end, 1);
-    uint64_t id = peer_send_request(modest, &request, LONG_US / 6); /* before others give up */
-    assert_int_equal(peer_receive_reply(modest, id), 0);
-
-    peer_close(&holder); /* gives back what the other waits for */
-    assert_int_equal(peer_receive_reply(lacking, 1), 0);
-    peer_close(&lacking);
-    peer_close(&modest);
-}
-
 /* ---- Control on data connections, and the end -------------------------------------------------
  */
 
@@ -561,8 +458,6 @@ int main(void)
         CASE(server_request__short_ones_are_answered_with_their_credit),
         CASE(server_request__long_ones_are_sliced_and_right),
         CASE(server_request__many_in_flight_are_answered_in_order),
-        cmocka_unit_test_setup_teardown(server_request__short_memory_is_backpressure, setup_small,
-                                        teardown),
         CASE(server_request__errors_carry_text_and_leave_the_connection),
         CASE(server_request__malformed_ones_end_the_connection),
         CASE(server_request__half_a_frame_and_an_end_are_survived),
@@ -576,8 +471,6 @@ int main(void)
         CASE(server_parked__tick_of_another_clock_is_an_error),
         CASE(server_parked__who_changes_its_version_holds_nobody_up),
         CASE(server_parked__in_the_middle_after_its_deadline_is_answered),
-        cmocka_unit_test_setup_teardown(server_queue__who_lacks_memory_holds_nobody_up, setup_small,
-                                        teardown),
         CASE(server_stats__count_requests_and_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
