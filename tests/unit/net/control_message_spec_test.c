@@ -12,62 +12,7 @@
 
 #include "core/hash.h"
 #include "net/control/message.h"
-
-static void random_name(uint64_t *seed, char *to, size_t to_bytes)
-{
-    size_t length = 1 + sl_hash_random(seed) % (to_bytes - 1);
-    memset(to, 0, to_bytes);
-    for (size_t i = 0; i < length; i++) {
-        to[i] = (char)('!' + sl_hash_random(seed) % ('~' - '!' + 1));
-    }
-}
-
-static float random_fraction(uint64_t *seed)
-{
-    return (float)(sl_hash_random(seed) % 1000) / 1000.0f;
-}
-
-static struct sl_table_spec random_spec(uint64_t *seed)
-{
-    struct sl_table_spec spec = {.kind = (enum sl_table_kind)(sl_hash_random(seed) % 2)};
-    random_name(seed, spec.name, sizeof spec.name);
-    if (spec.kind == SL_TABLE_SPARSE) {
-        spec.dim = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_DIM);
-    } else {
-        spec.length = 1 + sl_hash_random(seed) % SL_LIMIT_DENSE_ELEMENTS;
-    }
-    spec.optimizer = (struct sl_optimizer_spec){
-        .kind = (enum sl_optimizer_kind)(sl_hash_random(seed) % SL_OPTIMIZER_KIND_COUNT),
-        .lr = 0.001f + random_fraction(seed),
-        .momentum = random_fraction(seed),
-        .rho = random_fraction(seed),
-        .beta1 = random_fraction(seed),
-        .beta2 = random_fraction(seed),
-        .epsilon = random_fraction(seed),
-        .weight_decay = random_fraction(seed),
-        .initial_accumulator = random_fraction(seed),
-        .l1 = random_fraction(seed),
-        .l2 = random_fraction(seed),
-        .lr_power = -random_fraction(seed),
-        .decay_steps = (uint32_t)(1 + sl_hash_random(seed) % 1000),
-        .decay_baseline = 0.5f + random_fraction(seed),
-    };
-    spec.initializer = (struct sl_initializer_spec){
-        .kind = (enum sl_initializer_kind)(sl_hash_random(seed) % SL_INITIALIZER_KIND_COUNT),
-        .a = random_fraction(seed),
-        .b = 1 + random_fraction(seed),
-        .seed = sl_hash_random(seed),
-    };
-    spec.consistency.mode =
-        (enum sl_consistency_mode)(sl_hash_random(seed) % SL_CONSISTENCY_MODE_COUNT);
-    if (spec.consistency.mode != SL_CONSISTENCY_ASP) {
-        spec.consistency.worker_count = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_WORKERS);
-    }
-    if (spec.consistency.mode == SL_CONSISTENCY_SSP) {
-        spec.consistency.staleness = (uint32_t)sl_hash_random(seed);
-    }
-    return spec;
-}
+#include "random_message.h"
 
 /* The message in a heap block of exactly its size. */
 static uint8_t *encode(const struct sl_message *message, size_t *bytes)
@@ -114,7 +59,7 @@ static void message_check_spec__accepts_random_good_ones(void **state)
     (void)state;
     uint64_t seed = 5;
     for (int i = 0; i < 2000; i++) {
-        struct sl_table_spec spec = random_spec(&seed);
+        struct sl_table_spec spec = random_message_spec(&seed);
         assert_accepted(&spec);
     }
     /* What an optimizer does not read may be left 0. */

@@ -11,67 +11,12 @@
 
 #include "core/hash.h"
 #include "net/control/message.h"
-
-static void random_name(uint64_t *seed, char *to, size_t to_bytes)
-{
-    size_t length = 1 + sl_hash_random(seed) % (to_bytes - 1);
-    memset(to, 0, to_bytes);
-    for (size_t i = 0; i < length; i++) {
-        to[i] = (char)('!' + sl_hash_random(seed) % ('~' - '!' + 1));
-    }
-}
+#include "random_message.h"
 
 static void random_endpoint(uint64_t *seed, char *to, size_t to_bytes)
 {
     snprintf(to, to_bytes, "tcp://10.0.%d.%d:%d", (int)(sl_hash_random(seed) % 256),
              (int)(sl_hash_random(seed) % 256), (int)(1 + sl_hash_random(seed) % 65535));
-}
-
-static float random_fraction(uint64_t *seed)
-{
-    return (float)(sl_hash_random(seed) % 1000) / 1000.0f;
-}
-
-static struct sl_table_spec random_spec(uint64_t *seed)
-{
-    struct sl_table_spec spec = {.kind = (enum sl_table_kind)(sl_hash_random(seed) % 2)};
-    random_name(seed, spec.name, sizeof spec.name);
-    if (spec.kind == SL_TABLE_SPARSE) {
-        spec.dim = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_DIM);
-    } else {
-        spec.length = 1 + sl_hash_random(seed) % SL_LIMIT_DENSE_ELEMENTS;
-    }
-    spec.optimizer = (struct sl_optimizer_spec){
-        .kind = (enum sl_optimizer_kind)(sl_hash_random(seed) % SL_OPTIMIZER_KIND_COUNT),
-        .lr = 0.001f + random_fraction(seed),
-        .momentum = random_fraction(seed),
-        .rho = random_fraction(seed),
-        .beta1 = random_fraction(seed),
-        .beta2 = random_fraction(seed),
-        .epsilon = random_fraction(seed),
-        .weight_decay = random_fraction(seed),
-        .initial_accumulator = random_fraction(seed),
-        .l1 = random_fraction(seed),
-        .l2 = random_fraction(seed),
-        .lr_power = -random_fraction(seed),
-        .decay_steps = (uint32_t)(1 + sl_hash_random(seed) % 1000),
-        .decay_baseline = 0.5f + random_fraction(seed),
-    };
-    spec.initializer = (struct sl_initializer_spec){
-        .kind = (enum sl_initializer_kind)(sl_hash_random(seed) % SL_INITIALIZER_KIND_COUNT),
-        .a = random_fraction(seed),
-        .b = 1 + random_fraction(seed),
-        .seed = sl_hash_random(seed),
-    };
-    spec.consistency.mode =
-        (enum sl_consistency_mode)(sl_hash_random(seed) % SL_CONSISTENCY_MODE_COUNT);
-    if (spec.consistency.mode != SL_CONSISTENCY_ASP) {
-        spec.consistency.worker_count = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_WORKERS);
-    }
-    if (spec.consistency.mode == SL_CONSISTENCY_SSP) {
-        spec.consistency.staleness = (uint32_t)sl_hash_random(seed);
-    }
-    return spec;
 }
 
 static void random_hello(uint64_t *seed, struct sl_message_hello *to)
@@ -86,7 +31,7 @@ static void random_hello(uint64_t *seed, struct sl_message_hello *to)
     to->client_id = sl_hash_random(seed);
     to->shard = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_REACTORS);
     to->checksum = sl_hash_random(seed) % 2 == 0;
-    random_name(seed, to->software, sizeof to->software);
+    random_message_name(seed, to->software, sizeof to->software);
 }
 
 static void random_cluster(uint64_t *seed, struct sl_message_cluster *to)
@@ -110,7 +55,7 @@ static void random_stats(uint64_t *seed, struct sl_message_stats *to)
     to->bytes_out = sl_hash_random(seed);
     to->stalls = sl_hash_random(seed);
     for (uint32_t i = 0; i < to->table_count; i++) {
-        random_name(seed, to->tables[i].name, sizeof to->tables[i].name);
+        random_message_name(seed, to->tables[i].name, sizeof to->tables[i].name);
         to->tables[i].rows = sl_hash_random(seed);
         to->tables[i].bytes = sl_hash_random(seed);
         to->tables[i].pulled_rows = sl_hash_random(seed);
@@ -131,11 +76,11 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->welcome.shard_count = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_SHARDS);
         to->welcome.shard = (uint32_t)(sl_hash_random(seed) % to->welcome.shard_count);
         to->welcome.payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
-        random_name(seed, to->welcome.software, sizeof to->welcome.software);
+        random_message_name(seed, to->welcome.software, sizeof to->welcome.software);
         break;
     case SL_MESSAGE_ERROR:
         to->error.err = -(int)(1 + sl_hash_random(seed) % (uint64_t)-SL_ERR_CANCELLED);
-        random_name(seed, to->error.text, sizeof to->error.text);
+        random_message_name(seed, to->error.text, sizeof to->error.text);
         break;
     case SL_MESSAGE_REGISTER:
         to->reg.shard_count = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_REACTORS);
@@ -152,18 +97,18 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->waiting.missing_count =
             (uint32_t)(sl_hash_random(seed) % (SL_MESSAGE_MISSING_COUNT + 1));
         for (uint32_t i = 0; i < to->waiting.missing_count; i++) {
-            random_name(seed, to->waiting.missing[i], sizeof to->waiting.missing[i]);
+            random_message_name(seed, to->waiting.missing[i], sizeof to->waiting.missing[i]);
         }
         break;
     case SL_MESSAGE_TABLE_OPEN:
-        to->table_open.spec = random_spec(seed);
+        to->table_open.spec = random_message_spec(seed);
         to->table_open.table_id = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
         break;
     case SL_MESSAGE_TABLE_OPENED:
         to->table_id = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
         break;
     case SL_MESSAGE_BARRIER:
-        random_name(seed, to->barrier.name, sizeof to->barrier.name);
+        random_message_name(seed, to->barrier.name, sizeof to->barrier.name);
         to->barrier.count = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_WORKERS);
         break;
     case SL_MESSAGE_STATS:

@@ -1,0 +1,61 @@
+#include "random_message.h"
+
+#include <string.h>
+
+#include "core/hash.h"
+
+void random_message_name(uint64_t *seed, char *to, size_t to_bytes)
+{
+    size_t length = 1 + sl_hash_random(seed) % (to_bytes - 1);
+    memset(to, 0, to_bytes);
+    for (size_t i = 0; i < length; i++) {
+        to[i] = (char)('!' + sl_hash_random(seed) % ('~' - '!' + 1));
+    }
+}
+
+static float random_fraction(uint64_t *seed)
+{
+    return (float)(sl_hash_random(seed) % 1000) / 1000.0f;
+}
+
+struct sl_table_spec random_message_spec(uint64_t *seed)
+{
+    struct sl_table_spec spec = {.kind = (enum sl_table_kind)(sl_hash_random(seed) % 2)};
+    random_message_name(seed, spec.name, sizeof spec.name);
+    if (spec.kind == SL_TABLE_SPARSE) {
+        spec.dim = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_DIM);
+    } else {
+        spec.length = 1 + sl_hash_random(seed) % SL_LIMIT_DENSE_ELEMENTS;
+    }
+    spec.optimizer = (struct sl_optimizer_spec){
+        .kind = (enum sl_optimizer_kind)(sl_hash_random(seed) % SL_OPTIMIZER_KIND_COUNT),
+        .lr = 0.001f + random_fraction(seed),
+        .momentum = random_fraction(seed),
+        .rho = random_fraction(seed),
+        .beta1 = random_fraction(seed),
+        .beta2 = random_fraction(seed),
+        .epsilon = random_fraction(seed),
+        .weight_decay = random_fraction(seed),
+        .initial_accumulator = random_fraction(seed),
+        .l1 = random_fraction(seed),
+        .l2 = random_fraction(seed),
+        .lr_power = -random_fraction(seed),
+        .decay_steps = (uint32_t)(1 + sl_hash_random(seed) % 1000),
+        .decay_baseline = 0.5f + random_fraction(seed),
+    };
+    spec.initializer = (struct sl_initializer_spec){
+        .kind = (enum sl_initializer_kind)(sl_hash_random(seed) % SL_INITIALIZER_KIND_COUNT),
+        .a = random_fraction(seed),
+        .b = 1 + random_fraction(seed),
+        .seed = sl_hash_random(seed),
+    };
+    spec.consistency.mode =
+        (enum sl_consistency_mode)(sl_hash_random(seed) % SL_CONSISTENCY_MODE_COUNT);
+    if (spec.consistency.mode != SL_CONSISTENCY_ASP) {
+        spec.consistency.worker_count = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_WORKERS);
+    }
+    if (spec.consistency.mode == SL_CONSISTENCY_SSP) {
+        spec.consistency.staleness = (uint32_t)sl_hash_random(seed);
+    }
+    return spec;
+}

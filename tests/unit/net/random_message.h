@@ -1,0 +1,12 @@
+/* Parts of control messages drawn from a seed; every one is valid. */
+#ifndef TESTS_UNIT_NET_RANDOM_MESSAGE_H
+#define TESTS_UNIT_NET_RANDOM_MESSAGE_H
+
+#include "net/control/message.h"
+
+/* Printable ASCII without spaces, 1 to to_bytes - 1 bytes, padded with zeros. */
+void random_message_name(uint64_t *seed, char *to, size_t to_bytes);
+
+struct sl_table_spec random_message_spec(uint64_t *seed);
+
+#endif
