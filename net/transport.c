@@ -61,6 +61,7 @@ int sl_transport_open(const struct sl_transport_ops *ops, struct sl_reactor *rea
     assert_complete(ops);
     sl_assert(out != NULL);
     sl_reactor_assert_owner(reactor);
+    sl_reactor_excuse_turn(reactor);
     struct sl_transport *transport;
     int err = ops->open(reactor, options != NULL ? options : &defaults, &transport);
     if (err != 0) {

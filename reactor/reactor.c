@@ -117,6 +117,12 @@ uint64_t sl_reactor_now_ns(const struct sl_reactor *reactor)
     return reactor->now_ns;
 }
 
+void sl_reactor_excuse_turn(struct sl_reactor *reactor)
+{
+    sl_reactor_assert_owner(reactor);
+    reactor->stall.excused = true;
+}
+
 const struct sl_clock *sl_reactor_clock(const struct sl_reactor *reactor)
 {
     return reactor->clock;

@@ -93,6 +93,10 @@ void sl_reactor_remove_source(struct sl_reactor *reactor, struct sl_reactor_sour
 /* The turn's time, read once per turn: cheap. Owner. */
 uint64_t sl_reactor_now_ns(const struct sl_reactor *reactor);
 
+/* The turn in progress sets something up (maps buffers, opens a transport) and may take long: it is
+ * no stall. Not on the data path. Owner. */
+void sl_reactor_excuse_turn(struct sl_reactor *reactor);
+
 /* A fresh reading, for what needs it. Any thread. */
 const struct sl_clock *sl_reactor_clock(const struct sl_reactor *reactor);
 

@@ -78,7 +78,7 @@ enum sl_stall_verdict sl_stall_end(struct sl_stall *stall, uint64_t now_ns, cons
     }
     struct sl_stall_sample before = stall->sample;
     sample_take(&stall->sample, now_ns);
-    if (!longer) {
+    if (!longer || stall->excused) {
         return SL_STALL_NONE;
     }
     if (!was_its_own(&before, &stall->sample, stall->begin_ns)) {

@@ -8,6 +8,7 @@
 #ifndef SL_REACTOR_STALL_H
 #define SL_REACTOR_STALL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,7 @@ struct sl_stall {
     uint64_t mark_ns; /* the end of the last phase that was marked */
     uint64_t longest_ns;
     const char *longest_phase; /* NULL: none was marked */
+    bool excused;              /* it is long on purpose */
 
     uint64_t logged_ns; /* when the last line was written; 0: never */
     uint64_t unlogged;  /* stalls since */
@@ -47,6 +49,7 @@ static inline void sl_stall_begin(struct sl_stall *stall, uint64_t now_ns)
     stall->mark_ns = now_ns;
     stall->longest_ns = 0;
     stall->longest_phase = NULL;
+    stall->excused = false;
 }
 
 /* A phase ends that did something. The name is kept: static storage. */

@@ -62,6 +62,7 @@ void sl_hub_start(struct sl_call *call)
 {
     struct sl_hub *hub = call->hub;
     hub->retry = (struct sl_timer){.run = retry};
+    sl_reactor_excuse_turn(hub->reactor);
     int err = sl_outbox_init(&hub->outbox, SL_HUB_OUTBOX_BYTES, hub->options->hello.checksum);
     if (err != 0) {
         sl_call_fail(call, err, "no memory for outgoing frames");
