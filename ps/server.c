@@ -11,8 +11,9 @@
 #define BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
 #define BUFFER_BYTES_LEAST   ((size_t)32 << 20)
 
-/* Requests that wait, of all connections: 32 connections' worth of credit, if each used it up. */
-#define REQUESTS_MAX         8192
+/* Requests that wait, of all connections: thousands of workers have a few each, waiting for clocks;
+ * 256 connections may use their credit up. Memory that no request has needed yet is not touched. */
+#define REQUESTS_MAX         65536
 
 #define LOG_LINES_PER_SECOND 8
 
