@@ -2,6 +2,7 @@
 it started. Programs are looked for in $STARLING_BIN. Standard library only."""
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -59,6 +60,16 @@ def environment(extra=None):
     return env
 
 
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent():
+    """In a child, before exec: killed when this process is, so that a test that runs out of time
+    leaves nothing behind."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class Process:
     """A started program; its output is collected line by line."""
 
@@ -68,6 +79,7 @@ class Process:
         self._changed = threading.Condition()
         self._child = subprocess.Popen([program(name)] + [str(a) for a in args], cwd=cwd,
                                        env=environment(env), stdin=subprocess.DEVNULL,
+                                       preexec_fn=end_with_parent,
                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
