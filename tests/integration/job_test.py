@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Whole training jobs with real processes: the models learn, in every mode and configuration."""
 
+import json
 import os
 import unittest
 
@@ -61,6 +62,37 @@ class GeneratedJob(harness.StarlingTest):
 
     def test_checksums(self):
         self.assert_learned(self.train(self.data + ["--model", "lr", "--checksum"], worker_count=2))
+
+    def test_cluster_from_an_endpoint_map(self):
+        """The map names the ps, and a port of its own for its data."""
+        control, data = harness.free_ports(2)
+        path = self.file("map", f"# one ps\n\n127.0.0.1:{control}=tcp://127.0.0.1:{data}\n")
+        flags = ["--endpoint-map", path, "--worker-hosts", "a"]
+        server = self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", 0)
+        ready = server.wait_line("ready")
+        self.assertIn(f"control tcp://127.0.0.1:{control}, data tcp://127.0.0.1:{data}", ready)
+        output = self.run_to_end("starling-worker", *flags, *self.data, "--model", "lr")
+        self.assertIn("test AUC", output)
+        self.drain([server])
+
+    def test_cluster_from_tf_config(self):
+        """As an operator sets it: the chief is worker 0, its workers follow."""
+        cluster = {"ps": [f"127.0.0.1:{harness.free_ports(1)[0]}"], "chief": ["a:1"],
+                   "worker": ["b:1", "c:1"]}
+
+        def start(program, kind, index, *args):
+            task = {"type": kind, "index": index}
+            env = {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+            return self.start(program, *args, env=env)
+
+        server = start("starling-ps", "ps", 0)
+        args = [*self.data, "--model", "lr"]
+        workers = [start("starling-worker", kind, index, *args)
+                   for kind, index in (("chief", 0), ("worker", 0), ("worker", 1))]
+        for worker in workers:
+            self.assertEqual(worker.wait(), 0, worker.output)
+        self.assertIn("worker 0 of 3", workers[0].output)
+        self.drain([server])
 
     def test_bsp_is_the_same_by_both_protocols(self):
         reports = [self.train(self.data + ["--model", "fm", "--consistency", "bsp", "--protocol", p],
