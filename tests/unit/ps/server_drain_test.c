@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "core/partition.h"
 #include "server_fixture.h"
 
 #define DIM          4
@@ -28,13 +27,7 @@ static int setup(void **state)
     assert_non_null(fixture);
     fixture->options.buffer_bytes_max = 1; /* as little as it does with */
     server_fixture_start(fixture, false);
-    uint64_t key = 0;
-    for (uint32_t i = 0; i < LONG_KEYS; i++, key++) {
-        while (sl_partition_owner(key, SERVER_COUNT) != 0) {
-            key++;
-        }
-        keys[i] = key;
-    }
+    server_fixture_keys(0, keys, LONG_KEYS);
     *state = fixture;
     return 0;
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/partition.h"
 #include "ps/coordinator.h"
 
 #define DEADLINE_S 60
@@ -57,6 +58,17 @@ static void listen_on_loopback(struct server_fixture *fixture, uint32_t index)
 static void number(struct server_fixture *fixture, uint32_t index)
 {
     assert_int_equal(sl_server_set_shard(fixture->servers[index], index, SERVER_COUNT), 0);
+}
+
+void server_fixture_keys(uint32_t shard, uint64_t *keys, uint32_t count)
+{
+    uint64_t key = 0;
+    for (uint32_t i = 0; i < count; i++, key++) {
+        while (sl_partition_owner(key, SERVER_COUNT) != shard) {
+            key++;
+        }
+        keys[i] = key;
+    }
 }
 
 void server_fixture_number(struct server_fixture *fixture)

@@ -28,6 +28,9 @@ void server_fixture_start(struct server_fixture *fixture, bool with_coordinator)
 void server_fixture_stop(struct server_fixture *fixture);
 void server_fixture_number(struct server_fixture *fixture);
 
+/* The first `count` keys of the shard, ascending. */
+void server_fixture_keys(uint32_t shard, uint64_t *keys, uint32_t count);
+
 /* Runs on the reactor of that server, before it returns. */
 void server_fixture_run_on(struct server_fixture *fixture, uint32_t index,
                            void (*run)(struct server_fixture *fixture, uint32_t index));

@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 
-#include "core/partition.h"
 #include "server_fixture.h"
 
 #define DIM          4
@@ -27,12 +26,8 @@ static int setup(void **state)
     assert_non_null(fixture);
     fixture->options.buffer_bytes_max = 1; /* as little as it does with */
     server_fixture_start(fixture, false);
-    uint64_t key = 0;
-    for (uint32_t i = 0; i < LONG_KEYS; i++, key++) {
-        while (sl_partition_owner(key, SERVER_COUNT) != 0) {
-            key++;
-        }
-        keys[i] = key;
+    server_fixture_keys(0, keys, LONG_KEYS);
+    for (uint32_t i = 0; i < LONG_KEYS; i++) {
         for (uint32_t c = 0; c < DIM; c++) {
             gradients[i * DIM + c] = (float)(i % 1000);
         }

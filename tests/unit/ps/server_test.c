@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/partition.h"
 #include "server_fixture.h"
 
 #define DIM       4
@@ -23,12 +22,8 @@ static float gradients[LONG_KEYS * DIM];
 /* Keys of the shard, distinct, ascending; each with a gradient of its own. */
 static void fill_keys(uint32_t shard)
 {
-    uint64_t key = 0;
-    for (uint32_t i = 0; i < LONG_KEYS; i++, key++) {
-        while (sl_partition_owner(key, SERVER_COUNT) != shard) {
-            key++;
-        }
-        keys[i] = key;
+    server_fixture_keys(shard, keys, LONG_KEYS);
+    for (uint32_t i = 0; i < LONG_KEYS; i++) {
         for (uint32_t c = 0; c < DIM; c++) {
             gradients[i * DIM + c] = (float)(i % 1000);
         }
