@@ -160,9 +160,20 @@ struct sl_client_options {
     enum sl_protocol protocol;
     uint32_t start_timeout_ms;      /* how long create may wait for the cluster; 0: 60000 */
     const char *congestion_control; /* of TCP, by name, such as "cubic"; NULL: the system's */
+    bool joins; /* comes to a running job: task_index may be beyond the job's worker count */
+    const void *secret; /* the cluster's, 16 to 1024 bytes; NULL: it has none. Copied. */
+    size_t secret_bytes;
+    /* TLS 1.3 over TCP, all three or none: files in PEM. Copied. */
+    const char *tls_certificate, *tls_key, *tls_authority;
 };
 
-/* Starts the reactors, registers with the coordinator, waits for every ps, connects to every shard.
+/* A client whose connection breaks connects again, with back-off, and sends again what was not
+ * answered; a shard that remembers the client carries no push out twice. It remembers for as long
+ * as the cluster's lease, and the last 256 requests that failed. Beyond that (the ps was restarted,
+ * or the client was away for longer) pushes in flight fail with CLOSED: they may or may not have
+ * been carried out. Until the connection is back, steps wait, and end by their deadline.
+ *
+ * Starts the reactors, registers with the coordinator, waits for every ps, connects to every shard.
  * While it waits it logs whom it waits for. On failure the reason is logged. *out is owned by the
  * caller. Errors: INVALID, DEADLINE (names the missing peers), REFUSED, VERSION, NO_MEMORY.
  * Any thread; a client belongs to the process, not to the thread. */
@@ -178,10 +189,16 @@ SL_API void sl_client_destroy(struct sl_client **client);
 SL_API int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *spec,
                                 uint32_t timeout_ms, struct sl_table **out);
 
-/* Waits until `count` clients have come to the barrier of this name. Errors: DEADLINE (names how
+/* Waits until `count` clients have come to the barrier of this name; with count 0, every worker of
+ * the job that has neither left nor is lost. Errors: DEADLINE (names how
  * many are missing), CLOSED. Any thread. */
 SL_API int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count,
                              uint32_t timeout_ms);
+
+/* The iteration that this worker begins with: 0 in a job that starts; in the place of a worker that
+ * was lost, or in a job that runs, the first one in which the others have not gone ahead;
+ * UINT32_MAX when the one in whose place it is had finished. Any thread. */
+SL_API uint32_t sl_client_clock(const struct sl_client *client);
 
 /* Shards in the cluster, for diagnosis. Any thread. */
 SL_API uint32_t sl_client_shard_count(const struct sl_client *client);

@@ -37,11 +37,22 @@ enum sl_transport_capability {
     SL_TRANSPORT_HANDS_OVER = 1 << 3 /* hand_over works */
 };
 
+/* TLS 1.3, both sides with a certificate: files in PEM. Paths must outlive the transport's open. */
+struct sl_transport_tls {
+    const char *certificate; /* ours, with the chain that leads to an authority */
+    const char *key;
+    const char *authority; /* who has signed the peers' */
+};
+
 struct sl_transport_options {
     const char *congestion_control; /* TCP_CONGESTION by name; NULL: the system's default */
     uint32_t connections_max;       /* 0: SL_LIMIT_CONNECTIONS */
     uint32_t buffer_bytes;          /* one receive buffer; 0: 32 KiB */
     uint32_t buffer_count;          /* receive buffers; a power of two; 0: 256 */
+    /* A peer that is unreachable for so long (nothing acknowledged, no answer to keep-alives) is
+     * gone: `closed` with DEADLINE; so is one that stops in the middle of a frame. 0: 10 s */
+    uint32_t peer_timeout_ms;
+    const struct sl_transport_tls *tls; /* TCP only; NULL: in the clear */
     void *medium; /* what a transport that is not of the operating system works on: net/fault's
                    * plan, a simulated network; ignored by the others */
 };

@@ -150,8 +150,10 @@ static void set_name(struct sl_coordinator_member *member)
 }
 
 int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
-                         const struct sl_message_hello *hello, char *reason, size_t reason_bytes)
+                         const struct sl_message_hello *hello, uint64_t now_ns, char *reason,
+                         size_t reason_bytes)
 {
+    (void)now_ns;
     int err = check_hello(coordinator, hello, reason, reason_bytes);
     if (err != 0) {
         return err;
@@ -173,8 +175,9 @@ int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer
 }
 
 void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
-                         bool expected)
+                         bool expected, uint64_t now_ns)
 {
+    (void)now_ns;
     uint32_t index;
     struct sl_coordinator_member *member = find_peer(coordinator, peer, &index);
     if (member == NULL) {

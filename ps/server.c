@@ -384,7 +384,8 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
     }
     sl_server_queue_drop(conn);
     if (conn->kind == SL_SERVER_CONN_CONTROL) {
-        sl_coordinator_gone(server->options.coordinator, (uintptr_t)conn, server->draining);
+        sl_coordinator_gone(server->options.coordinator, (uintptr_t)conn, server->draining,
+                            sl_reactor_now_ns(server->options.reactor));
     }
     worker_left(server, conn);
     conn_unlink(conn);

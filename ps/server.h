@@ -9,6 +9,12 @@
  * each. A queued or parked request whose deadline passes is answered DEADLINE; one that has begun
  * is finished. A parked request lets later ones pass, but if it writes, no later one that writes.
  *
+ * Sessions: what a client has done outlives its connection by a lease. A client that connects again
+ * with its client_id takes its old connection's place; requests that had begun to write go on and
+ * are answered on the new connection when their id comes again; requests that were carried out are
+ * not carried out twice (server_session.h). Whoever stops reading, or stops in the middle of a
+ * frame, is closed.
+ *
  * Memory: half of buffer_bytes_max for replies (the outbox), half for requests that wait and
  * replies that take several turns (server_buffers.h). When that is short, long requests are not
  * read until there is room; short ones, and more parked ones than half of it holds, are answered
@@ -16,10 +22,14 @@
 #ifndef SL_PS_SERVER_H
 #define SL_PS_SERVER_H
 
+#include "core/clock.h"
 #include "core/endpoint.h"
+#include "core/secret.h"
 #include "net/control/message.h"
 #include "net/transport.h"
 #include "ps/shard.h"
+
+#define SL_SERVER_LEASE_DEFAULT_NS (10 * SL_CLOCK_NS_PER_S)
 
 struct sl_server;
 struct sl_coordinator;
@@ -36,6 +46,8 @@ struct sl_server_options {
     struct sl_coordinator *coordinator; /* on the reactor that hosts it, else NULL */
     size_t buffer_bytes_max;            /* requests and replies in memory; 0: 256 MiB */
     bool checksum;                      /* checksum replies even when the client did not ask */
+    const struct sl_secret *secret;     /* outlives the server; NULL: none is asked for */
+    uint64_t incarnation;               /* of the process: random at its start */
 };
 
 /* On the reactor's thread. Errors: NO_MEMORY, UNSUPPORTED. */
@@ -49,9 +61,18 @@ int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoin
  * connections wait for their welcome. Once. Errors: NO_MEMORY. */
 int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count);
 
-/* The coordinator's `send` (its ctx is ignored): peers are connections of the server that hosts it.
- */
+/* How long a client may be without a connection and still go on where it was; its worker's clock
+ * counts meanwhile. Before sl_server_set_shard; SL_SERVER_LEASE_DEFAULT_NS without. */
+void sl_server_set_lease(struct sl_server *server, uint64_t lease_ns);
+
+/* The coordinator says that a worker is lost, or was replaced: forgets what it knows of that
+ * client, closes its connection, and its clock counts no more. */
+void sl_server_lost(struct sl_server *server, const struct sl_message_lost *lost);
+
+/* The coordinator's `send` and `close` (their ctx is ignored): peers are connections of the server
+ * that hosts it. */
 void sl_server_send_to_peer(void *ctx, uint64_t peer, const struct sl_message *message);
+void sl_server_close_peer(void *ctx, uint64_t peer, const char *why);
 
 /* Counters of the server and its shard; *out needs sl_message_fini's freeing of `tables`. Errors:
  * NO_MEMORY. */

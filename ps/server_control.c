@@ -80,7 +80,7 @@ void sl_server_welcome(struct sl_server_conn *conn)
     };
     conn->next_request_id = 1;
     if (conn->hello.role == SL_MESSAGE_ROLE_WORKER) {
-        sl_shard_worker_joined(conn->server->shard, conn->hello.task_index);
+        sl_shard_worker_heard(conn->server->shard, conn->hello.task_index);
     }
     send_welcome(conn);
 }
@@ -119,7 +119,9 @@ static void hello_control(struct sl_server_conn *conn)
         refuse(conn, SL_ERR_REFUSED, text);
         return;
     }
-    int err = sl_coordinator_hello(coordinator, (uintptr_t)conn, &conn->hello, text, sizeof text);
+    int err =
+        sl_coordinator_hello(coordinator, (uintptr_t)conn, &conn->hello,
+                             sl_reactor_now_ns(conn->server->options.reactor), text, sizeof text);
     if (err != 0) {
         refuse(conn, err, text);
         return;

@@ -193,7 +193,7 @@ uint32_t sl_shard_clock_floor(const struct sl_shard *shard)
     return sl_clocks_floor_of_all(&shard->clocks);
 }
 
-void sl_shard_worker_joined(struct sl_shard *shard, uint32_t worker)
+void sl_shard_worker_heard(struct sl_shard *shard, uint32_t worker)
 {
     sl_clocks_hear(&shard->clocks, worker);
 }

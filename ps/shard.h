@@ -73,6 +73,7 @@ struct sl_shard_work {
     uint32_t sections_left;
     bool in_section; /* view is valid and partly done */
     bool writes;     /* the request has a push or a tick */
+    bool replayed;   /* but skips them: sl_shard_replay */
     struct sl_request_view view;
     uint64_t cost;        /* of the whole request, in units of key_budget */
     uint64_t done;        /* keys or elements done so far in this phase of the section */
@@ -98,6 +99,11 @@ struct sl_shard_work {
 int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
                    const uint8_t *payload, size_t payload_bytes, struct sl_shard_work *out,
                    char *reason, size_t reason_bytes);
+
+/* The request, just begun, has been carried out before, and only its reply was lost: it will read,
+ * as it did then, and neither push nor tick again. Its pulls see what is there now: in BSP, whole
+ * steps, of its own iteration too where that has been complete meanwhile. */
+void sl_shard_replay(struct sl_shard_work *work);
 
 /* True when the rest of the request would run now without parking and within `key_budget`, in one
  * call of sl_shard_run, unless that fails. */
@@ -146,11 +152,31 @@ uint32_t sl_shard_commit(struct sl_shard *shard, uint32_t key_budget);
  * every worker of the largest worker_count has ticked; UINT32_MAX when all have finished. */
 uint32_t sl_shard_clock_floor(const struct sl_shard *shard);
 
-/* A worker said hello: its clock counts for sl_shard_clock_floor. worker < SL_LIMIT_WORKERS. */
-void sl_shard_worker_joined(struct sl_shard *shard, uint32_t worker);
+/* Where a worker stands. Its clock counts from the first while it is one of a table's worker_count,
+ * until it leaves, finishes or is lost; then it may join again, at any iteration that no floor has
+ * passed. worker < SL_LIMIT_WORKERS. */
+struct sl_shard_worker {
+    bool counts;
+    uint32_t clock; /* its own where it counts; else the least at which it can join now, or
+                     * SL_CLOCKS_FINISHED when it has finished */
+};
+struct sl_shard_worker sl_shard_worker_find(const struct sl_shard *shard, uint32_t worker);
 
-/* A worker that is gone for good counts no more, as if it had ticked SL_REQUEST_CLOCK_FINISHED. */
+/* A worker said hello: its clock, while it counts, is one of those of sl_shard_clock_floor. */
+void sl_shard_worker_heard(struct sl_shard *shard, uint32_t worker);
+
+/* A worker that does not count, or stands at clock 0 and has done nothing, counts from `clock` on,
+ * also one beyond a table's worker_count; or not, when a floor has passed that clock. Returns the
+ * least clock possible: `clock` itself when it was accepted. */
+uint32_t sl_shard_worker_join(struct sl_shard *shard, uint32_t worker, uint32_t clock);
+
+/* A worker has said goodbye: counts no more, as if it had ticked SL_REQUEST_CLOCK_FINISHED; what it
+ * pushed takes effect in its iteration. */
 void sl_shard_worker_left(struct sl_shard *shard, uint32_t worker);
+
+/* A worker is lost: counts no more. Of what it pushed, iterations that it did not tick here are
+ * dropped whole, so that others see whole steps only. */
+void sl_shard_worker_lost(struct sl_shard *shard, uint32_t worker);
 
 /* Fills tables and table_count (sl_message_fini frees them). Errors: NO_MEMORY. */
 int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out);

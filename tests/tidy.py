@@ -36,6 +36,7 @@ CONFINED = [
     (r"#include <liburing", r"reactor/ring.*|net/tcp/.*", "liburing"),
     (r"#include <(infiniband|rdma)/", r"net/rdma/.*", "verbs"),
     (r"#include <rte_", r"net/dpdk/.*", "DPDK"),
+    (r"#include <openssl/", r"net/auth\.c|net/tcp/tls.*", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|reactor/(mailbox|reactor).*",

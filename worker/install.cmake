@@ -8,12 +8,13 @@ set(STARLING_FOLDERS sl_core sl_reactor sl_net sl_net_tcp sl_net_control sl_net_
 set(STARLING_OBJECTS ${STARLING_FOLDERS})
 list(TRANSFORM STARLING_OBJECTS REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
 
-set(STARLING_LINKS PkgConfig::LIBURING PkgConfig::PROTOBUF_C PkgConfig::HWLOC PkgConfig::XXHASH
+set(STARLING_LINKS PkgConfig::LIBURING PkgConfig::PROTOBUF_C PkgConfig::OPENSSL PkgConfig::HWLOC
+    PkgConfig::XXHASH
     Threads::Threads m)
 # For users, NAME:pkg-config's specification of what the static library needs.
 set(STARLING_PC_MODULES
-    "LIBURING:liburing>=2.3 PROTOBUF_C:libprotobuf-c HWLOC:hwloc XXHASH:libxxhash")
-set(STARLING_PC_LIBS_PRIVATE "-luring -lprotobuf-c -lhwloc -lxxhash -pthread -lm")
+    "LIBURING:liburing>=2.3 PROTOBUF_C:libprotobuf-c HWLOC:hwloc XXHASH:libxxhash OPENSSL:openssl")
+set(STARLING_PC_LIBS_PRIVATE "-luring -lprotobuf-c -lhwloc -lxxhash -lssl -lcrypto -pthread -lm")
 
 function(starling_library name type export)
     add_library(${name} ${type} ${STARLING_OBJECTS})

@@ -41,6 +41,12 @@ struct build {
             Starling__Stats__Table *table_list[SL_LIMIT_TABLES];
         } stats;
         Starling__Goodbye goodbye;
+        Starling__Challenge challenge;
+        Starling__Proof proof;
+        Starling__Heartbeat heartbeat;
+        Starling__Lost lost;
+        Starling__Join join;
+        Starling__Joined joined;
     };
 };
 
@@ -49,6 +55,12 @@ static char *text(const char *from, size_t from_bytes)
 {
     sl_assert(memchr(from, '\0', from_bytes) != NULL);
     return (char *)(uintptr_t)from;
+}
+
+/* Likewise for bytes. */
+static ProtobufCBinaryData binary(const uint8_t *from, size_t bytes)
+{
+    return (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)from, .len = bytes};
 }
 
 static void build_hello(struct build *build, const struct sl_message_hello *from)
@@ -62,6 +74,10 @@ static void build_hello(struct build *build, const struct sl_message_hello *from
     build->hello.shard = from->shard;
     build->hello.software = text(from->software, sizeof from->software);
     build->hello.checksum = from->checksum;
+    build->hello.joins = from->joins;
+    if (from->has_nonce) {
+        build->hello.nonce = binary(from->nonce, sizeof from->nonce);
+    }
     build->control.hello = &build->hello;
 }
 
@@ -75,7 +91,37 @@ static void build_welcome(struct build *build, const struct sl_message_welcome *
     build->welcome.shard_count = from->shard_count;
     build->welcome.payload_bytes_max = from->payload_bytes_max;
     build->welcome.software = text(from->software, sizeof from->software);
+    build->welcome.incarnation = from->incarnation;
+    build->welcome.resumed = from->resumed;
+    build->welcome.clock = from->clock;
+    build->welcome.counts = from->counts;
+    build->welcome.lease_ms = from->lease_ms;
     build->control.welcome = &build->welcome;
+}
+
+static void build_challenge(struct build *build, const struct sl_message_challenge *from)
+{
+    build->challenge = (Starling__Challenge)STARLING__CHALLENGE__INIT;
+    build->challenge.nonce = binary(from->nonce, sizeof from->nonce);
+    build->challenge.proof = binary(from->proof, sizeof from->proof);
+    build->control.challenge = &build->challenge;
+}
+
+static void build_proof(struct build *build, const struct sl_message_proof *from)
+{
+    build->proof = (Starling__Proof)STARLING__PROOF__INIT;
+    build->proof.proof = binary(from->proof, sizeof from->proof);
+    build->control.proof = &build->proof;
+}
+
+static void build_lost(struct build *build, const struct sl_message_lost *from)
+{
+    build->lost = (Starling__Lost)STARLING__LOST__INIT;
+    build->lost.role = (Starling__Role)from->role;
+    build->lost.task_index = from->task_index;
+    build->lost.client_id = from->client_id;
+    build->lost.why = text(from->why, sizeof from->why);
+    build->control.lost = &build->lost;
 }
 
 static void build_error(struct build *build, const struct sl_message_error *from)
@@ -171,6 +217,7 @@ static void build_table_open(struct build *build, const struct sl_message_table_
     build->open.message = (Starling__TableOpen)STARLING__TABLE_OPEN__INIT;
     build->open.message.spec = &build->open.spec;
     build->open.message.table_id = from->table_id;
+    build->open.message.keep_id = from->keep_id;
     build->control.table_open = &build->open.message;
 }
 
@@ -179,6 +226,7 @@ static void build_barrier(struct build *build, const struct sl_message_barrier *
     build->barrier = (Starling__Barrier)STARLING__BARRIER__INIT;
     build->barrier.name = text(from->name, sizeof from->name);
     build->barrier.count = from->count;
+    build->barrier.timeout_ms = from->timeout_ms;
     build->control.barrier = &build->barrier;
 }
 
@@ -253,13 +301,36 @@ static void build_body(struct build *build, const struct sl_message *from)
         build->goodbye = (Starling__Goodbye)STARLING__GOODBYE__INIT;
         build->control.goodbye = &build->goodbye;
         break;
+    case SL_MESSAGE_CHALLENGE:
+        build_challenge(build, &from->challenge);
+        break;
+    case SL_MESSAGE_PROOF:
+        build_proof(build, &from->proof);
+        break;
+    case SL_MESSAGE_HEARTBEAT:
+        build->heartbeat = (Starling__Heartbeat)STARLING__HEARTBEAT__INIT;
+        build->control.heartbeat = &build->heartbeat;
+        break;
+    case SL_MESSAGE_LOST:
+        build_lost(build, &from->lost);
+        break;
+    case SL_MESSAGE_JOIN:
+        build->join = (Starling__Join)STARLING__JOIN__INIT;
+        build->join.clock = from->clock;
+        build->control.join = &build->join;
+        break;
+    case SL_MESSAGE_JOINED:
+        build->joined = (Starling__Joined)STARLING__JOINED__INIT;
+        build->joined.clock = from->clock;
+        build->control.joined = &build->joined;
+        break;
     }
 }
 
 static void build_control(struct build *build, const struct sl_message *from)
 {
     sl_assert(from->kind >= SL_MESSAGE_HELLO);
-    sl_assert(from->kind <= SL_MESSAGE_GOODBYE);
+    sl_assert(from->kind <= SL_MESSAGE_JOINED);
     build->control = (Starling__Control)STARLING__CONTROL__INIT;
     build->control.id = from->id;
     build->control.body_case = (Starling__Control__BodyCase)from->kind;

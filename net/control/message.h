@@ -13,6 +13,8 @@
 #define SL_MESSAGE_TEXT_BYTES    512
 #define SL_MESSAGE_MISSING_COUNT 16 /* names in a Waiting; the last says how many more */
 #define SL_MESSAGE_NAME_BYTES    64
+#define SL_MESSAGE_NONCE_BYTES   32
+#define SL_MESSAGE_PROOF_BYTES   32
 
 enum sl_message_kind {
     SL_MESSAGE_HELLO = 2, /* the field numbers of control.proto */
@@ -28,6 +30,12 @@ enum sl_message_kind {
     SL_MESSAGE_STATS_GET,
     SL_MESSAGE_STATS,
     SL_MESSAGE_GOODBYE,
+    SL_MESSAGE_CHALLENGE,
+    SL_MESSAGE_PROOF,
+    SL_MESSAGE_HEARTBEAT,
+    SL_MESSAGE_LOST,
+    SL_MESSAGE_JOIN,
+    SL_MESSAGE_JOINED,
 };
 
 enum sl_message_purpose { SL_MESSAGE_PURPOSE_CONTROL = 1, SL_MESSAGE_PURPOSE_DATA = 2 };
@@ -45,6 +53,9 @@ struct sl_message_hello {
     uint64_t client_id;
     uint32_t shard;
     bool checksum;
+    bool joins; /* worker: its index may be beyond the job's worker count */
+    bool has_nonce;
+    uint8_t nonce[SL_MESSAGE_NONCE_BYTES]; /* when it has one: net/auth.h */
     char software[SL_MESSAGE_NAME_BYTES];
 };
 
@@ -54,7 +65,28 @@ struct sl_message_welcome {
     uint32_t credit_requests;
     uint32_t shard, shard_count;
     uint32_t payload_bytes_max;
+    uint64_t incarnation; /* of the ps process */
+    bool resumed;         /* data: the shard remembers the client_id */
+    bool counts;          /* data, worker: its clock counts on this shard */
+    uint32_t clock;       /* data, worker: its clock where it counts, else where it may join now */
+    uint32_t lease_ms;    /* control; 0: none */
     char software[SL_MESSAGE_NAME_BYTES];
+};
+
+struct sl_message_challenge {
+    uint8_t nonce[SL_MESSAGE_NONCE_BYTES];
+    uint8_t proof[SL_MESSAGE_PROOF_BYTES];
+};
+
+struct sl_message_proof {
+    uint8_t proof[SL_MESSAGE_PROOF_BYTES];
+};
+
+struct sl_message_lost {
+    enum sl_message_role role; /* ps or worker */
+    uint32_t task_index;
+    uint64_t client_id;
+    char why[SL_MESSAGE_NAME_BYTES];
 };
 
 struct sl_message_error {
@@ -88,11 +120,13 @@ struct sl_message_waiting {
 struct sl_message_table_open {
     struct sl_table_spec spec; /* checked by sl_message_check_spec */
     uint32_t table_id;
+    bool keep_id; /* coordinator: the sender has had the table under table_id */
 };
 
 struct sl_message_barrier {
     char name[SL_MESSAGE_NAME_BYTES];
-    uint32_t count;
+    uint32_t count;      /* 0: every worker of the job */
+    uint32_t timeout_ms; /* 0: unknown */
 };
 
 struct sl_message_table_stats {
@@ -120,6 +154,10 @@ struct sl_message {
         uint32_t table_id; /* TABLE_OPENED */
         struct sl_message_barrier barrier;
         struct sl_message_stats stats;
+        struct sl_message_challenge challenge;
+        struct sl_message_proof proof;
+        struct sl_message_lost lost;
+        uint32_t clock; /* JOIN, JOINED */
     };
 };
 

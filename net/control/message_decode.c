@@ -14,7 +14,7 @@
 static_assert((int)SL_MESSAGE_HELLO == (int)STARLING__CONTROL__BODY_HELLO,
               "kinds are field numbers");
 static_assert((int)SL_MESSAGE_TABLE_OPEN == (int)STARLING__CONTROL__BODY_TABLE_OPEN, "likewise");
-static_assert((int)SL_MESSAGE_GOODBYE == (int)STARLING__CONTROL__BODY_GOODBYE, "likewise");
+static_assert((int)SL_MESSAGE_JOINED == (int)STARLING__CONTROL__BODY_JOINED, "likewise");
 
 /* For a condition on a peer's message: says at debug level which one does not hold. */
 static bool holds(bool condition, const char *what)
@@ -68,12 +68,31 @@ static bool is_endpoint(const char *text)
     return holds(endpoint.port != 0, "an endpoint has port 0");
 }
 
+static bool copy_bytes(const ProtobufCBinaryData *from, uint8_t *to, size_t to_bytes)
+{
+    if (!holds(from->len == to_bytes, "a nonce or proof of another length")) {
+        return false;
+    }
+    memcpy(to, from->data, to_bytes);
+    return true;
+}
+
+static bool is_role(Starling__Role role)
+{
+    return role == STARLING__ROLE__ROLE_PS || role == STARLING__ROLE__ROLE_WORKER ||
+           role == STARLING__ROLE__ROLE_CLIENT;
+}
+
+static uint32_t task_count_of(Starling__Role role)
+{
+    return role == STARLING__ROLE__ROLE_PS       ? SL_LIMIT_PS
+           : role == STARLING__ROLE__ROLE_WORKER ? SL_LIMIT_WORKERS
+                                                 : 1;
+}
+
 static bool read_hello(const struct sl_message_memory *memory, const Starling__Hello *from,
                        struct sl_message_hello *to)
 {
-    uint32_t task_count = from->role == STARLING__ROLE__ROLE_PS       ? SL_LIMIT_PS
-                          : from->role == STARLING__ROLE__ROLE_WORKER ? SL_LIMIT_WORKERS
-                                                                      : 1;
     to->protocol_version = from->protocol_version;
     to->purpose = (enum sl_message_purpose)from->purpose;
     to->role = (enum sl_message_role)from->role;
@@ -81,14 +100,15 @@ static bool read_hello(const struct sl_message_memory *memory, const Starling__H
     to->client_id = from->client_id;
     to->shard = from->shard;
     to->checksum = from->checksum != 0;
+    to->joins = from->joins != 0;
+    to->has_nonce = from->nonce.len > 0;
     return holds(from->purpose == STARLING__PURPOSE__PURPOSE_CONTROL ||
                      from->purpose == STARLING__PURPOSE__PURPOSE_DATA,
                  "hello: unknown purpose") &&
-           holds(from->role == STARLING__ROLE__ROLE_PS ||
-                     from->role == STARLING__ROLE__ROLE_WORKER ||
-                     from->role == STARLING__ROLE__ROLE_CLIENT,
-                 "hello: unknown role") &&
-           holds(from->task_index < task_count, "hello: task_index over the role's limit") &&
+           holds(is_role(from->role), "hello: unknown role") &&
+           holds(from->task_index < task_count_of(from->role),
+                 "hello: task_index over the role's limit") &&
+           (!to->has_nonce || copy_bytes(&from->nonce, to->nonce, sizeof to->nonce)) &&
            holds(from->shard < SL_LIMIT_REACTORS, "hello: shard over the limit") &&
            copy_text(memory, from->software, TEXT_NAME, to->software, sizeof to->software);
 }
@@ -102,6 +122,11 @@ static bool read_welcome(const struct sl_message_memory *memory, const Starling_
     to->shard = from->shard;
     to->shard_count = from->shard_count;
     to->payload_bytes_max = from->payload_bytes_max;
+    to->incarnation = from->incarnation;
+    to->resumed = from->resumed != 0;
+    to->clock = from->clock;
+    to->counts = from->counts != 0;
+    to->lease_ms = from->lease_ms;
     return holds(from->shard_count <= SL_LIMIT_SHARDS, "welcome: shard_count over the limit") &&
            holds(from->shard < from->shard_count || (from->shard == 0 && from->shard_count == 0),
                  "welcome: shard is not below shard_count") &&
@@ -246,6 +271,7 @@ static bool read_table_open(const struct sl_message_memory *memory, const Starli
         return false;
     }
     to->table_id = from->table_id;
+    to->keep_id = from->keep_id != 0;
     char reason[REASON_BYTES];
     return sl_message_check_spec(&to->spec, reason, sizeof reason) == SL_OK || holds(false, reason);
 }
@@ -254,10 +280,29 @@ static bool read_barrier(const struct sl_message_memory *memory, const Starling_
                          struct sl_message_barrier *to)
 {
     to->count = from->count;
-    return holds(from->count >= 1 && from->count <= SL_LIMIT_WORKERS,
-                 "barrier: a count outside its range") &&
+    to->timeout_ms = from->timeout_ms;
+    return holds(from->count <= SL_LIMIT_WORKERS, "barrier: a count outside its range") &&
            copy_text(memory, from->name, TEXT_NAME, to->name, sizeof to->name) &&
            holds(to->name[0] != '\0', "barrier: no name");
+}
+
+static bool read_lost(const struct sl_message_memory *memory, const Starling__Lost *from,
+                      struct sl_message_lost *to)
+{
+    to->role = (enum sl_message_role)from->role;
+    to->task_index = from->task_index;
+    to->client_id = from->client_id;
+    return holds(is_role(from->role) && from->role != STARLING__ROLE__ROLE_CLIENT,
+                 "lost: not a ps or worker") &&
+           holds(from->task_index < task_count_of(from->role),
+                 "lost: task_index over the role's limit") &&
+           copy_text(memory, from->why, TEXT_FREE, to->why, sizeof to->why);
+}
+
+static bool read_challenge(const Starling__Challenge *from, struct sl_message_challenge *to)
+{
+    return copy_bytes(&from->nonce, to->nonce, sizeof to->nonce) &&
+           copy_bytes(&from->proof, to->proof, sizeof to->proof);
 }
 
 static int read_stats(const struct sl_message_memory *memory, const Starling__Stats *from,
@@ -321,6 +366,19 @@ static int read_body(const struct sl_message_memory *memory, const Starling__Con
         return checked(read_barrier(memory, from->barrier, &to->barrier));
     case STARLING__CONTROL__BODY_STATS:
         return read_stats(memory, from->stats, &to->stats);
+    case STARLING__CONTROL__BODY_CHALLENGE:
+        return checked(read_challenge(from->challenge, &to->challenge));
+    case STARLING__CONTROL__BODY_PROOF:
+        return checked(copy_bytes(&from->proof->proof, to->proof.proof, sizeof to->proof.proof));
+    case STARLING__CONTROL__BODY_LOST:
+        return checked(read_lost(memory, from->lost, &to->lost));
+    case STARLING__CONTROL__BODY_JOIN:
+        to->clock = from->join->clock;
+        return SL_OK;
+    case STARLING__CONTROL__BODY_JOINED:
+        to->clock = from->joined->clock;
+        return SL_OK;
+    case STARLING__CONTROL__BODY_HEARTBEAT:
     case STARLING__CONTROL__BODY_BARRIER_DONE:
     case STARLING__CONTROL__BODY_STATS_GET:
     case STARLING__CONTROL__BODY_GOODBYE:

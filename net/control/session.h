@@ -1,21 +1,29 @@
 /* The connecting side of one connection up to its welcome, and of a control connection after it:
- * connects, again and again with back-off while nobody listens, says hello, checks the welcome,
- * then sends requests and matches answers to them. Used by workers (to the coordinator, and to each
- * shard, where the owner sends its requests with the outbox on the session's connection) and by ps
- * processes (to the coordinator). Owner reactor. Every request has a deadline; nothing hangs.
+ * connects, again and again with back-off while nobody listens, says hello, proves that it has the
+ * secret and has the peer prove it (net/auth.h), checks the welcome, then sends requests and
+ * matches answers to them. Used by workers (to the coordinator, and to each shard, where the owner
+ * sends its requests with the outbox on the session's connection) and by ps processes (to the
+ * coordinator). Owner reactor. Every request has a deadline; nothing hangs.
  *
- * Host names are resolved anew for every attempt to connect, which blocks the reactor on DNS; this
- * happens at start only, until the first welcome: a session whose connection breaks after it does
- * not connect again. Numeric addresses never block. A name that is not known yet is tried again, as
- * a peer that does not listen yet is.
+ * A persistent session outlives its connections: when one breaks after the welcome it connects
+ * again, with back-off and without end, and is welcomed again. Requests in flight are kept and sent
+ * again under their ids behind what `welcomed` sends; their deadlines go on. It ends, with
+ * `closed`, when the peer refuses it for good (another version, no Starling, another secret).
+ *
+ * A welcome that does not come within SL_SESSION_GREETING_NS on a later connection makes it try
+ * anew; the first may take as long as the start timeout, since the cluster has to come together.
  *
  * Every event and answer may close the session or others, and make requests. Allocates. */
 #ifndef SL_NET_CONTROL_SESSION_H
 #define SL_NET_CONTROL_SESSION_H
 
+#include "core/clock.h"
+#include "core/secret.h"
 #include "net/control/message.h"
 #include "net/outbox.h"
 #include "net/transport.h"
+
+#define SL_SESSION_GREETING_NS (10 * SL_CLOCK_NS_PER_S)
 
 struct sl_session;
 
@@ -30,9 +38,16 @@ struct sl_session_events {
     /* As in transport.h, for data connections: asked for long REPLY frames only. NULL on control
      * connections. */
     void *(*sink)(void *ctx, struct sl_session *session, const struct sl_frame *header);
+    /* A message that was not asked for, on a control connection: CLUSTER (a ps has moved) or LOST.
+     * May be NULL. */
+    void (*told)(void *ctx, struct sl_session *session, const struct sl_message *message);
     /* There is room in the transport again, and what waited in the outbox has been offered. May be
      * NULL. */
     void (*writable)(void *ctx, struct sl_session *session);
+    /* Persistent sessions: the connection broke after its welcome; another is being tried. What was
+     * sent on it and not answered may or may not have arrived; sl_session_conn is NULL until
+     * `welcomed`. `reason` names the peer and why. */
+    void (*lost)(void *ctx, struct sl_session *session, int err, const char *reason);
     /* The end: the start deadline passed, the peer refused the hello, or the connection broke.
      * `reason` names the peer and why. Requests in flight have been answered with `err` before.
      * The session is still the owner's to close. */
@@ -47,8 +62,24 @@ struct sl_session_options {
     const struct sl_session_events *events;
     void *ctx;
     const char *peer_name; /* "coordinator", "ps/1 shard 0": in messages; copied, up to 63 bytes */
-    uint64_t start_timeout_ns; /* to connect and be welcomed, retries included; > 0 */
+    uint64_t start_timeout_ns;      /* to connect and be welcomed first, retries included; > 0 */
+    bool persistent;                /* `lost` is set then */
+    const struct sl_secret *secret; /* outlives the session; NULL: the cluster has none */
 };
+
+/* What keeps a persistent session from its next welcome: "refused: nobody listens there yet"; ""
+ * while it is welcomed. */
+const char *sl_session_obstacle(const struct sl_session *session);
+
+/* Breaks the connection of a persistent session, as if the peer had: `lost` follows from inside a
+ * later turn, then another attempt. Nothing when it has none. */
+void sl_session_reconnect(struct sl_session *session, const char *why);
+
+/* Where the next attempts go: the peer has moved. */
+void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoint *endpoint);
+
+/* Sends a message that has no answer: HEARTBEAT. Errors: CLOSED (not welcomed), NO_MEMORY. */
+int sl_session_tell(struct sl_session *session, struct sl_message *message);
 
 /* The answer: a message of the kind that the request asks for (Register: Cluster; TableOpen:
  * TableOpened; Barrier: BarrierDone; StatsGet: Stats), valid during the call, or NULL with an
@@ -67,7 +98,9 @@ int sl_session_open(const struct sl_session_options *options, struct sl_session 
 void sl_session_close(struct sl_session **session);
 
 /* Sends a request; `answer(ctx, …)` is called exactly once, before this returns when there is
- * nothing to send on (CLOSED) or with (NO_MEMORY). message->id is assigned. timeout_ns > 0. */
+ * nothing to send with (NO_MEMORY), or to send on (CLOSED; a persistent session keeps the request
+ * until its next welcome). message->id is assigned. timeout_ns > 0. The message is copied: it has
+ * no memory of its own. */
 void sl_session_request(struct sl_session *session, struct sl_message *message, uint64_t timeout_ns,
                         sl_session_answer_fn *answer, void *ctx);
 

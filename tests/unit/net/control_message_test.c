@@ -19,6 +19,13 @@ static void random_endpoint(uint64_t *seed, char *to, size_t to_bytes)
              (int)(sl_hash_random(seed) % 256), (int)(1 + sl_hash_random(seed) % 65535));
 }
 
+static void random_bytes(uint64_t *seed, uint8_t *to, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        to[i] = (uint8_t)sl_hash_random(seed);
+    }
+}
+
 static void random_hello(uint64_t *seed, struct sl_message_hello *to)
 {
     to->protocol_version = (uint32_t)sl_hash_random(seed);
@@ -31,6 +38,11 @@ static void random_hello(uint64_t *seed, struct sl_message_hello *to)
     to->client_id = sl_hash_random(seed);
     to->shard = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_REACTORS);
     to->checksum = sl_hash_random(seed) % 2 == 0;
+    to->joins = sl_hash_random(seed) % 2 == 0;
+    to->has_nonce = sl_hash_random(seed) % 2 == 0;
+    if (to->has_nonce) {
+        random_bytes(seed, to->nonce, sizeof to->nonce);
+    }
     random_message_name(seed, to->software, sizeof to->software);
 }
 
@@ -76,6 +88,11 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->welcome.shard_count = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_SHARDS);
         to->welcome.shard = (uint32_t)(sl_hash_random(seed) % to->welcome.shard_count);
         to->welcome.payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
+        to->welcome.incarnation = sl_hash_random(seed);
+        to->welcome.resumed = sl_hash_random(seed) % 2 == 0;
+        to->welcome.counts = sl_hash_random(seed) % 2 == 0;
+        to->welcome.clock = (uint32_t)sl_hash_random(seed);
+        to->welcome.lease_ms = (uint32_t)sl_hash_random(seed);
         random_message_name(seed, to->welcome.software, sizeof to->welcome.software);
         break;
     case SL_MESSAGE_ERROR:
@@ -103,13 +120,32 @@ static void random_body(uint64_t *seed, struct sl_message *to)
     case SL_MESSAGE_TABLE_OPEN:
         to->table_open.spec = random_message_spec(seed);
         to->table_open.table_id = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
+        to->table_open.keep_id = sl_hash_random(seed) % 2 == 0;
         break;
     case SL_MESSAGE_TABLE_OPENED:
         to->table_id = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
         break;
     case SL_MESSAGE_BARRIER:
         random_message_name(seed, to->barrier.name, sizeof to->barrier.name);
-        to->barrier.count = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_WORKERS);
+        to->barrier.count = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
+        to->barrier.timeout_ms = (uint32_t)sl_hash_random(seed);
+        break;
+    case SL_MESSAGE_CHALLENGE:
+        random_bytes(seed, to->challenge.nonce, sizeof to->challenge.nonce);
+        random_bytes(seed, to->challenge.proof, sizeof to->challenge.proof);
+        break;
+    case SL_MESSAGE_PROOF:
+        random_bytes(seed, to->proof.proof, sizeof to->proof.proof);
+        break;
+    case SL_MESSAGE_LOST:
+        to->lost.role = (enum sl_message_role)(SL_MESSAGE_ROLE_PS + sl_hash_random(seed) % 2);
+        to->lost.task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
+        to->lost.client_id = sl_hash_random(seed);
+        random_message_name(seed, to->lost.why, sizeof to->lost.why);
+        break;
+    case SL_MESSAGE_JOIN:
+    case SL_MESSAGE_JOINED:
+        to->clock = (uint32_t)sl_hash_random(seed);
         break;
     case SL_MESSAGE_STATS:
         random_stats(seed, &to->stats);
@@ -117,6 +153,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
     case SL_MESSAGE_BARRIER_DONE:
     case SL_MESSAGE_STATS_GET:
     case SL_MESSAGE_GOODBYE:
+    case SL_MESSAGE_HEARTBEAT:
         break;
     }
 }

@@ -120,7 +120,7 @@ static int hello(struct fixture *f, sl_coordinator_peer peer, enum sl_message_ro
         .task_index = task,
         .client_id = peer,
     };
-    return sl_coordinator_hello(f->coordinator, peer, &message, f->reason, sizeof f->reason);
+    return sl_coordinator_hello(f->coordinator, peer, &message, 0, f->reason, sizeof f->reason);
 }
 
 static void say(struct fixture *f, sl_coordinator_peer peer, struct sl_message message,
@@ -208,8 +208,8 @@ static void coordinator_hello__refuses_duplicates_and_strangers(void **state)
     assert_non_null(strstr(f->reason, "worker/3"));
     assert_int_equal(hello(f, 4, SL_MESSAGE_ROLE_CLIENT, 1), 0);
     assert_int_equal(hello(f, 5, SL_MESSAGE_ROLE_CLIENT, 1), 0);
-    sl_coordinator_gone(f->coordinator, 3, false); /* refused: not a member */
-    sl_coordinator_gone(f->coordinator, 2, false);
+    sl_coordinator_gone(f->coordinator, 3, false, 0); /* refused: not a member */
+    sl_coordinator_gone(f->coordinator, 2, false, 0);
     assert_int_equal(hello(f, 6, SL_MESSAGE_ROLE_WORKER, 1), 0);
 }
 
@@ -239,7 +239,7 @@ static void coordinator_register__a_ps_comes_back_with_as_many_shards(void **sta
     assert_int_equal(hello(f, 2, SL_MESSAGE_ROLE_PS, 1), 0);
     register_ps(f, 2, 1, 2);
     f->sent_count = 0;
-    sl_coordinator_gone(f->coordinator, 2, false);
+    sl_coordinator_gone(f->coordinator, 2, false, 0);
     assert_int_equal(hello(f, 9, SL_MESSAGE_ROLE_WORKER, 0), 0);
     register_worker(f, 9, 1);
     expect_nothing(f);
@@ -351,7 +351,7 @@ static void coordinator_barrier__who_vanishes_does_not_count(void **state)
     struct fixture *f = *state;
     workers_join(f);
     say(f, 1, barrier_message("b", 2, 1), 0);
-    sl_coordinator_gone(f->coordinator, 1, false);
+    sl_coordinator_gone(f->coordinator, 1, false, 0);
     say(f, 2, barrier_message("b", 2, 1), 0);
     expect_nothing(f);
     say(f, 2, barrier_message("b", 2, 2), 0); /* it gave up and came again: still one */

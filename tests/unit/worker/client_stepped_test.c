@@ -100,7 +100,7 @@ static void start_ps(struct world *world, uint64_t seed)
     char reason[200];
     const struct sl_message_hello hello = {.role = SL_MESSAGE_ROLE_PS, .client_id = 99};
     assert_int_equal(
-        sl_coordinator_hello(world->coordinator, PS_PEER, &hello, reason, sizeof reason), 0);
+        sl_coordinator_hello(world->coordinator, PS_PEER, &hello, 0, reason, sizeof reason), 0);
     struct sl_message message = {.kind = SL_MESSAGE_REGISTER, .id = 1};
     sl_endpoint_format(&bound, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
     message.reg.shard_count = SHARDS;

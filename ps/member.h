@@ -1,0 +1,47 @@
+/* A ps process as a member of its cluster: registers with the coordinator, keeps its lease by
+ * heartbeats, comes back after a broken connection, and passes on who is lost. The ps that hosts
+ * the coordinator goes the same way, through its own address. Owner reactor: reactor 0, or one that
+ * a simulation steps. */
+#ifndef SL_PS_MEMBER_H
+#define SL_PS_MEMBER_H
+
+#include "core/endpoint.h"
+#include "core/secret.h"
+#include "net/control/message.h"
+#include "net/transport.h"
+
+struct sl_member;
+
+struct sl_member_options {
+    struct sl_reactor *reactor;
+    const struct sl_transport_ops *transport;
+    struct sl_transport_options transport_options; /* connections and buffers are set here */
+    struct sl_endpoint coordinator;
+    uint32_t task_index;
+    uint32_t shard_count; /* of this process */
+    uint32_t ps_count, worker_count;
+    struct sl_endpoint data;        /* where its shards are reached */
+    uint64_t incarnation;           /* of the process: its client_id */
+    const struct sl_secret *secret; /* outlives the member; NULL: none */
+    bool checksum;
+    uint64_t start_timeout_ns;
+
+    /* The cluster is known, once: this process has its shards first_shard and on of shard_count. */
+    void (*joined)(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns);
+    /* It could not join, or was refused later; logged. */
+    void (*failed)(void *ctx, int err);
+    /* A worker is lost: for sl_server_lost of every shard. */
+    void (*lost)(void *ctx, const struct sl_message_lost *lost);
+    void *ctx;
+};
+
+/* Begins to join; `joined` or `failed` follows. Errors: NO_MEMORY, UNSUPPORTED. */
+int sl_member_open(const struct sl_member_options *options, struct sl_member **out);
+
+/* Says goodbye. No upcall follows. */
+void sl_member_leave(struct sl_member *member);
+
+/* Leaves, and frees it. Nulls *member; NULL is fine. */
+void sl_member_close(struct sl_member **member);
+
+#endif
