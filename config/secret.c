@@ -1,0 +1,103 @@
+#include "config/secret.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Room for line ends behind the longest secret. */
+#define FILE_BYTES_MAX (SL_SECRET_BYTES_MAX + 64)
+
+static int fail_errno(const char *path, const char *what, int system_errno, char *reason,
+                      size_t reason_bytes)
+{
+    (void)snprintf(reason, reason_bytes, "secret file %.200s: %s: %s", path, what,
+                   strerror(system_errno));
+    return system_errno == ENOENT || system_errno == ENOTDIR ? SL_ERR_NOT_FOUND : SL_ERR_IO;
+}
+
+/* Who else may read the file knows the secret; who else may write it chooses it. */
+static int check_file(int fd, const char *path, char *reason, size_t reason_bytes)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0) {
+        return fail_errno(path, "cannot be looked at", errno, reason, reason_bytes);
+    }
+    if (!S_ISREG(status.st_mode)) {
+        (void)snprintf(reason, reason_bytes, "secret file %.200s: is not a regular file", path);
+        return SL_ERR_INVALID;
+    }
+    if ((status.st_mode & 077) != 0) {
+        (void)snprintf(reason, reason_bytes,
+                       "secret file %.200s: others may use it (mode %04o): chmod 600 it", path,
+                       (unsigned)(status.st_mode & 07777));
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+/* Reads up to FILE_BYTES_MAX bytes. */
+static int read_all(int fd, const char *path, uint8_t bytes[static FILE_BYTES_MAX], size_t *out,
+                    char *reason, size_t reason_bytes)
+{
+    size_t count = 0;
+    ssize_t got = 1;
+    while (count < FILE_BYTES_MAX && got != 0) {
+        got = read(fd, bytes + count, FILE_BYTES_MAX - count);
+        if (got < 0 && errno != EINTR) {
+            return fail_errno(path, "cannot be read", errno, reason, reason_bytes);
+        }
+        count += got > 0 ? (size_t)got : 0;
+    }
+    *out = count;
+    return 0;
+}
+
+static int check_length(const char *path, size_t count, char *reason, size_t reason_bytes)
+{
+    if (count > SL_SECRET_BYTES_MAX) {
+        (void)snprintf(reason, reason_bytes,
+                       "secret file %.200s: is too long: a secret has %d to %d bytes", path,
+                       SL_SECRET_BYTES_MIN, SL_SECRET_BYTES_MAX);
+        return SL_ERR_TOO_LARGE;
+    }
+    if (count < SL_SECRET_BYTES_MIN) {
+        (void)snprintf(reason, reason_bytes,
+                       "secret file %.200s: is too short with %zu bytes: a secret has %d to %d, "
+                       "such as the output of: openssl rand -hex 32",
+                       path, count, SL_SECRET_BYTES_MIN, SL_SECRET_BYTES_MAX);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+int sl_secret_read(const char *path, struct sl_secret *out, char *reason, size_t reason_bytes)
+{
+    /* Opening a pipe that nobody writes to shall not wait. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return fail_errno(path, "cannot be opened", errno, reason, reason_bytes);
+    }
+    uint8_t bytes[FILE_BYTES_MAX];
+    size_t count = 0;
+    int err = check_file(fd, path, reason, reason_bytes);
+    if (err == 0) {
+        err = read_all(fd, path, bytes, &count, reason, reason_bytes);
+    }
+    (void)close(fd);
+    if (err == 0) {
+        while (count > 0 && (bytes[count - 1] == '\n' || bytes[count - 1] == '\r')) {
+            count--;
+        }
+        err = check_length(path, count, reason, reason_bytes);
+    }
+    if (err == 0) {
+        *out = (struct sl_secret){.byte_count = (uint32_t)count};
+        memcpy(out->bytes, bytes, count);
+    }
+    explicit_bzero(bytes, sizeof bytes);
+    return err;
+}

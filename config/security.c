@@ -1,0 +1,64 @@
+#include "config/security.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "config/secret.h"
+
+static int resolve_tls(const struct sl_security_flags *flags, struct sl_security *out, char *reason,
+                       size_t reason_bytes)
+{
+    const char *missing = flags->tls_cert == NULL  ? "--tls-cert"
+                          : flags->tls_key == NULL ? "--tls-key"
+                          : flags->tls_ca == NULL  ? "--tls-ca"
+                                                   : NULL;
+    bool any = flags->tls_cert != NULL || flags->tls_key != NULL || flags->tls_ca != NULL;
+    if (any && missing != NULL) {
+        (void)snprintf(reason, reason_bytes,
+                       "%s is missing: --tls-cert, --tls-key and --tls-ca go together", missing);
+        return SL_ERR_INVALID;
+    }
+    out->tls = any;
+    out->certificate = flags->tls_cert;
+    out->key = flags->tls_key;
+    out->authority = flags->tls_ca;
+    return 0;
+}
+
+int sl_security_resolve(const struct sl_security_flags *flags, const char *variable,
+                        struct sl_security *out, char *reason, size_t reason_bytes)
+{
+    struct sl_security security = {0};
+    int err = resolve_tls(flags, &security, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    const char *path = flags->secret_file;
+    if (path == NULL && variable != NULL && variable[0] != '\0') {
+        path = variable;
+    }
+    if (path != NULL) {
+        err = sl_secret_read(path, &security.secret, reason, reason_bytes);
+    }
+    if (err == 0) {
+        *out = security;
+    }
+    explicit_bzero(&security, sizeof security);
+    return err;
+}
+
+bool sl_security_is_loopback(const struct sl_endpoint *endpoint)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, endpoint->host, &v4) == 1) {
+        return (ntohl(v4.s_addr) >> 24) == 127;
+    }
+    if (inet_pton(AF_INET6, endpoint->host, &v6) == 1) {
+        return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+    }
+    return strcasecmp(endpoint->host, "localhost") == 0;
+}

@@ -1,0 +1,154 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/secret.h"
+
+struct fixture {
+    char folder[64], path[96];
+    struct sl_secret secret;
+    char reason[512];
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    (void)snprintf(f->folder, sizeof f->folder, "/tmp/sl_secret_XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    (void)snprintf(f->path, sizeof f->path, "%s/secret", f->folder);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    (void)unlink(f->path);
+    (void)rmdir(f->folder);
+    free(f);
+    return 0;
+}
+
+static void write_file(const struct fixture *f, const void *bytes, size_t count, mode_t mode)
+{
+    FILE *file = fopen(f->path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(f->path, mode), 0);
+}
+
+static int read_secret(struct fixture *f)
+{
+    return sl_secret_read(f->path, &f->secret, f->reason, sizeof f->reason);
+}
+
+static void secret_read__cuts_line_ends_and_nothing_else(void **state)
+{
+    struct fixture *f = *state;
+    static const char text[] = "\n a secret\0with any byte \r\n\n";
+    write_file(f, text, sizeof text - 1, 0600);
+    assert_int_equal(read_secret(f), 0);
+    assert_int_equal(f->secret.byte_count, sizeof text - 1 - 3);
+    assert_memory_equal(f->secret.bytes, text, f->secret.byte_count);
+    write_file(f, text, sizeof text - 1, 0400);
+    assert_int_equal(read_secret(f), 0);
+}
+
+static void secret_read__takes_the_least_and_the_most(void **state)
+{
+    struct fixture *f = *state;
+    char bytes[SL_SECRET_BYTES_MAX + 200];
+    memset(bytes, 'x', sizeof bytes);
+    static const struct {
+        size_t count;
+        int err;
+    } cases[] = {
+        {0, SL_ERR_INVALID},
+        {SL_SECRET_BYTES_MIN - 1, SL_ERR_INVALID},
+        {SL_SECRET_BYTES_MIN, 0},
+        {SL_SECRET_BYTES_MAX, 0},
+        {SL_SECRET_BYTES_MAX + 1, SL_ERR_TOO_LARGE},
+        {SL_SECRET_BYTES_MAX + 200, SL_ERR_TOO_LARGE},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_file(f, bytes, cases[i].count, 0600);
+        assert_int_equal(read_secret(f), cases[i].err);
+        if (cases[i].err == 0) {
+            assert_int_equal(f->secret.byte_count, cases[i].count);
+        } else {
+            const char *what = cases[i].err == SL_ERR_TOO_LARGE ? "is too long" : "is too short";
+            assert_non_null(strstr(f->reason, what));
+            assert_non_null(strstr(f->reason, f->path));
+            assert_non_null(strstr(f->reason, "16 to 1024"));
+            assert_null(strstr(f->reason, "xxxx"));
+        }
+    }
+}
+
+static void secret_read__line_ends_do_not_make_it_long_enough(void **state)
+{
+    struct fixture *f = *state;
+    write_file(f, "short\n\n\n\n\n\n\n\n\n\n\n\n", 17, 0600);
+    assert_int_equal(read_secret(f), SL_ERR_INVALID);
+    assert_non_null(strstr(f->reason, "with 5 bytes"));
+}
+
+static void secret_read__refuses_a_file_open_to_others(void **state)
+{
+    struct fixture *f = *state;
+    static const mode_t modes[] = {0640, 0604, 0620, 0602, 0644, 0610};
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        write_file(f, "0123456789abcdef", 16, modes[i]);
+        assert_int_equal(read_secret(f), SL_ERR_INVALID);
+        assert_non_null(strstr(f->reason, "others may use it"));
+        assert_non_null(strstr(f->reason, "chmod 600"));
+    }
+    assert_int_equal(f->secret.byte_count, 0);
+}
+
+static void secret_read__names_a_missing_file(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(read_secret(f), SL_ERR_NOT_FOUND);
+    assert_non_null(strstr(f->reason, f->path));
+    assert_non_null(strstr(f->reason, strerror(ENOENT)));
+}
+
+static void secret_read__refuses_what_is_no_file(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(sl_secret_read(f->folder, &f->secret, f->reason, sizeof f->reason),
+                     SL_ERR_INVALID);
+    assert_non_null(strstr(f->reason, "not a regular file"));
+    /* A pipe that nobody writes to: it is not waited for. */
+    assert_int_equal(mkfifo(f->path, 0600), 0);
+    assert_int_equal(read_secret(f), SL_ERR_INVALID);
+    assert_non_null(strstr(f->reason, "not a regular file"));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(secret_read__cuts_line_ends_and_nothing_else),
+        CASE(secret_read__takes_the_least_and_the_most),
+        CASE(secret_read__line_ends_do_not_make_it_long_enough),
+        CASE(secret_read__refuses_a_file_open_to_others),
+        CASE(secret_read__names_a_missing_file),
+        CASE(secret_read__refuses_what_is_no_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

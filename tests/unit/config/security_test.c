@@ -1,0 +1,161 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/security.h"
+
+static const char missing_path[] = "/nonexistent/secret";
+
+/* A file of that text, which only we may read; its name in path[64]. */
+static void make_file(char *path, const char *text)
+{
+    (void)snprintf(path, 64, "/tmp/sl_security_XXXXXX");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    assert_int_equal(close(fd), 0);
+}
+
+static void security_resolve__the_flag_goes_before_the_variable(void **state)
+{
+    (void)state;
+    char a[64], b[64], reason[256] = "";
+    make_file(a, "the secret of the flag\n");
+    make_file(b, "the secret of the variable\n");
+    struct sl_security security;
+    struct sl_security_flags flags = {.secret_file = a};
+    assert_int_equal(sl_security_resolve(&flags, b, &security, reason, sizeof reason), 0);
+    assert_int_equal(security.secret.byte_count, strlen("the secret of the flag"));
+    flags.secret_file = NULL;
+    assert_int_equal(sl_security_resolve(&flags, b, &security, reason, sizeof reason), 0);
+    assert_memory_equal(security.secret.bytes, "the secret of the variable", 26);
+    assert_int_equal(sl_security_resolve(&flags, NULL, &security, reason, sizeof reason), 0);
+    assert_int_equal(security.secret.byte_count, 0);
+    assert_int_equal(sl_security_resolve(&flags, "", &security, reason, sizeof reason), 0);
+    assert_int_equal(security.secret.byte_count, 0);
+    assert_false(security.tls);
+    (void)unlink(a);
+    (void)unlink(b);
+}
+
+static void security_resolve__a_file_that_is_missing_is_an_error(void **state)
+{
+    (void)state;
+    char reason[256] = "";
+    struct sl_security security = {.tls = true};
+    struct sl_security_flags flags = {.secret_file = missing_path};
+    assert_int_equal(sl_security_resolve(&flags, NULL, &security, reason, sizeof reason),
+                     SL_ERR_NOT_FOUND);
+    assert_non_null(strstr(reason, missing_path));
+    assert_true(security.tls); /* written on success only */
+    flags.secret_file = "";
+    assert_int_equal(sl_security_resolve(&flags, NULL, &security, reason, sizeof reason),
+                     SL_ERR_NOT_FOUND);
+}
+
+static void security_resolve__tls_has_all_three_files_or_none(void **state)
+{
+    (void)state;
+    for (unsigned given = 0; given < 8; given++) {
+        char reason[256] = "";
+        struct sl_security security;
+        struct sl_security_flags flags = {
+            .tls_cert = (given & 1) != 0 ? "cert" : NULL,
+            .tls_key = (given & 2) != 0 ? "key" : NULL,
+            .tls_ca = (given & 4) != 0 ? "ca" : NULL,
+        };
+        int err = sl_security_resolve(&flags, NULL, &security, reason, sizeof reason);
+        if (given == 0 || given == 7) {
+            assert_int_equal(err, 0);
+            assert_int_equal(security.tls, given == 7);
+            continue;
+        }
+        assert_int_equal(err, SL_ERR_INVALID);
+        const char *missing = (given & 1) == 0   ? "--tls-cert is missing"
+                              : (given & 2) == 0 ? "--tls-key is missing"
+                                                 : "--tls-ca is missing";
+        assert_non_null(strstr(reason, missing));
+    }
+    struct sl_security security;
+    char reason[256];
+    struct sl_security_flags flags = {.tls_cert = "c", .tls_key = "k", .tls_ca = "a"};
+    assert_int_equal(sl_security_resolve(&flags, NULL, &security, reason, sizeof reason), 0);
+    assert_string_equal(security.certificate, "c");
+    assert_string_equal(security.key, "k");
+    assert_string_equal(security.authority, "a");
+}
+
+static void security_is_loopback__knows_this_machine(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *host;
+        bool loopback;
+    } cases[] = {
+        {"127.0.0.1", true},
+        {"127.255.3.4", true},
+        {"::1", true},
+        {"localhost", true},
+        {"LocalHost", true},
+        {"::ffff:127.0.0.1", true},
+        {"0.0.0.0", false},
+        {"::", false},
+        {"128.0.0.1", false},
+        {"10.127.0.1", false},
+        {"fe80::1", false},
+        {"node1", false},
+        {"::ffff:10.0.0.1", false},
+        {"localhost.example", false},
+        {"127.0.0.1.example", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sl_endpoint endpoint = {.port = 1};
+        (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", cases[i].host);
+        if (sl_security_is_loopback(&endpoint) != cases[i].loopback) {
+            fail_msg("%s", cases[i].host);
+        }
+    }
+}
+
+/* The rows stand in a program's table, and fill the flags. */
+static void security_options__fill_the_flags(void **state)
+{
+    (void)state;
+    struct sl_security_flags flags = {0};
+    const struct sl_cli_option options[] = {SL_SECURITY_OPTIONS(flags)};
+    const struct sl_cli cli = {
+        .program = "test",
+        .summary = "A test.",
+        .usage = "[options]",
+        .options = options,
+        .option_count = sizeof options / sizeof options[0],
+    };
+    char reason[256] = "";
+    char *argv[] = {"test", "--secret-file", "s", "--tls-cert", "c", "--tls-ca",
+                    "a",    "--tls-key",     "k", NULL};
+    assert_int_equal(sl_cli_parse(&cli, 9, argv, reason, sizeof reason), SL_CLI_RUN);
+    assert_string_equal(flags.secret_file, "s");
+    assert_string_equal(flags.tls_cert, "c");
+    assert_string_equal(flags.tls_key, "k");
+    assert_string_equal(flags.tls_ca, "a");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(security_resolve__the_flag_goes_before_the_variable),
+        cmocka_unit_test(security_resolve__a_file_that_is_missing_is_an_error),
+        cmocka_unit_test(security_resolve__tls_has_all_three_files_or_none),
+        cmocka_unit_test(security_is_loopback__knows_this_machine),
+        cmocka_unit_test(security_options__fill_the_flags),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
