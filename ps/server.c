@@ -34,6 +34,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
         return SL_ERR_NO_MEMORY;
     }
     server->options = *options;
+    server->lease_ns = SL_SERVER_LEASE_DEFAULT_NS;
     size_t bytes =
         options->buffer_bytes_max == 0 ? BUFFER_BYTES_DEFAULT : options->buffer_bytes_max;
     bytes = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;
@@ -127,6 +128,14 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
         }
     }
     return 0;
+}
+
+void sl_server_set_lease(struct sl_server *server, uint64_t lease_ns)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_assert(server->shard == NULL);
+    sl_assert(lease_ns > 0);
+    server->lease_ns = lease_ns;
 }
 
 int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out)

@@ -37,6 +37,12 @@ void sl_server_send_to_peer(void *ctx, uint64_t peer, const struct sl_message *m
     sl_server_send((struct sl_server_conn *)(uintptr_t)peer, message);
 }
 
+void sl_server_close_peer(void *ctx, uint64_t peer, const char *why)
+{
+    (void)ctx;
+    sl_server_drop((struct sl_server_conn *)(uintptr_t)peer, SL_ERR_CLOSED, "%s", why);
+}
+
 void sl_server_send_error(struct sl_server_conn *conn, uint64_t id, int err, const char *text)
 {
     struct sl_message message = {.kind = SL_MESSAGE_ERROR, .id = id, .error.err = err};

@@ -103,6 +103,7 @@ struct sl_server {
     void *drained_ctx;
 
     struct sl_server_log_limit log_limit;
+    uint64_t lease_ns;
     uint64_t request_count, failure_count;
 };
 

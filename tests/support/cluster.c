@@ -1,9 +1,12 @@
 #include "tests/support/cluster.h"
 
+#include <dirent.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "core/assert.h"
 #include "net/control/session.h"
@@ -20,12 +23,13 @@ struct seat {
     struct ps *ps;
     uint32_t local_index;
     struct sl_reactor *reactor;
-    sem_t resume;
+    sem_t paused, resume;
 };
 
 struct ps {
     struct sl_cluster *cluster;
     uint32_t task_index;
+    uint32_t start_count; /* tells its incarnations apart */
     bool stopped;
     struct seat *seats;
     struct sl_server **servers;
@@ -39,6 +43,7 @@ struct ps {
     struct sl_outbox outbox;
     struct sl_session *session;
     uint32_t first_shard, shard_count;
+    uint32_t numbered; /* shards that know their number; under the cluster's lock */
 };
 
 struct sl_cluster {
@@ -47,8 +52,7 @@ struct sl_cluster {
     char coordinator[64];
     struct sl_endpoint coordinator_endpoint;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
-    uint32_t numbered; /* shards that know their number */
+    pthread_cond_t changed; /* some ps's `numbered` */
 };
 
 /* ---- Mail from the test's thread, delivered before the function returns */
@@ -90,6 +94,22 @@ static void run_on(struct seat *seat, void (*run)(struct seat *seat))
 
 /* ---- A ps process */
 
+/* What a killed process has yet to say stays unsaid. */
+static _Thread_local bool is_mute;
+
+static uint32_t send_unless_mute(struct sl_conn *conn, const struct sl_transport_frame *frames,
+                                 uint32_t count)
+{
+    return is_mute ? 0 : sl_transport_find(SL_ENDPOINT_TCP)->send_burst(conn, frames, count);
+}
+
+static struct sl_transport_ops link_ops;
+
+static uint64_t incarnation_of(const struct ps *ps)
+{
+    return 1000 * (ps->task_index + 1) + ps->start_count;
+}
+
 static int create_server(void *ctx)
 {
     struct seat *seat = ctx;
@@ -103,8 +123,14 @@ static int create_server(void *ctx)
         .servers = ps->servers,
         .server_count = ps->cluster->options.shards_of_ps,
         .coordinator = seat->local_index == 0 ? ps->coordinator : NULL,
+        .secret = ps->cluster->options.secret,
+        .incarnation = incarnation_of(ps),
     };
-    return sl_server_create(&options, &ps->servers[seat->local_index]);
+    int err = sl_server_create(&options, &ps->servers[seat->local_index]);
+    if (err == 0 && ps->cluster->options.lease_ns != 0) {
+        sl_server_set_lease(ps->servers[seat->local_index], ps->cluster->options.lease_ns);
+    }
+    return err;
 }
 
 static void destroy_server(void *ctx)
@@ -112,6 +138,7 @@ static void destroy_server(void *ctx)
     struct seat *seat = ctx;
     struct ps *ps = seat->ps;
     if (seat->local_index == 0) {
+        is_mute = true;
         sl_session_close(&ps->session);
         sl_transport_close(&ps->transport);
         sl_outbox_fini(&ps->outbox);
@@ -122,8 +149,9 @@ static void destroy_server(void *ctx)
 static void listen_on_loopback(struct seat *seat)
 {
     struct ps *ps = seat->ps;
-    const struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
-    int err = sl_server_listen(ps->servers[0], &any, &ps->bound);
+    struct sl_endpoint endpoint = {
+        .scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1", .port = ps->bound.port};
+    int err = sl_server_listen(ps->servers[0], &endpoint, &ps->bound);
     sl_assert(err == 0);
     sl_endpoint_format(&ps->bound, ps->data_endpoint, sizeof ps->data_endpoint);
 }
@@ -139,7 +167,7 @@ static void number_shard(void *ctx, uint64_t a, uint64_t b)
     sl_assert(err == 0);
     struct sl_cluster *cluster = ps->cluster;
     pthread_mutex_lock(&cluster->lock);
-    cluster->numbered++;
+    ps->numbered++;
     pthread_cond_signal(&cluster->changed);
     pthread_mutex_unlock(&cluster->lock);
 }
@@ -195,8 +223,8 @@ static void join_cluster(struct seat *seat)
     struct ps *ps = seat->ps;
     int err = sl_outbox_init(&ps->outbox, OUTBOX_BYTES, false);
     sl_assert(err == 0);
-    err = sl_transport_open(sl_transport_find(SL_ENDPOINT_TCP), seat->reactor,
-                            &(struct sl_transport_options){0}, &ps->transport);
+    err = sl_transport_open(&link_ops, seat->reactor, &(struct sl_transport_options){0},
+                            &ps->transport);
     sl_assert(err == 0);
     const struct sl_session_options options = {
         .transport = ps->transport,
@@ -205,11 +233,12 @@ static void join_cluster(struct seat *seat)
         .hello = {.purpose = SL_MESSAGE_PURPOSE_CONTROL,
                   .role = SL_MESSAGE_ROLE_PS,
                   .task_index = ps->task_index,
-                  .client_id = 1000 + ps->task_index},
+                  .client_id = incarnation_of(ps)},
         .events = &session_events,
         .ctx = ps,
         .peer_name = "coordinator",
         .start_timeout_ns = START_TIMEOUT_NS,
+        .secret = ps->cluster->options.secret,
     };
     err = sl_session_open(&options, &ps->session);
     sl_assert(err == 0);
@@ -222,7 +251,9 @@ static void make_coordinator(struct ps *ps)
         .ps_count = options->ps_expected == 0 ? options->ps_count : options->ps_expected,
         .worker_count = options->worker_count,
         .waiting_interval_ns = SL_CLOCK_NS_PER_MS, /* as often as the server looks */
+        .lease_ns = options->lease_ns,
         .send = sl_server_send_to_peer,
+        .close = sl_server_close_peer,
     };
     int err = sl_coordinator_create(&coordinator, &ps->coordinator);
     sl_assert(err == 0);
@@ -232,6 +263,7 @@ static void make_seat(struct ps *ps, uint32_t index)
 {
     struct seat *seat = &ps->seats[index];
     *seat = (struct seat){.ps = ps, .local_index = index};
+    sem_init(&seat->paused, 0, 0);
     sem_init(&seat->resume, 0, 0);
     struct sl_reactor_options options = {.index = index, .core = -1};
     snprintf(options.name, sizeof options.name, "ps%u.%u", ps->task_index, index);
@@ -241,11 +273,15 @@ static void make_seat(struct ps *ps, uint32_t index)
     sl_reactor_on_stop(seat->reactor, destroy_server, seat);
 }
 
+/* At its old port, when it had one. */
 static void start_ps(struct sl_cluster *cluster, uint32_t task_index)
 {
     struct ps *ps = &cluster->ps[task_index];
     uint32_t count = cluster->options.shards_of_ps;
-    *ps = (struct ps){.cluster = cluster, .task_index = task_index};
+    *ps = (struct ps){.cluster = cluster,
+                      .task_index = task_index,
+                      .start_count = ps->start_count + 1,
+                      .bound = ps->bound};
     ps->seats = calloc(count, sizeof *ps->seats);
     ps->servers = calloc(count, sizeof(struct sl_server *));
     ps->reactors = calloc(count, sizeof(struct sl_reactor *));
@@ -271,11 +307,22 @@ static void start_ps(struct sl_cluster *cluster, uint32_t task_index)
 
 /* ---- The cluster */
 
+static void wait_numbered(struct sl_cluster *cluster, const struct ps *ps)
+{
+    pthread_mutex_lock(&cluster->lock);
+    while (ps->numbered < cluster->options.shards_of_ps) {
+        pthread_cond_wait(&cluster->changed, &cluster->lock);
+    }
+    pthread_mutex_unlock(&cluster->lock);
+}
+
 struct sl_cluster *sl_cluster_start(const struct sl_cluster_options *options)
 {
     struct sl_cluster *cluster = calloc(1, sizeof *cluster);
     sl_assert(cluster != NULL);
     cluster->options = *options;
+    link_ops = *sl_transport_find(SL_ENDPOINT_TCP);
+    link_ops.send_burst = send_unless_mute;
     pthread_mutex_init(&cluster->lock, NULL);
     pthread_cond_init(&cluster->changed, NULL);
     cluster->ps = calloc(options->ps_count, sizeof *cluster->ps);
@@ -283,14 +330,25 @@ struct sl_cluster *sl_cluster_start(const struct sl_cluster_options *options)
     for (uint32_t i = 0; i < options->ps_count; i++) {
         start_ps(cluster, i);
     }
-    if (options->ps_expected <= options->ps_count) {
-        pthread_mutex_lock(&cluster->lock);
-        while (cluster->numbered < options->ps_count * options->shards_of_ps) {
-            pthread_cond_wait(&cluster->changed, &cluster->lock);
-        }
-        pthread_mutex_unlock(&cluster->lock);
+    for (uint32_t i = 0; options->ps_expected <= options->ps_count && i < options->ps_count; i++) {
+        wait_numbered(cluster, &cluster->ps[i]);
     }
     return cluster;
+}
+
+static void free_ps(struct ps *ps)
+{
+    for (uint32_t i = 0; i < ps->cluster->options.shards_of_ps; i++) {
+        sl_reactor_destroy(&ps->reactors[i]);
+        sem_destroy(&ps->seats[i].paused);
+        sem_destroy(&ps->seats[i].resume);
+    }
+    if (ps->coordinator != NULL) {
+        sl_coordinator_destroy(&ps->coordinator);
+    }
+    free(ps->seats);
+    free(ps->servers);
+    free(ps->reactors);
 }
 
 void sl_cluster_kill(struct sl_cluster *cluster, uint32_t ps)
@@ -306,20 +364,14 @@ void sl_cluster_kill(struct sl_cluster *cluster, uint32_t ps)
     for (uint32_t i = 0; i < cluster->options.shards_of_ps; i++) {
         sl_reactor_join(victim->reactors[i]);
     }
+    free_ps(victim);
 }
 
-static void free_ps(struct ps *ps)
+void sl_cluster_restart(struct sl_cluster *cluster, uint32_t ps)
 {
-    for (uint32_t i = 0; i < ps->cluster->options.shards_of_ps; i++) {
-        sl_reactor_destroy(&ps->reactors[i]);
-        sem_destroy(&ps->seats[i].resume);
-    }
-    if (ps->coordinator != NULL) {
-        sl_coordinator_destroy(&ps->coordinator);
-    }
-    free(ps->seats);
-    free(ps->servers);
-    free(ps->reactors);
+    sl_cluster_kill(cluster, ps);
+    start_ps(cluster, ps);
+    wait_numbered(cluster, &cluster->ps[ps]);
 }
 
 void sl_cluster_stop(struct sl_cluster **cluster)
@@ -328,9 +380,6 @@ void sl_cluster_stop(struct sl_cluster **cluster)
     *cluster = NULL;
     for (uint32_t i = gone->options.ps_count; i > 0; i--) {
         sl_cluster_kill(gone, i - 1);
-    }
-    for (uint32_t i = 0; i < gone->options.ps_count; i++) {
-        free_ps(&gone->ps[i]);
     }
     pthread_cond_destroy(&gone->changed);
     pthread_mutex_destroy(&gone->lock);
@@ -348,15 +397,20 @@ static void wait_for_resume(void *ctx, uint64_t a, uint64_t b)
     (void)a;
     (void)b;
     struct seat *seat = ctx;
+    sem_post(&seat->paused);
     while (sem_wait(&seat->resume) != 0) {
     }
 }
 
 void sl_cluster_pause(struct sl_cluster *cluster, uint32_t ps)
 {
+    struct seat *seats = cluster->ps[ps].seats;
     for (uint32_t i = 0; i < cluster->options.shards_of_ps; i++) {
-        struct seat *seat = &cluster->ps[ps].seats[i];
-        post(seat, (struct sl_mail){.run = wait_for_resume, .ctx = seat});
+        post(&seats[i], (struct sl_mail){.run = wait_for_resume, .ctx = &seats[i]});
+    }
+    for (uint32_t i = 0; i < cluster->options.shards_of_ps; i++) {
+        while (sem_wait(&seats[i].paused) != 0) {
+        }
     }
 }
 
@@ -365,4 +419,32 @@ void sl_cluster_resume(struct sl_cluster *cluster, uint32_t ps)
     for (uint32_t i = 0; i < cluster->options.shards_of_ps; i++) {
         sem_post(&cluster->ps[ps].seats[i].resume);
     }
+}
+
+/* An accepted connection of whoever listens at the port. */
+static bool is_connection_to(int fd, uint16_t port)
+{
+    struct sockaddr_in address;
+    socklen_t bytes = sizeof address;
+    int listens = 0;
+    socklen_t listens_bytes = sizeof listens;
+    return getsockname(fd, (struct sockaddr *)&address, &bytes) == 0 &&
+           address.sin_family == AF_INET && ntohs(address.sin_port) == port &&
+           getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_bytes) == 0 && listens == 0;
+}
+
+void sl_cluster_cut(struct sl_cluster *cluster, uint32_t ps)
+{
+    /* Held still, the process closes none of its descriptors: none can become another's. */
+    sl_cluster_pause(cluster, ps);
+    DIR *descriptors = opendir("/proc/self/fd");
+    sl_assert(descriptors != NULL);
+    for (struct dirent *entry; (entry = readdir(descriptors)) != NULL;) {
+        int fd = atoi(entry->d_name);
+        if (is_connection_to(fd, cluster->ps[ps].bound.port)) {
+            (void)shutdown(fd, SHUT_RDWR);
+        }
+    }
+    (void)closedir(descriptors);
+    sl_cluster_resume(cluster, ps);
 }

@@ -6,14 +6,18 @@
 
 #include <stdint.h>
 
+#include "core/secret.h"
+
 struct sl_cluster;
 
 struct sl_cluster_options {
-    uint32_t ps_count;         /* at least 1 */
-    uint32_t shards_of_ps;     /* reactors of each; at least 1 */
-    uint32_t worker_count;     /* that the coordinator expects; 0: unknown */
-    uint32_t ps_expected;      /* that the coordinator waits for; 0: ps_count */
-    uint64_t memory_bytes_max; /* of one shard's tables; 0: no limit */
+    uint32_t ps_count;              /* at least 1 */
+    uint32_t shards_of_ps;          /* reactors of each; at least 1 */
+    uint32_t worker_count;          /* that the coordinator expects; 0: unknown */
+    uint32_t ps_expected;           /* that the coordinator waits for; 0: ps_count */
+    uint64_t memory_bytes_max;      /* of one shard's tables; 0: no limit */
+    uint64_t lease_ns;              /* 0: the default */
+    const struct sl_secret *secret; /* outlives the cluster; NULL: none */
 };
 
 /* The cluster serves when it returns, unless fewer ps processes run than are expected. */
@@ -29,7 +33,15 @@ const char *sl_cluster_coordinator(const struct sl_cluster *cluster);
 void sl_cluster_pause(struct sl_cluster *cluster, uint32_t ps);
 void sl_cluster_resume(struct sl_cluster *cluster, uint32_t ps);
 
-/* Closes all connections of a ps process, which is gone from then on. */
+/* Breaks all connections that were made to a ps process, in whatever state they are; with ps 0, the
+ * members' to the coordinator too. The process goes on. */
+void sl_cluster_cut(struct sl_cluster *cluster, uint32_t ps);
+
+/* Ends a ps process as a crash would: it says goodbye to nobody, and forgets everything. */
 void sl_cluster_kill(struct sl_cluster *cluster, uint32_t ps);
+
+/* Starts it anew at the same port, killing it before if need be: other incarnation, no tables. It
+ * serves when this returns. */
+void sl_cluster_restart(struct sl_cluster *cluster, uint32_t ps);
 
 #endif
