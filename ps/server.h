@@ -45,6 +45,7 @@ struct sl_server_options {
     uint32_t server_count;
     struct sl_coordinator *coordinator; /* on the reactor that hosts it, else NULL */
     size_t buffer_bytes_max;            /* requests and replies in memory; 0: 256 MiB */
+    uint32_t waiting_max;               /* requests that wait, of all; 0: 65536 */
     bool checksum;                      /* checksum replies even when the client did not ask */
     const struct sl_secret *secret;     /* outlives the server; NULL: none is asked for */
     uint64_t incarnation;               /* of the process: random at its start */
