@@ -7,8 +7,14 @@
  *
  * A persistent session outlives its connections: when one breaks after the welcome it connects
  * again, with back-off and without end, and is welcomed again. Requests in flight are kept and sent
- * again under their ids behind what `welcomed` sends; their deadlines go on. It ends, with
- * `closed`, when the peer refuses it for good (another version, no Starling, another secret).
+ * again under their ids behind what `welcomed` sends; their deadlines go on. (So an owner who asks
+ * the same in every `welcomed` may have it sent twice.) It ends, with `closed`, when the peer
+ * refuses it for good (another version, no Starling, another secret).
+ *
+ * An Error that answers the hello, or comes later without being asked for, ends any session when it
+ * is final: VERSION, PROTOCOL, REFUSED, EXISTS, INVALID, UNSUPPORTED. Others pass: after the hello
+ * another attempt follows, later the connection is lost. Broken or misplaced frames and a Goodbye
+ * after the welcome are a loss too; before it, what is no Starling ends it.
  *
  * A welcome that does not come within SL_SESSION_GREETING_NS on a later connection makes it try
  * anew; the first may take as long as the start timeout, since the cluster has to come together.
@@ -72,10 +78,11 @@ struct sl_session_options {
 const char *sl_session_obstacle(const struct sl_session *session);
 
 /* Breaks the connection of a persistent session, as if the peer had: `lost` follows from inside a
- * later turn, then another attempt. Nothing when it has none. */
+ * later turn (only another attempt when it was not welcomed yet). Nothing when it has none. */
 void sl_session_reconnect(struct sl_session *session, const char *why);
 
-/* Where the next attempts go: the peer has moved. */
+/* Where the next attempts go: the peer has moved. A pause between attempts is cut short; a
+ * connection or an attempt in progress goes on (sl_session_reconnect breaks it). */
 void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoint *endpoint);
 
 /* Sends a message that has no answer: HEARTBEAT. Errors: CLOSED (not welcomed), NO_MEMORY. */

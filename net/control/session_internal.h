@@ -1,4 +1,6 @@
-/* What session.c (the connection) and session_request.c (requests and their answers) share. */
+/* What session.c (its life and its owner), session_connection.c (attempts, and what the transport
+ * reports), session_greeting.c (hello to welcome) and session_request.c (requests and their
+ * answers) share. */
 #ifndef SL_NET_CONTROL_SESSION_INTERNAL_H
 #define SL_NET_CONTROL_SESSION_INTERNAL_H
 
@@ -7,6 +9,9 @@
 #define SL_SESSION_REASON_BYTES                                                                    \
     (SL_MESSAGE_TEXT_BYTES + 2 * SL_LIMIT_ENDPOINT_BYTES +                                         \
      SL_MESSAGE_MISSING_COUNT * (SL_MESSAGE_NAME_BYTES + 2))
+
+/* Why there is no welcome, without the peer's name. */
+#define SL_SESSION_OBSTACLE_BYTES (SL_MESSAGE_TEXT_BYTES + 64)
 
 struct sl_session_request;
 
@@ -27,11 +32,15 @@ struct sl_session {
     struct sl_conn *conn; /* NULL: none; else it has not been reported closed */
     struct sl_outbox_queue queue;
     uint8_t *control_memory; /* of a long control frame on its way in; NULL: none */
+    bool breaking;           /* we have disconnected: `closed` goes by break_err and obstacle */
+    int break_err;
+    bool proved;       /* the peer has, on this connection: the secret */
+    bool was_welcomed; /* once: from then on only the greeting has a deadline */
 
-    struct sl_timer retry, report, start_deadline;
-    uint64_t opened_ns, deadline_ns;
-    uint64_t back_off_ns;
-    char obstacle[SL_SESSION_REASON_BYTES]; /* why there is no welcome yet */
+    struct sl_timer retry, report, start_deadline, greeting_deadline, resend;
+    uint64_t opened_ns, deadline_ns, welcomed_ns;
+    uint64_t back_off_ns, report_wait_ns;
+    char obstacle[SL_SESSION_OBSTACLE_BYTES]; /* "": nothing is known */
 
     /* The names in the peer's last Waiting, "ps/1, worker/3"; "": none since the last answer. */
     char waited_for[SL_MESSAGE_MISSING_COUNT * (SL_MESSAGE_NAME_BYTES + 2)];
@@ -48,8 +57,42 @@ struct sl_session {
 void sl_session_enter(struct sl_session *session);
 void sl_session_leave(struct sl_session *session);
 
-/* The end by the session's own doing: answers the requests, disconnects, tells the owner, once. */
+/* The end by the session's own doing: answers the requests, disconnects, tells the owner, once. The
+ * second puts the peer's name before the reason. */
 void sl_session_end(struct sl_session *session, int err, const char *reason);
+void sl_session_end_because(struct sl_session *session, int err, const char *why);
+
+void sl_session_name_reason(const struct sl_session *session, const char *why,
+                            char reason[SL_SESSION_REASON_BYTES]);
+
+void sl_session_set_obstacle(struct sl_session *session, const char *what);
+
+/* The first attempt comes in the next turn. */
+void sl_session_begin(struct sl_session *session);
+void sl_session_retry_soon(struct sl_session *session);
+
+/* Disconnects, for another attempt to follow (or, after the welcome of a session that is not
+ * persistent, the end). */
+void sl_session_break(struct sl_session *session, int err, const char *why);
+
+/* What came is not what the peer may send. Before the welcome it is no Starling: the end. Later the
+ * connection is at fault, and a persistent session makes another. */
+void sl_session_distrust(struct sl_session *session, int err, const char *why);
+
+/* Whether an Error of this code is the peer's last word to this process. */
+bool sl_session_is_final(int err);
+
+void sl_session_arm(struct sl_session *session, struct sl_timer *timer, uint64_t wait_ns);
+void sl_session_disarm_all(struct sl_session *session);
+
+/* The peer speaks this version, which is not ours. */
+void sl_session_end_by_version(struct sl_session *session, uint32_t version, const char *software);
+
+/* Says hello: the connection is there. */
+void sl_session_greet(struct sl_session *session);
+
+/* A message that came before the welcome, or is it. */
+void sl_session_greeted(struct sl_session *session, const struct sl_message *message);
 
 /* Sends one control message. Errors: NO_MEMORY (the outbox is full). */
 int sl_session_send(struct sl_session *session, const struct sl_message *message);
@@ -59,6 +102,12 @@ void sl_session_note_waiting(struct sl_session *session, const struct sl_message
 
 /* A message that came after the welcome. */
 void sl_session_request_answered(struct sl_session *session, const struct sl_message *message);
+
+/* The connection is gone: nothing of what is in flight counts as sent. */
+void sl_session_request_lose_all(struct sl_session *session);
+
+/* Sends what does not, oldest first; what the outbox has no room for now, a little later. */
+void sl_session_request_send_all(struct sl_session *session);
 
 /* Answers all that is in flight with the error. */
 void sl_session_request_fail_all(struct sl_session *session, int err, const char *reason);

@@ -6,12 +6,15 @@
 #include "core/log.h"
 #include "net/control/session_internal.h"
 
+#define RESEND_NS (10 * SL_CLOCK_NS_PER_MS)
+
 struct sl_session_request {
     struct sl_session_request *next;
     struct sl_session *session;
-    uint64_t id;
+    struct sl_message message; /* for the next connection */
+    bool sent;                 /* on the connection that there is */
     enum sl_message_kind wanted;
-    uint64_t timeout_ns;
+    uint64_t asked_ns, timeout_ns;
     struct sl_timer deadline;
     sl_session_answer_fn *answer;
     void *ctx;
@@ -26,6 +29,8 @@ static enum sl_message_kind answer_kind(enum sl_message_kind request)
         return SL_MESSAGE_TABLE_OPENED;
     case SL_MESSAGE_BARRIER:
         return SL_MESSAGE_BARRIER_DONE;
+    case SL_MESSAGE_JOIN:
+        return SL_MESSAGE_JOINED;
     default:
         sl_assert(request == SL_MESSAGE_STATS_GET); /* the others are no requests */
         return SL_MESSAGE_STATS;
@@ -54,10 +59,20 @@ static void finish(struct sl_session_request **at, const struct sl_message *answ
 static struct sl_session_request **find(struct sl_session *session, uint64_t id)
 {
     struct sl_session_request **at = &session->requests;
-    while (*at != NULL && (*at)->id != id) {
+    while (*at != NULL && (*at)->message.id != id) {
         at = &(*at)->next;
     }
     return at;
+}
+
+static uint64_t now_of(const struct sl_session *session)
+{
+    return sl_reactor_now_ns(session->options.transport->reactor);
+}
+
+static bool is_up(const struct sl_session *session)
+{
+    return session->state == SL_SESSION_WELCOMED && !session->breaking;
 }
 
 static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
@@ -66,12 +81,17 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
     struct sl_session_request *request =
         (void *)((char *)timer - offsetof(struct sl_session_request, deadline));
     struct sl_session *session = request->session;
+    const char *more = session->waited_for[0] == '\0' ? "" : ": it still waits for ";
+    const char *what = session->waited_for;
+    if (!is_up(session)) {
+        more = ": it is not connected: ";
+        what = sl_session_obstacle(session);
+    }
     char reason[SL_SESSION_REASON_BYTES];
     (void)snprintf(reason, sizeof reason, "%s (%s) did not answer within %llu ms%s%s",
                    session->peer_name, session->peer, request->timeout_ns / SL_CLOCK_NS_PER_MS,
-                   session->waited_for[0] == '\0' ? "" : ": it still waits for ",
-                   session->waited_for);
-    finish(find(session, request->id), NULL, SL_ERR_DEADLINE, reason);
+                   more, what);
+    finish(find(session, request->message.id), NULL, SL_ERR_DEADLINE, reason);
 }
 
 static void refuse(struct sl_session *session, sl_session_answer_fn *answer, void *ctx, int err,
@@ -84,6 +104,14 @@ static void refuse(struct sl_session *session, sl_session_answer_fn *answer, voi
     sl_session_leave(session);
 }
 
+static void start_deadline(struct sl_session_request *request)
+{
+    uint64_t left_ns = SL_CLOCK_NEVER - request->asked_ns;
+    sl_timer_arm(timers_of(request->session), &request->deadline,
+                 request->timeout_ns < left_ns ? request->asked_ns + request->timeout_ns
+                                               : SL_CLOCK_NEVER);
+}
+
 void sl_session_request(struct sl_session *session, struct sl_message *message, uint64_t timeout_ns,
                         sl_session_answer_fn *answer, void *ctx)
 {
@@ -92,7 +120,8 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
     sl_assert(timeout_ns > 0);
     sl_assert(answer != NULL);
     sl_reactor_assert_owner(session->options.transport->reactor);
-    if (session->state != SL_SESSION_WELCOMED) {
+    bool keeps = session->options.persistent && session->state != SL_SESSION_ENDED;
+    if (!is_up(session) && !keeps) {
         refuse(session, answer, ctx, SL_ERR_CLOSED, "not connected");
         return;
     }
@@ -102,42 +131,86 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
         return;
     }
     message->id = session->next_id++;
-    if (sl_session_send(session, message) != SL_OK) {
+    if (is_up(session) && sl_session_send(session, message) != SL_OK) {
         free(request);
         refuse(session, answer, ctx, SL_ERR_NO_MEMORY, "outgoing buffers are full");
         return;
     }
     *request = (struct sl_session_request){
         .session = session,
-        .id = message->id,
+        .message = *message,
+        .sent = is_up(session),
         .wanted = answer_kind(message->kind),
+        .asked_ns = now_of(session),
         .timeout_ns = timeout_ns,
         .deadline = {.run = deadline_passed},
         .answer = answer,
         .ctx = ctx,
     };
     *find(session, 0) = request; /* no request has id 0: the end of the list */
-    uint64_t now_ns = sl_reactor_now_ns(session->options.transport->reactor);
-    uint64_t due_ns = timeout_ns < SL_CLOCK_NEVER - now_ns ? now_ns + timeout_ns : SL_CLOCK_NEVER;
-    sl_timer_arm(timers_of(session), &request->deadline, due_ns);
+    start_deadline(request);
+}
+
+void sl_session_request_lose_all(struct sl_session *session)
+{
+    for (struct sl_session_request *at = session->requests; at != NULL; at = at->next) {
+        at->sent = false;
+    }
+}
+
+/* A barrier tells its peer how long it will wait: since it was asked, not since it is sent again.
+ */
+static struct sl_message as_of_now(const struct sl_session_request *request)
+{
+    struct sl_message message = request->message;
+    if (message.kind == SL_MESSAGE_BARRIER && message.barrier.timeout_ms != 0) {
+        uint64_t gone_ms = (now_of(request->session) - request->asked_ns) / SL_CLOCK_NS_PER_MS;
+        uint32_t timeout_ms = message.barrier.timeout_ms;
+        message.barrier.timeout_ms = gone_ms < timeout_ms ? timeout_ms - (uint32_t)gone_ms : 1;
+    }
+    return message;
+}
+
+void sl_session_request_send_all(struct sl_session *session)
+{
+    for (struct sl_session_request *at = session->requests; at != NULL && is_up(session);
+         at = at->next) {
+        struct sl_message message = as_of_now(at);
+        if (!at->sent && sl_session_send(session, &message) != SL_OK) {
+            sl_session_arm(session, &session->resend, RESEND_NS);
+            return;
+        }
+        at->sent = true;
+    }
 }
 
 /* An Error that answers no request is about the connection; the peer closes it next. */
+static void complained(struct sl_session *session, const struct sl_message_error *error)
+{
+    if (sl_session_is_final(error->err)) {
+        sl_session_end_because(session, error->err, error->text);
+    } else {
+        sl_session_distrust(session, error->err, error->text);
+    }
+}
+
 static void unasked(struct sl_session *session, const struct sl_message *message)
 {
-    if (message->kind == SL_MESSAGE_ERROR && message->id == 0) {
-        char reason[SL_SESSION_REASON_BYTES];
-        (void)snprintf(reason, sizeof reason, "%s (%s): %s", session->peer_name, session->peer,
-                       message->error.text);
-        sl_session_end(session, message->error.err, reason);
-    } else if (message->kind == SL_MESSAGE_GOODBYE) {
-        char reason[SL_SESSION_REASON_BYTES];
-        (void)snprintf(reason, sizeof reason, "%s (%s) is shutting down", session->peer_name,
-                       session->peer);
-        sl_session_end(session, SL_ERR_CLOSED, reason);
-    } else {
+    const struct sl_session_events *events = session->options.events;
+    if (message->id != 0) {
         sl_log_debug("%s (%s): an answer to nothing, or too late", session->peer_name,
                      session->peer);
+    } else if (message->kind == SL_MESSAGE_ERROR) {
+        complained(session, &message->error);
+    } else if (message->kind == SL_MESSAGE_GOODBYE) {
+        sl_session_distrust(session, SL_ERR_CLOSED, "it is shutting down");
+    } else if (message->kind == SL_MESSAGE_CLUSTER || message->kind == SL_MESSAGE_LOST) {
+        if (events->told != NULL) {
+            events->told(session->options.ctx, session, message);
+        }
+    } else {
+        sl_log_debug("%s (%s): a message of kind %d that means nothing here", session->peer_name,
+                     session->peer, (int)message->kind);
     }
 }
 

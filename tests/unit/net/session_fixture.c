@@ -37,10 +37,20 @@ static void acceptor_received(void *ctx, struct sl_conn *conn,
                               const struct sl_transport_message *message)
 {
     struct session_fixture *fixture = ctx;
-    fixture->received_count++;
     assert_int_equal(
         sl_message_decode(message->payload, message->header.payload_bytes, &fixture->last), SL_OK);
     sl_transport_release(conn, message);
+    if (fixture->received_count < SESSION_FIXTURE_HEARD) {
+        struct session_fixture_heard *heard = &fixture->heard[fixture->received_count];
+        heard->kind = fixture->last.kind;
+        heard->id = fixture->last.id;
+        if (heard->kind == SL_MESSAGE_HELLO) {
+            heard->hello = fixture->last.hello;
+        } else if (heard->kind == SL_MESSAGE_BARRIER) {
+            heard->timeout_ms = fixture->last.barrier.timeout_ms;
+        }
+    }
+    fixture->received_count++;
 }
 
 static void acceptor_sent(void *ctx, struct sl_conn *conn, void *cookie)
@@ -139,7 +149,12 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     assert_ptr_equal(session, fixture->session);
     assert_non_null(sl_session_conn(session));
     fixture->welcomed = true;
+    fixture->welcomed_count++;
     fixture->welcome = *welcome;
+    assert_string_equal(sl_session_obstacle(session), "");
+    if (fixture->when_welcomed != NULL) {
+        fixture->when_welcomed(fixture);
+    }
     if (fixture->close_when_told) {
         sl_session_close(&fixture->session);
     }
@@ -167,6 +182,29 @@ static void *on_sink(void *ctx, struct sl_session *session, const struct sl_fram
     return fixture->sink_memory;
 }
 
+static void on_told(void *ctx, struct sl_session *session, const struct sl_message *message)
+{
+    struct session_fixture *fixture = ctx;
+    assert_ptr_equal(session, fixture->session);
+    fixture->told_count++;
+    fixture->told = *message;
+    if (fixture->close_when_told) {
+        sl_session_close(&fixture->session);
+    }
+}
+
+static void on_lost(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    struct session_fixture *fixture = ctx;
+    assert_null(sl_session_conn(session));
+    fixture->lost_count++;
+    fixture->lost_err = err;
+    snprintf(fixture->lost_reason, sizeof fixture->lost_reason, "%s", reason);
+    if (fixture->close_when_told) {
+        sl_session_close(&fixture->session);
+    }
+}
+
 static void on_closed(void *ctx, struct sl_session *session, int err, const char *reason)
 {
     struct session_fixture *fixture = ctx;
@@ -183,6 +221,8 @@ static const struct sl_session_events session_events = {
     .welcomed = on_welcomed,
     .received = on_received,
     .sink = on_sink,
+    .told = on_told,
+    .lost = on_lost,
     .closed = on_closed,
 };
 
@@ -203,6 +243,12 @@ void session_fixture_answer(void *ctx, const struct sl_message *answer, int err,
 
 void session_fixture_setup(struct session_fixture *fixture, enum sl_message_purpose purpose)
 {
+    session_fixture_setup_as(fixture, purpose, false, NULL);
+}
+
+void session_fixture_setup_as(struct session_fixture *fixture, enum sl_message_purpose purpose,
+                              bool persistent, const struct sl_secret *secret)
+{
     sl_log_setup(SL_LOG_OFF, "test");
     *fixture = (struct session_fixture){0};
     sl_loop_network_init(&fixture->network, 11);
@@ -220,6 +266,8 @@ void session_fixture_setup(struct session_fixture *fixture, enum sl_message_purp
         .ctx = fixture,
         .peer_name = "ps/1 shard 1",
         .start_timeout_ns = START_TIMEOUT_NS,
+        .persistent = persistent,
+        .secret = secret,
     };
     assert_int_equal(sl_session_open(&options, &fixture->session), SL_OK);
 }
@@ -242,6 +290,16 @@ bool session_fixture_has_received(void *ctx)
 bool session_fixture_is_welcomed(void *ctx)
 {
     return ((struct session_fixture *)ctx)->welcomed;
+}
+
+bool session_fixture_is_lost(void *ctx)
+{
+    return ((struct session_fixture *)ctx)->lost_count > 0;
+}
+
+bool session_fixture_is_told(void *ctx)
+{
+    return ((struct session_fixture *)ctx)->told_count > 0;
 }
 
 bool session_fixture_is_closed(void *ctx)
@@ -273,6 +331,32 @@ void session_fixture_until(struct session_fixture *fixture, bool (*done)(void *c
 void session_fixture_greet(struct session_fixture *fixture)
 {
     session_fixture_listen_now(fixture);
+    session_fixture_until(fixture, session_fixture_has_received);
+    assert_int_equal(fixture->last.kind, SL_MESSAGE_HELLO);
+    fixture->received_count = 0;
+    session_fixture_send_welcome(fixture, SL_FRAME_PROTOCOL_VERSION);
+    session_fixture_until(fixture, session_fixture_is_welcomed);
+}
+
+void session_fixture_pass(struct session_fixture *fixture, uint32_t turns)
+{
+    for (uint32_t i = 0; i < turns; i++) {
+        sl_stepped_pair_turn(&fixture->pair, SL_CLOCK_NS_PER_MS);
+    }
+}
+
+void session_fixture_lose(struct session_fixture *fixture)
+{
+    fixture->lost_count = 0;
+    sl_transport_disconnect(fixture->accepted);
+    session_fixture_until(fixture, session_fixture_is_lost);
+    assert_int_equal(fixture->lost_count, 1);
+}
+
+void session_fixture_greet_again(struct session_fixture *fixture)
+{
+    fixture->received_count = 0;
+    fixture->welcomed = false;
     session_fixture_until(fixture, session_fixture_has_received);
     assert_int_equal(fixture->last.kind, SL_MESSAGE_HELLO);
     fixture->received_count = 0;

@@ -1,0 +1,375 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "net/control/session_internal.h"
+
+#define BACK_OFF_MIN_NS (50 * SL_CLOCK_NS_PER_MS)
+#define BACK_OFF_MAX_NS (1 * SL_CLOCK_NS_PER_S)
+#define REPORT_NS       (3 * SL_CLOCK_NS_PER_S)
+#define REPORT_MAX_NS   (60 * SL_CLOCK_NS_PER_S)
+
+static const struct sl_transport_events transport_events;
+
+static struct sl_reactor *reactor_of(const struct sl_session *session)
+{
+    return session->options.transport->reactor;
+}
+
+/* ---- Attempts to connect --------------------------------------------------------------------- */
+
+static const char *obstacle_name(int err)
+{
+    switch (err) {
+    case SL_ERR_REFUSED:
+        return "refused: nobody listens there yet";
+    case SL_ERR_DEADLINE:
+        return "no answer from the host";
+    case SL_ERR_CLOSED:
+        return "it closes the connection before its welcome";
+    default:
+        return sl_err_name(err);
+    }
+}
+
+/* Doubles the pause up to its maximum; the jitter, up to half of it, keeps those who failed
+ * together from coming back together. */
+static void pause_and_retry(struct sl_session *session)
+{
+    session->state = SL_SESSION_PAUSING;
+    uint64_t jitter_ns = sl_reactor_random(reactor_of(session)) % (session->back_off_ns / 2);
+    sl_session_arm(session, &session->retry, session->back_off_ns + jitter_ns);
+    session->back_off_ns *= 2;
+    if (session->back_off_ns > BACK_OFF_MAX_NS) {
+        session->back_off_ns = BACK_OFF_MAX_NS;
+    }
+}
+
+/* The endpoint with its host as a numeric address. */
+static int resolve(struct sl_session *session, struct sl_endpoint *out)
+{
+    struct sockaddr_storage address;
+    socklen_t address_bytes;
+    int err = sl_endpoint_resolve(&session->options.endpoint, false, &address, &address_bytes,
+                                  session->obstacle, sizeof session->obstacle);
+    if (err != SL_OK) {
+        return err;
+    }
+    err = sl_endpoint_from_sockaddr(&address, out);
+    if (err != SL_OK) {
+        sl_session_set_obstacle(session, "its address is of a family that is not supported");
+        return err;
+    }
+    out->scheme = session->options.endpoint.scheme;
+    return SL_OK;
+}
+
+static void attempt(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, retry));
+    struct sl_endpoint numeric;
+    if (resolve(session, &numeric) != SL_OK) {
+        pause_and_retry(session);
+        return;
+    }
+    session->proved = false;
+    int err = sl_transport_connect(session->options.transport, &numeric, &transport_events, NULL,
+                                   session, &session->conn);
+    if (err != SL_OK) {
+        session->conn = NULL;
+        sl_session_set_obstacle(session, obstacle_name(err));
+        pause_and_retry(session);
+        return;
+    }
+    session->state = SL_SESSION_CONNECTING;
+    if (session->was_welcomed) {
+        sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
+    }
+}
+
+static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_session *session =
+        (void *)((char *)timer - offsetof(struct sl_session, greeting_deadline));
+    sl_session_break(session, SL_ERR_DEADLINE,
+                     session->state == SL_SESSION_CONNECTING ? "no answer from the host"
+                                                             : "it does not welcome this process");
+}
+
+/* Who waits is told so; less and less often once it has no end. */
+static void report(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, report));
+    const char *what =
+        session->state == SL_SESSION_GREETING ? "waiting for the welcome of" : "cannot reach";
+    const char *colon = session->obstacle[0] == '\0' ? "" : ": ";
+    if (session->was_welcomed) {
+        sl_log_info("%s %s at %s%s%s; trying on", what, session->peer_name, session->peer, colon,
+                    session->obstacle);
+        session->report_wait_ns *= session->report_wait_ns < REPORT_MAX_NS ? 2 : 1;
+    } else {
+        uint64_t left_ns = session->deadline_ns > now_ns ? session->deadline_ns - now_ns : 0;
+        sl_log_info("%s %s at %s%s%s; giving up in %llu s", what, session->peer_name, session->peer,
+                    colon, session->obstacle, left_ns / SL_CLOCK_NS_PER_S);
+    }
+    sl_session_arm(session, &session->report, session->report_wait_ns);
+}
+
+static void start_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_session *session =
+        (void *)((char *)timer - offsetof(struct sl_session, start_deadline));
+    const char *what =
+        session->state == SL_SESSION_GREETING ? "was not welcomed by" : "could not reach";
+    char reason[2 * SL_SESSION_REASON_BYTES];
+    (void)snprintf(reason, sizeof reason, "%s %s at %s within %llu ms%s%s", what,
+                   session->peer_name, session->peer,
+                   (now_ns - session->opened_ns) / SL_CLOCK_NS_PER_MS,
+                   session->obstacle[0] == '\0' ? "" : ": ", session->obstacle);
+    sl_session_end(session, SL_ERR_DEADLINE, reason);
+}
+
+/* ---- The transport's upcalls ----------------------------------------------------------------- */
+
+static void control_received(struct sl_session *session, struct sl_conn *conn,
+                             const struct sl_transport_message *frame)
+{
+    struct sl_message message;
+    int err = sl_message_decode(frame->payload, frame->header.payload_bytes, &message);
+    sl_transport_release(conn, frame);
+    free(session->control_memory);
+    session->control_memory = NULL;
+    if (err != SL_OK) {
+        sl_session_distrust(session, err, "it sent a control message that is malformed");
+        return;
+    }
+    if (session->state == SL_SESSION_GREETING) {
+        sl_session_greeted(session, &message);
+    } else {
+        sl_session_request_answered(session, &message);
+    }
+    sl_message_fini(&message);
+}
+
+static bool takes_data(const struct sl_session *session)
+{
+    return session->state == SL_SESSION_WELCOMED &&
+           session->options.hello.purpose == SL_MESSAGE_PURPOSE_DATA;
+}
+
+static void on_connected(void *ctx, struct sl_conn *conn)
+{
+    (void)ctx;
+    struct sl_session *session = conn->user;
+    if (session->state != SL_SESSION_CONNECTING || session->breaking) {
+        return; /* `closed` follows */
+    }
+    session->state = SL_SESSION_GREETING;
+    sl_session_set_obstacle(session, "");
+    sl_session_greet(session);
+}
+
+static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+{
+    (void)ctx;
+    struct sl_session *session = conn->user;
+    if (session->state == SL_SESSION_ENDED || session->breaking) {
+        return NULL;
+    }
+    if (header->type == SL_FRAME_CONTROL) {
+        free(session->control_memory);
+        session->control_memory = malloc(header->payload_bytes);
+        return session->control_memory;
+    }
+    if (header->type == SL_FRAME_REPLY && takes_data(session)) {
+        sl_session_enter(session);
+        void *memory = session->options.events->sink(session->options.ctx, session, header);
+        sl_session_leave(session);
+        return memory;
+    }
+    sl_session_distrust(session, SL_ERR_PROTOCOL, "it sent a frame that does not belong here");
+    return NULL;
+}
+
+static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
+{
+    (void)ctx;
+    struct sl_session *session = conn->user;
+    uint8_t type = message->header.type;
+    if (session->state == SL_SESSION_ENDED || session->breaking) {
+        sl_transport_release(conn, message);
+        return;
+    }
+    sl_session_enter(session);
+    if (message->header.version != SL_FRAME_PROTOCOL_VERSION) {
+        sl_transport_release(conn, message);
+        if (session->state == SL_SESSION_WELCOMED) {
+            sl_session_distrust(session, SL_ERR_VERSION, "it sent a frame of another version");
+        } else {
+            sl_session_end_by_version(session, message->header.version, "");
+        }
+    } else if (sl_frame_verify(&message->header, message->payload) != SL_OK) {
+        sl_transport_release(conn, message);
+        sl_session_distrust(session, SL_ERR_CORRUPT, "it sent a frame with a wrong checksum");
+    } else if (type == SL_FRAME_CONTROL) {
+        control_received(session, conn, message);
+    } else if ((type == SL_FRAME_REPLY || type == SL_FRAME_CREDIT) && takes_data(session)) {
+        session->options.events->received(session->options.ctx, session, message);
+    } else {
+        sl_transport_release(conn, message);
+        sl_session_distrust(session, SL_ERR_PROTOCOL, "it sent a frame that does not belong here");
+    }
+    sl_session_leave(session);
+}
+
+static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
+{
+    (void)ctx;
+    struct sl_session *session = conn->user;
+    sl_outbox_sent(session->options.outbox, cookie);
+}
+
+static void on_writable(void *ctx, struct sl_conn *conn)
+{
+    (void)ctx;
+    struct sl_session *session = conn->user;
+    sl_outbox_writable(session->options.outbox, conn, &session->queue);
+    if (session->state == SL_SESSION_WELCOMED && session->options.events->writable != NULL) {
+        sl_session_enter(session);
+        session->options.events->writable(session->options.ctx, session);
+        sl_session_leave(session);
+    }
+}
+
+/* Whether an end before the welcome may be followed by a better attempt: the peer is starting, or
+ * starting anew. What is no Starling at all, or another version of it, will not change. */
+static bool may_change(int err)
+{
+    return err != SL_ERR_VERSION && err != SL_ERR_PROTOCOL && err != SL_ERR_TOO_LARGE &&
+           err != SL_ERR_CANCELLED;
+}
+
+static void closed_early(struct sl_session *session, int err)
+{
+    if (may_change(err)) {
+        if (session->obstacle[0] == '\0' || session->state == SL_SESSION_CONNECTING) {
+            sl_session_set_obstacle(session, obstacle_name(err));
+        }
+        pause_and_retry(session);
+    } else if (err == SL_ERR_VERSION) {
+        char why[96];
+        (void)snprintf(why, sizeof why,
+                       "it does not speak protocol version %d, the only one this program speaks",
+                       SL_FRAME_PROTOCOL_VERSION);
+        sl_session_end_because(session, err, why);
+    } else if (err == SL_ERR_CANCELLED) {
+        sl_session_end_because(session, err, "given up");
+    } else {
+        sl_session_end_because(session, err,
+                               "what answers there does not speak Starling's protocol");
+    }
+}
+
+/* The connection broke after its welcome. A pause that it outlived is over; one that it did not
+ * goes on growing, since a peer that ends each connection at once is not to be overrun. */
+static void lose(struct sl_session *session, int err)
+{
+    if (sl_reactor_now_ns(reactor_of(session)) - session->welcomed_ns >= session->back_off_ns) {
+        session->back_off_ns = BACK_OFF_MIN_NS;
+    }
+    session->waited_for[0] = '\0';
+    sl_timer_disarm(sl_reactor_timers(reactor_of(session)), &session->resend);
+    sl_session_request_lose_all(session);
+    pause_and_retry(session);
+    session->report_wait_ns = REPORT_NS;
+    sl_session_arm(session, &session->report, REPORT_NS);
+    char reason[SL_SESSION_REASON_BYTES];
+    sl_session_name_reason(session, session->obstacle, reason);
+    session->options.events->lost(session->options.ctx, session, err, reason);
+}
+
+static void closed_late(struct sl_session *session, int err)
+{
+    err = err == SL_OK ? SL_ERR_CLOSED : err;
+    if (session->options.persistent && err != SL_ERR_CANCELLED) {
+        lose(session, err);
+    } else {
+        char why[SL_SESSION_REASON_BYTES];
+        (void)snprintf(why, sizeof why, "%s", session->obstacle);
+        sl_session_end_because(session, err, why);
+    }
+}
+
+static void on_closed(void *ctx, struct sl_conn *conn, int err)
+{
+    (void)ctx;
+    struct sl_session *session = conn->user;
+    sl_session_enter(session);
+    session->conn = NULL;
+    sl_outbox_closed(session->options.outbox, conn, &session->queue);
+    free(session->control_memory);
+    session->control_memory = NULL;
+    sl_timer_disarm(sl_reactor_timers(reactor_of(session)), &session->greeting_deadline);
+    /* CANCELLED: the transport is being closed, whatever we had in mind. */
+    bool broken = session->breaking && err != SL_ERR_CANCELLED;
+    session->breaking = false;
+    if (session->state == SL_SESSION_WELCOMED) {
+        if (!broken) {
+            (void)snprintf(session->obstacle, sizeof session->obstacle, "the connection ended: %s",
+                           sl_err_name(err));
+        }
+        closed_late(session, broken ? session->break_err : err);
+    } else if (session->state != SL_SESSION_ENDED && broken) {
+        pause_and_retry(session);
+    } else if (session->state != SL_SESSION_ENDED) {
+        closed_early(session, err);
+    }
+    sl_session_leave(session);
+}
+
+static const struct sl_transport_events transport_events = {
+    .connected = on_connected,
+    .sink = on_sink,
+    .received = on_received,
+    .sent = on_sent,
+    .writable = on_writable,
+    .closed = on_closed,
+};
+
+/* ---- The beginning --------------------------------------------------------------------------- */
+
+static void resend(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    sl_session_request_send_all((void *)((char *)timer - offsetof(struct sl_session, resend)));
+}
+
+void sl_session_begin(struct sl_session *session)
+{
+    session->back_off_ns = BACK_OFF_MIN_NS;
+    session->report_wait_ns = REPORT_NS;
+    session->opened_ns = sl_reactor_now_ns(reactor_of(session));
+    session->deadline_ns = session->opened_ns + session->options.start_timeout_ns;
+    session->retry.run = attempt;
+    session->report.run = report;
+    session->start_deadline.run = start_deadline_passed;
+    session->greeting_deadline.run = greeting_deadline_passed;
+    session->resend.run = resend;
+    session->state = SL_SESSION_PAUSING;
+    sl_session_arm(session, &session->retry, 0); /* so that no event comes before open returns */
+    sl_session_arm(session, &session->report, REPORT_NS);
+    sl_session_arm(session, &session->start_deadline, session->options.start_timeout_ns);
+}
+
+/* A pause in progress was for another place. */
+void sl_session_retry_soon(struct sl_session *session)
+{
+    if (session->state == SL_SESSION_PAUSING) {
+        session->back_off_ns = BACK_OFF_MIN_NS;
+        pause_and_retry(session);
+    }
+}

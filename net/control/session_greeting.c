@@ -1,0 +1,136 @@
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "net/auth.h"
+#include "net/control/session_internal.h"
+
+static bool has_secret(const struct sl_session *session)
+{
+    const struct sl_secret *secret = session->options.secret;
+    return secret != NULL && secret->byte_count > 0;
+}
+
+/* Every hello has a nonce of its own, so that what a peer has proved on one connection proves
+ * nothing on another. */
+void sl_session_greet(struct sl_session *session)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_HELLO};
+    session->options.hello.has_nonce = has_secret(session);
+    if (has_secret(session) && sl_auth_nonce(session->options.hello.nonce) != SL_OK) {
+        sl_session_break(session, SL_ERR_IO, "the system has no random bytes");
+        return;
+    }
+    message.hello = session->options.hello;
+    if (sl_session_send(session, &message) != SL_OK) {
+        sl_session_break(session, SL_ERR_NO_MEMORY, "outgoing buffers are full");
+    }
+}
+
+void sl_session_note_waiting(struct sl_session *session, const struct sl_message_waiting *waiting)
+{
+    char *names = session->waited_for;
+    size_t used = 0;
+    names[0] = '\0';
+    for (uint32_t i = 0; i < waiting->missing_count; i++) {
+        int more = snprintf(names + used, sizeof session->waited_for - used, "%s%s",
+                            i == 0 ? "" : ", ", waiting->missing[i]);
+        used += (size_t)more;
+        sl_assert(used < sizeof session->waited_for);
+    }
+    sl_log_info("waiting for %s (says %s)", used == 0 ? "others" : names, session->peer_name);
+}
+
+void sl_session_end_by_version(struct sl_session *session, uint32_t version, const char *software)
+{
+    char why[128];
+    (void)snprintf(why, sizeof why,
+                   "it speaks protocol version %" PRIu32 "%s%.40s, this program version %d",
+                   version, software[0] == '\0' ? "" : " as ", software, SL_FRAME_PROTOCOL_VERSION);
+    sl_session_end_because(session, SL_ERR_VERSION, why);
+}
+
+static void challenged(struct sl_session *session, const struct sl_message_challenge *challenge)
+{
+    const struct sl_session_options *options = &session->options;
+    if (!has_secret(session)) {
+        sl_session_end_because(session, SL_ERR_REFUSED,
+                               "this cluster asks for a secret: --secret-file");
+        return;
+    }
+    if (session->proved) {
+        sl_session_end_because(session, SL_ERR_PROTOCOL, "it challenges twice");
+        return;
+    }
+    if (!sl_auth_check(options->secret, SL_AUTH_SERVER, &options->hello, challenge->nonce,
+                       challenge->proof)) {
+        sl_session_end_because(session, SL_ERR_REFUSED,
+                               "it did not prove that it has the secret: its own is another");
+        return;
+    }
+    session->proved = true;
+    struct sl_message proof = {.kind = SL_MESSAGE_PROOF};
+    if (sl_auth_prove(options->secret, SL_AUTH_CLIENT, &options->hello, challenge->nonce,
+                      proof.proof.proof) != SL_OK ||
+        sl_session_send(session, &proof) != SL_OK) {
+        sl_session_break(session, SL_ERR_NO_MEMORY, "no memory for a proof");
+    }
+}
+
+static void welcome(struct sl_session *session, const struct sl_message_welcome *message)
+{
+    if (message->protocol_version != SL_FRAME_PROTOCOL_VERSION) {
+        sl_session_end_by_version(session, message->protocol_version, message->software);
+        return;
+    }
+    if (has_secret(session) && !session->proved) {
+        sl_session_end_because(session, SL_ERR_REFUSED,
+                               "it did not prove that it has the secret: it asks for none");
+        return;
+    }
+    if (session->options.hello.purpose == SL_MESSAGE_PURPOSE_DATA && message->shard_count == 0) {
+        sl_session_end_because(session, SL_ERR_PROTOCOL, "its welcome names no shard");
+        return;
+    }
+    session->state = SL_SESSION_WELCOMED;
+    session->was_welcomed = true;
+    session->welcomed_ns = sl_reactor_now_ns(session->options.transport->reactor);
+    sl_session_disarm_all(session);
+    session->options.events->welcomed(session->options.ctx, session, message);
+    if (session->state == SL_SESSION_WELCOMED) {
+        sl_session_request_send_all(session);
+    }
+}
+
+static void refused(struct sl_session *session, const struct sl_message_error *error)
+{
+    char why[SL_MESSAGE_TEXT_BYTES + 32];
+    (void)snprintf(why, sizeof why, "it refuses this process: %s", error->text);
+    if (sl_session_is_final(error->err)) {
+        sl_session_end_because(session, error->err, why);
+    } else {
+        sl_session_break(session, error->err, why);
+    }
+}
+
+void sl_session_greeted(struct sl_session *session, const struct sl_message *message)
+{
+    switch (message->kind) {
+    case SL_MESSAGE_WELCOME:
+        welcome(session, &message->welcome);
+        break;
+    case SL_MESSAGE_CHALLENGE:
+        challenged(session, &message->challenge);
+        break;
+    case SL_MESSAGE_WAITING:
+        sl_session_note_waiting(session, &message->waiting);
+        break;
+    case SL_MESSAGE_ERROR:
+        refused(session, &message->error);
+        break;
+    default:
+        sl_session_end_because(session, SL_ERR_PROTOCOL, "its first message is no welcome");
+        break;
+    }
+}
