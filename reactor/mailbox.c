@@ -59,11 +59,22 @@ int sl_mailbox_create(struct sl_mailbox **out)
     return 0;
 }
 
+static void lane_drop(struct sl_mailbox_lane *lane)
+{
+    struct sl_mail mail;
+    while (lane != NULL && sl_spsc_pop(&lane->ring, &mail)) {
+        if (mail.drop != NULL) {
+            mail.drop(mail.ctx);
+        }
+    }
+    free(lane);
+}
+
 static void mailbox_free(struct sl_mailbox *mailbox)
 {
     uint32_t end = atomic_load(&mailbox->slot_end);
     for (uint32_t slot = 0; slot < end; slot++) {
-        free(atomic_load(&mailbox->slots[slot]));
+        lane_drop(atomic_load(&mailbox->slots[slot]));
     }
     pthread_mutex_destroy(&mailbox->lock);
     close(mailbox->eventfd);

@@ -20,6 +20,9 @@ struct sl_mail {
     sl_mail_fn *run;
     void *ctx;
     uint64_t a, b;
+    /* Instead of `run`, for a mail that its receiver did not live to see: gives up what ctx holds.
+     * On whatever thread lets go of the mailbox last. NULL: nothing to give up. */
+    void (*drop)(void *ctx);
 };
 
 struct sl_mailbox;
@@ -28,9 +31,9 @@ struct sl_mailbox_lane;
 /* Errors: NO_MEMORY, IO (no eventfd). Before start. */
 int sl_mailbox_create(struct sl_mailbox **out);
 
-/* The receiver is gone: mail not yet drained is dropped. Lanes that are still open remain valid for
- * their senders, who may post (to nobody) and close; the memory goes with the last of them. Nulls
- * *mailbox. */
+/* The receiver is gone: mail not yet drained is dropped, at the latest with the last lane. Lanes
+ * that are still open remain valid for their senders, who may post (to nobody) and close; the
+ * memory goes with the last of them. Nulls *mailbox. */
 void sl_mailbox_destroy(struct sl_mailbox **mailbox);
 
 /* A new lane, owned by the caller, used by one thread at a time. Takes a lock: not on the data

@@ -40,6 +40,9 @@ void sl_outbound_close(struct sl_outbound *outbound)
         while (way->first != NULL) {
             struct spilled *spilled = way->first;
             way->first = spilled->next;
+            if (spilled->mail.drop != NULL) {
+                spilled->mail.drop(spilled->mail.ctx);
+            }
             free(spilled);
         }
     }

@@ -51,8 +51,10 @@ static void reset(struct sl_tcp_conn *conn, int fd)
     conn->all = conn->sending = conn->waiting = (struct sl_tcp_link){0};
     conn->timer = (struct sl_timer){.run = on_timer};
     conn->connecting = false;
+    conn->watch = (struct sl_tcp_watch){0};
     conn->receive = (struct sl_tcp_receive){.phase = SL_TCP_PHASE_HEADER};
     conn->send.in_flight = conn->send.wants_room = conn->send.shut = conn->send.broken = false;
+    conn->send.in_doubt = false;
     conn->send.head = conn->send.tail = 0;
     conn->send.offset = 0;
 }
@@ -71,6 +73,7 @@ static void link_to(struct sl_tcp *tcp, struct sl_tcp_conn *conn)
     conn->tcp = tcp;
     sl_tcp_list_append(&tcp->all, &conn->all);
     tcp->stats.connections++;
+    sl_tcp_sweep_add(tcp, conn);
 }
 
 static void unlink_and_spare(struct sl_tcp_conn *conn)
@@ -384,6 +387,15 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     sl_tcp_list_append(&tcp->pending, &conn->waiting);
 }
 
+/* The reactor that it was sent to has ended before. */
+static void drop(void *ctx)
+{
+    struct sl_tcp_conn *moved = ctx;
+    close(moved->fd);
+    free(moved->receive.first); /* one block of the heap, or none */
+    free(moved);
+}
+
 void sl_tcp_conn_depart(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_conn *moved = conn->moved;
@@ -400,7 +412,8 @@ void sl_tcp_conn_depart(struct sl_tcp_conn *conn)
     if (from == to) {
         arrive(moved, 0, 0);
     } else {
-        sl_reactor_post(from, sl_reactor_index(to), (struct sl_mail){.run = arrive, .ctx = moved});
+        sl_reactor_post(from, sl_reactor_index(to),
+                        (struct sl_mail){.run = arrive, .ctx = moved, .drop = drop});
     }
 }
 

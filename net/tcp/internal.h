@@ -20,8 +20,9 @@
 #define SL_TCP_DIRECT_BYTES                                                                        \
     (32U << 10) /* what is left of a long payload is received in place from                        \
                    here on; below, a copy is cheaper than to cancel */
-#define SL_TCP_PEEK_BYTES            4096 /* read after a long frame, since another is likely */
-#define SL_TCP_CONGESTION_NAME_BYTES 16   /* the kernel's TCP_CA_NAME_MAX */
+#define SL_TCP_PEEK_BYTES            4096  /* read after a long frame, since another is likely */
+#define SL_TCP_CONGESTION_NAME_BYTES 16    /* the kernel's TCP_CA_NAME_MAX */
+#define SL_TCP_PEER_TIMEOUT_MS       10000 /* unless the options say otherwise */
 
 struct sl_tcp_listener;
 
@@ -31,6 +32,7 @@ struct sl_tcp {
     struct sl_tcp_buffers buffers;
     char congestion[SL_TCP_CONGESTION_NAME_BYTES]; /* "": the system's default */
     uint32_t connections_max;
+    uint32_t peer_timeout_ms;
     uint32_t ops_in_flight; /* of listeners and connections */
     bool closing;
 
@@ -44,6 +46,9 @@ struct sl_tcp {
 
     struct sl_tcp_conn *spare; /* closed connections, to be used again */
     struct sl_tcp_listener *listeners;
+    struct sl_timer sweep;   /* armed while there are connections */
+    uint64_t sweep_begun_ns; /* the round in progress, or the last one */
+    uint32_t sweep_left;     /* connections that the round in progress has yet to look at */
     struct sl_transport_stats stats;
     uint64_t log_next_ns; /* until then lines about peers are only counted */
     uint32_t log_dropped;
@@ -83,11 +88,21 @@ struct sl_tcp_send {
     bool wants_room;     /* owes the upper layer a `writable` */
     bool shut;           /* the peer has been told that nothing follows */
     bool broken;         /* a send failed: what the peer sent before is still being read */
+    bool in_doubt;       /* something was sent of which no sweep has seen that all arrived */
     uint32_t head, tail; /* run freely over frames[] */
     uint64_t offset;     /* bytes of the frame at head that were sent */
     struct msghdr message;
     struct iovec pieces[SL_TCP_SEND_PIECES];
     struct sl_transport_frame frames[SL_TCP_SEND_FRAMES];
+};
+
+/* What the sweeps remember of a connection. */
+struct sl_tcp_watch {
+    uint64_t quiet_since_ns;  /* of connecting; or since a frame has begun and not grown */
+    uint64_t received;        /* bytes, when it was looked at last */
+    uint64_t window_since_ns; /* the peer takes nothing since then, and says so */
+    uint64_t acked;
+    uint32_t patience_ms; /* the socket's TCP_USER_TIMEOUT */
 };
 
 enum sl_tcp_life {
@@ -111,6 +126,7 @@ struct sl_tcp_conn {
     struct sl_ring_op connect_op;
     bool connecting;
     struct sockaddr_storage address; /* of the peer, while connecting */
+    struct sl_tcp_watch watch;
     struct sl_tcp_receive receive;
     struct sl_tcp_send send;
     struct sl_tcp_staging staging; /* its own: it can always take one frame */
@@ -142,7 +158,33 @@ void sl_tcp_cancel(struct sl_tcp *tcp, struct sl_ring_op *op);
 int sl_tcp_socket_open(const struct sl_tcp *tcp, int family, int *out_fd);
 
 /* Sets what an accepted socket does not inherit reliably. */
-void sl_tcp_socket_tune(int fd);
+void sl_tcp_socket_tune(const struct sl_tcp *tcp, int fd);
+
+/* The same descriptor, or a copy of it that is none of a process's first three: who starts a
+ * program with one of those closed must not have what it prints sent to a peer. Takes fd. Errors:
+ * IO, NO_MEMORY; then fd is closed. */
+int sl_tcp_socket_lift(int fd, int *out_fd);
+
+/* How long sent data may stay unacknowledged. */
+void sl_tcp_socket_set_patience(int fd, uint32_t timeout_ms);
+
+/* How a connection gets on, as the kernel sees it. */
+struct sl_tcp_progress {
+    uint64_t received, acked; /* bytes, over the connection's life */
+    uint32_t since_ack_ms;    /* since the peer was last heard of */
+    bool all_arrived;         /* nothing is unsent or unacknowledged */
+    bool window_closed;       /* the peer lets us send nothing */
+    bool over;                /* ended by the kernel */
+};
+
+/* False: the kernel does not say. */
+bool sl_tcp_socket_progress(int fd, struct sl_tcp_progress *out);
+
+/* Why the kernel has ended an open connection; CLOSED when it does not say. */
+int sl_tcp_socket_end_err(int fd);
+
+/* What an error of an open connection means. */
+int sl_tcp_socket_err(int system_errno);
 
 /* Bound to the address and listening. Errors: IN_USE, IO, NOT_FOUND (no such local address). */
 int sl_tcp_socket_listen(const struct sl_tcp *tcp, const struct sockaddr_storage *address,
@@ -209,11 +251,26 @@ void sl_tcp_conn_finish(struct sl_tcp_conn *conn);
 /* Memory of a connection; for the transport's close. */
 void sl_tcp_conn_free_spares(struct sl_tcp *tcp);
 
+/* ---- sweep.c ----------------------------------------------------------------------------------
+ */
+
+/* One timer for all connections of a transport: a few times within the peer's timeout each is
+ * looked at, and ended with DEADLINE where its peer has been silent in the middle of a frame, or
+ * while connecting, for that long. */
+void sl_tcp_sweep_open(struct sl_tcp *tcp);
+void sl_tcp_sweep_close(struct sl_tcp *tcp);
+
+/* The connection is new to the transport. */
+void sl_tcp_sweep_add(struct sl_tcp *tcp, struct sl_tcp_conn *conn);
+
 /* ---- receive.c --------------------------------------------------------------------------------
  */
 
 /* Parses what is there, makes the upcalls, then sees to it that the right receive is in flight. */
 void sl_tcp_receive_advance(struct sl_tcp_conn *conn);
+
+/* Whether the peer has begun a frame, and it is not for us to go on: it owes the rest. */
+bool sl_tcp_receive_owed(const struct sl_tcp_conn *conn);
 
 /* Gives back all memory that is held for bytes not parsed, or not delivered. */
 void sl_tcp_receive_drop(struct sl_tcp_conn *conn);

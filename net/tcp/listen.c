@@ -42,6 +42,9 @@ static void take(struct sl_tcp_listener *listener, int fd)
 {
     struct sl_tcp *tcp = listener->tcp;
     struct sl_endpoint peer;
+    if (sl_tcp_socket_lift(fd, &fd) != 0) {
+        return;
+    }
     if (tcp->closing || sl_tcp_socket_name(fd, true, &peer) != 0) {
         close(fd); /* gone before we could say hello */
         return;
@@ -56,7 +59,7 @@ static void take(struct sl_tcp_listener *listener, int fd)
         close(fd);
         return;
     }
-    sl_tcp_socket_tune(fd);
+    sl_tcp_socket_tune(tcp, fd);
     struct sl_tcp_conn *conn = sl_tcp_conn_create(tcp, fd, listener->events, listener->ctx);
     if (conn == NULL) {
         if (sl_tcp_may_log(tcp)) {

@@ -52,6 +52,14 @@ static uint32_t copy_out(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
     return bytes;
 }
 
+/* Without memory from above, or a buffer to receive into, it is we who keep the peer waiting. */
+bool sl_tcp_receive_owed(const struct sl_tcp_conn *conn)
+{
+    const struct sl_tcp_receive *receive = &conn->receive;
+    bool begun = receive->phase != SL_TCP_PHASE_HEADER || receive->header_have > 0;
+    return begun && receive->in_flight;
+}
+
 void sl_tcp_receive_drop(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
@@ -365,7 +373,7 @@ static void note_result(struct sl_tcp_conn *conn, int32_t result)
     } else if (result == -ENOBUFS) {
         receive->empty_ring = true;
     } else if (result != -ECANCELED && result != -EINTR && result != -EAGAIN) {
-        sl_tcp_conn_end(conn, sl_err_from_errno(-result));
+        sl_tcp_conn_end(conn, sl_tcp_socket_err(-result));
     }
 }
 

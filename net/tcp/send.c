@@ -128,7 +128,12 @@ static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     if (result > 0) {
         complete_frames(conn, (uint32_t)result);
     } else if (result < 0 && result != -EINTR && result != -EAGAIN) {
-        sl_tcp_conn_send_broke(conn);
+        int err = sl_tcp_socket_err(-result);
+        if (err == SL_ERR_DEADLINE) {
+            sl_tcp_conn_end(conn, err); /* the receive will not say it again */
+        } else {
+            sl_tcp_conn_send_broke(conn);
+        }
         return;
     }
     if (conn->life != SL_TCP_ENDING) {
@@ -151,7 +156,7 @@ void sl_tcp_send_start(struct sl_tcp_conn *conn)
         send->message = (struct msghdr){.msg_iov = send->pieces, .msg_iovlen = gathering.count};
         io_uring_prep_sendmsg(sqe, conn->fd, &send->message, (unsigned)flags);
     }
-    send->in_flight = true;
+    send->in_flight = send->in_doubt = true;
     sl_tcp_conn_op_begin(conn);
     conn->tcp->stats.send_calls++;
 }

@@ -1,6 +1,7 @@
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,26 +10,92 @@
 #include "core/log.h"
 #include "net/tcp/internal.h"
 
-#define LISTEN_BACKLOG       4096
-#define USER_TIMEOUT_MS      30000 /* sent data that is not acknowledged for so long ends it */
-#define KEEPALIVE_IDLE_S     10
-#define KEEPALIVE_INTERVAL_S 5
-#define KEEPALIVE_COUNT      3
+#define LISTEN_BACKLOG    4096
+#define KEEPALIVE_COUNT   3
+#define STDIO_DESCRIPTORS 3
+#define STATE_CLOSE       7 /* TCP_CLOSE: an enum of the kernel's, in no header that fits here */
 
 static int set_int(int fd, int level, int option, int value)
 {
     return setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/* None of these is needed to be correct: a refusal is not worth a failure. */
-void sl_tcp_socket_tune(int fd)
+void sl_tcp_socket_set_patience(int fd, uint32_t timeout_ms)
 {
+    (void)set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+                  timeout_ms < INT32_MAX ? (int)timeout_ms : INT32_MAX);
+}
+
+/* None of these is needed to be correct: a refusal is not worth a failure. The user timeout also
+ * says when unanswered keep-alives end the connection: probes begin at half of it, and come at
+ * quarters of it; the kernel counts them in whole seconds. */
+void sl_tcp_socket_tune(const struct sl_tcp *tcp, int fd)
+{
+    int quarter_s = (int)(tcp->peer_timeout_ms / 4000);
     (void)set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    (void)set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS);
     (void)set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    (void)set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
-    (void)set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
+    (void)set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, quarter_s > 0 ? 2 * quarter_s : 1);
+    (void)set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, quarter_s > 0 ? quarter_s : 1);
     (void)set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT);
+    sl_tcp_socket_set_patience(fd, tcp->peer_timeout_ms);
+}
+
+int sl_tcp_socket_lift(int fd, int *out_fd)
+{
+    if (fd >= STDIO_DESCRIPTORS) {
+        *out_fd = fd;
+        return 0;
+    }
+    int lifted = fcntl(fd, F_DUPFD_CLOEXEC, STDIO_DESCRIPTORS);
+    int err = lifted < 0 ? sl_err_from_errno(errno) : 0;
+    close(fd);
+    if (err == 0) {
+        *out_fd = lifted;
+    }
+    return err;
+}
+
+bool sl_tcp_socket_progress(int fd, struct sl_tcp_progress *out)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) {
+        return false;
+    }
+    *out = (struct sl_tcp_progress){
+        .received = info.tcpi_bytes_received,
+        .acked = info.tcpi_bytes_acked,
+        .since_ack_ms = info.tcpi_last_ack_recv,
+        .all_arrived = info.tcpi_unacked == 0 && info.tcpi_notsent_bytes == 0,
+        /* With something to send and nothing on its way, what waits fits into no window. */
+        .window_closed =
+            info.tcpi_unacked == 0 ? info.tcpi_notsent_bytes > 0 : info.tcpi_snd_wnd == 0,
+        .over = info.tcpi_state == STATE_CLOSE,
+    };
+    return true;
+}
+
+int sl_tcp_socket_err(int system_errno)
+{
+    switch (system_errno) {
+    case EHOSTUNREACH: /* the last that the network said, while nothing got through for too long */
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case ENETDOWN:
+        return SL_ERR_DEADLINE;
+    default:
+        return sl_err_from_errno(system_errno);
+    }
+}
+
+int sl_tcp_socket_end_err(int fd)
+{
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0 || error == 0) {
+        return SL_ERR_CLOSED;
+    }
+    return sl_tcp_socket_err(error);
 }
 
 static int set_congestion(int fd, const char *name)
@@ -42,12 +109,16 @@ int sl_tcp_socket_open(const struct sl_tcp *tcp, int family, int *out_fd)
     if (fd < 0) {
         return sl_err_from_errno(errno);
     }
+    int err = sl_tcp_socket_lift(fd, &fd);
+    if (err != 0) {
+        return err;
+    }
     if (tcp->congestion[0] != '\0' && set_congestion(fd, tcp->congestion) != 0) {
-        int err = sl_err_from_errno(errno);
+        err = sl_err_from_errno(errno);
         close(fd);
         return err;
     }
-    sl_tcp_socket_tune(fd);
+    sl_tcp_socket_tune(tcp, fd);
     *out_fd = fd;
     return 0;
 }

@@ -81,6 +81,8 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
     tcp->ring = ring;
     tcp->connections_max =
         options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
+    tcp->peer_timeout_ms =
+        options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_TCP_PEER_TIMEOUT_MS;
     sl_tcp_list_init(&tcp->all);
     sl_tcp_list_init(&tcp->sending);
     sl_tcp_list_init(&tcp->pending);
@@ -95,6 +97,7 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
         free(tcp);
         return err;
     }
+    sl_tcp_sweep_open(tcp);
     *out = &tcp->base;
     return 0;
 }
@@ -116,6 +119,7 @@ static void tcp_close(struct sl_transport **transport)
     struct sl_tcp *tcp = (struct sl_tcp *)*transport;
     tcp->closing = true;
     sl_tcp_listen_stop(tcp);
+    sl_tcp_sweep_close(tcp);
     struct sl_tcp_link *next;
     for (struct sl_tcp_link *link = tcp->all.head.next; link != &tcp->all.head; link = next) {
         next = link->next;

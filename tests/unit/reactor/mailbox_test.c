@@ -131,6 +131,29 @@ static void destroy__before_the_senders_close(void **state)
     assert_int_equal(receiver->received, 0);
 }
 
+static void count_drop(void *ctx)
+{
+    (*(uint32_t *)ctx)++;
+}
+
+/* What was drained is not dropped, and what never will be is dropped once. */
+static void destroy__drops_what_was_not_drained(void **state)
+{
+    struct receiver *receiver = *state;
+    struct sl_mailbox_lane *lane;
+    uint32_t dropped = 0;
+    struct sl_mail mail = {.run = receive, .ctx = &dropped, .drop = count_drop};
+    assert_int_equal(sl_mailbox_lane_open(receiver->mailbox, &lane), 0);
+    assert_int_equal(post(receiver, lane, 0, 0), 0);
+    assert_int_equal(sl_mailbox_drain(receiver->mailbox, 10), 1);
+    assert_int_equal(sl_mailbox_post(lane, mail), 0);
+    sl_mailbox_destroy(&receiver->mailbox);
+    assert_int_equal(sl_mailbox_post(lane, mail), 0);
+    sl_mailbox_lane_close(&lane);
+    assert_int_equal(dropped, 2);
+    assert_int_equal(receiver->received, 1);
+}
+
 static void arm__refuses_while_there_is_mail(void **state)
 {
     struct receiver *receiver = *state;
@@ -232,6 +255,7 @@ int main(void)
         IN_MAILBOX(close__what_was_posted_is_delivered_and_the_slot_is_free),
         IN_MAILBOX(open__lanes_are_limited),
         IN_MAILBOX(destroy__before_the_senders_close),
+        IN_MAILBOX(destroy__drops_what_was_not_drained),
         IN_MAILBOX(arm__refuses_while_there_is_mail),
         IN_MAILBOX(wake__makes_the_eventfd_readable),
         IN_MAILBOX(wait__nothing_is_lost_or_reordered),
