@@ -6,36 +6,83 @@
 
 int sl_clocks_init(struct sl_clocks *clocks)
 {
-    *clocks = (struct sl_clocks){.clocks = calloc(SL_LIMIT_WORKERS, sizeof *clocks->clocks)};
-    return clocks->clocks == NULL ? SL_ERR_NO_MEMORY : 0;
+    *clocks = (struct sl_clocks){.workers = calloc(SL_LIMIT_WORKERS, sizeof *clocks->workers)};
+    return clocks->workers == NULL ? SL_ERR_NO_MEMORY : 0;
 }
 
 void sl_clocks_fini(struct sl_clocks *clocks)
 {
-    free(clocks->clocks);
+    free(clocks->workers);
     *clocks = (struct sl_clocks){0};
 }
 
-/* Finds the group's floor, and how many workers stand on it, from nothing. */
-static void scan(const uint32_t *clocks, struct sl_clocks_group *group)
+static uint32_t greater(uint32_t a, uint32_t b)
 {
-    uint32_t floor = SL_CLOCKS_FINISHED;
-    for (uint32_t worker = 0; worker < group->worker_count; worker++) {
-        floor = clocks[worker] < floor ? clocks[worker] : floor;
-    }
-    uint32_t at_floor = 0;
-    for (uint32_t worker = 0; worker < group->worker_count; worker++) {
-        at_floor += clocks[worker] == floor;
-    }
-    group->floor = floor;
-    group->at_floor = at_floor;
+    return a > b ? a : b;
 }
 
-static void widen_everyone(struct sl_clocks *clocks, uint32_t worker_count)
+/* True when the worker counts in the group while it is present. */
+static bool belongs(const struct sl_clocks *clocks, const struct sl_clocks_group *group,
+                    uint32_t worker)
 {
-    if (worker_count > clocks->everyone.worker_count) {
-        clocks->everyone.worker_count = worker_count;
-        scan(clocks->clocks, &clocks->everyone);
+    return worker < group->worker_count || clocks->workers[worker].joined;
+}
+
+static bool is_known(const struct sl_clocks *clocks, uint32_t worker)
+{
+    return worker < clocks->expected || clocks->workers[worker].heard;
+}
+
+/* One more worker counts: it may be the slowest, or one of them. */
+static void count(struct sl_clocks_group *group, uint32_t clock)
+{
+    if (clock < group->floor) {
+        group->floor = clock;
+        group->at_floor = 0;
+    }
+    group->at_floor += clock == group->floor;
+}
+
+/* Finds the group's floor, and how many workers stand on it, from nothing. Where nobody counts, the
+ * floor lies at what the group's workers have done, so that all of it takes effect. */
+static void group_scan(struct sl_clocks *clocks, struct sl_clocks_group *group)
+{
+    struct sl_clocks_group found = {
+        .worker_count = group->worker_count,
+        .floor = SL_CLOCKS_FINISHED,
+    };
+    uint32_t done = 0;
+    bool all_finished = true;
+    uint32_t end = greater(group->worker_count, clocks->joined_end);
+    for (uint32_t worker = 0; worker < end; worker++) {
+        const struct sl_clocks_worker *who = &clocks->workers[worker];
+        if (!belongs(clocks, group, worker)) {
+            continue;
+        }
+        if (who->standing == SL_CLOCKS_PRESENT) {
+            count(&found, who->clock);
+        } else {
+            done = greater(done, who->clock);
+            all_finished &= who->standing == SL_CLOCKS_HAS_FINISHED;
+        }
+    }
+    if (found.at_floor == 0 && !all_finished) {
+        found.floor = done;
+    }
+    sl_assert(found.floor >= group->floor);
+    clocks->moved |= found.floor > group->floor || found.at_floor == 0;
+    *group = found;
+}
+
+static void everyone_scan(struct sl_clocks *clocks)
+{
+    clocks->everyone = (struct sl_clocks_group){.floor = SL_CLOCKS_FINISHED};
+    uint32_t end = greater(clocks->expected, clocks->heard_end);
+    for (uint32_t worker = 0; worker < end; worker++) {
+        const struct sl_clocks_worker *who = &clocks->workers[worker];
+        if (who->standing == SL_CLOCKS_PRESENT && is_known(clocks, worker)) {
+            count(&clocks->everyone, who->clock);
+        }
     }
 }
 
@@ -50,36 +97,86 @@ uint32_t sl_clocks_group(struct sl_clocks *clocks, uint32_t worker_count)
     }
     sl_assert(clocks->group_count < SL_LIMIT_TABLES);
     uint32_t index = clocks->group_count++;
-    clocks->groups[index].worker_count = worker_count;
-    scan(clocks->clocks, &clocks->groups[index]);
-    widen_everyone(clocks, worker_count);
+    clocks->groups[index] = (struct sl_clocks_group){.worker_count = worker_count};
+    bool moved = clocks->moved;
+    group_scan(clocks, &clocks->groups[index]);
+    clocks->moved = moved; /* nobody can have waited for it */
+    clocks->expected = greater(clocks->expected, worker_count);
+    everyone_scan(clocks);
     return index;
+}
+
+bool sl_clocks_counts(const struct sl_clocks *clocks, uint32_t worker)
+{
+    sl_assert(worker < SL_LIMIT_WORKERS);
+    const struct sl_clocks_worker *who = &clocks->workers[worker];
+    return who->standing == SL_CLOCKS_PRESENT &&
+           (who->joined || worker < clocks->expected || clocks->group_count == 0);
 }
 
 void sl_clocks_hear(struct sl_clocks *clocks, uint32_t worker)
 {
     sl_assert(worker < SL_LIMIT_WORKERS);
-    widen_everyone(clocks, worker + 1);
+    if (!clocks->workers[worker].heard) {
+        clocks->workers[worker].heard = true;
+        clocks->heard_end = greater(clocks->heard_end, worker + 1);
+        everyone_scan(clocks);
+    }
 }
 
 uint32_t sl_clocks_floor_of_all(const struct sl_clocks *clocks)
 {
-    return clocks->everyone.worker_count == 0 ? 0 : clocks->everyone.floor;
+    bool none_yet = clocks->expected == 0 && clocks->heard_end == 0;
+    return none_yet ? 0 : clocks->everyone.floor;
 }
 
-/* A worker of the group went on from clock `from`. True when that moved the floor. */
-static bool group_advance(const uint32_t *clocks, struct sl_clocks_group *group, uint32_t worker,
+/* A worker of the group went on from clock `from`, or is gone. */
+static void group_advance(struct sl_clocks *clocks, struct sl_clocks_group *group, uint32_t worker,
                           uint32_t from)
 {
-    if (worker >= group->worker_count || from != group->floor) {
-        return false;
+    if (!belongs(clocks, group, worker) || from != group->floor) {
+        return;
     }
     group->at_floor--;
-    if (group->at_floor > 0) {
-        return false;
+    if (group->at_floor == 0) {
+        group_scan(clocks, group);
     }
-    scan(clocks, group);
-    return true;
+}
+
+static void advance(struct sl_clocks *clocks, uint32_t worker, uint32_t from)
+{
+    for (uint32_t i = 0; i < clocks->group_count; i++) {
+        group_advance(clocks, &clocks->groups[i], worker, from);
+    }
+    struct sl_clocks_group *everyone = &clocks->everyone;
+    if (is_known(clocks, worker) && from == everyone->floor && --everyone->at_floor == 0) {
+        everyone_scan(clocks);
+    }
+}
+
+static void go(struct sl_clocks *clocks, uint32_t worker, enum sl_clocks_standing standing)
+{
+    struct sl_clocks_worker *who = &clocks->workers[worker];
+    if (who->standing != SL_CLOCKS_PRESENT) {
+        return;
+    }
+    uint32_t from = who->clock;
+    who->standing = (uint8_t)standing;
+    who->clock += who->pushed && standing != SL_CLOCKS_IS_LOST;
+    who->pushed = false;
+    advance(clocks, worker, from);
+}
+
+void sl_clocks_leave(struct sl_clocks *clocks, uint32_t worker)
+{
+    sl_assert(worker < SL_LIMIT_WORKERS);
+    go(clocks, worker, SL_CLOCKS_HAS_LEFT);
+}
+
+void sl_clocks_lose(struct sl_clocks *clocks, uint32_t worker)
+{
+    sl_assert(worker < SL_LIMIT_WORKERS);
+    go(clocks, worker, SL_CLOCKS_IS_LOST);
 }
 
 int sl_clocks_tick(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)
@@ -87,30 +184,89 @@ int sl_clocks_tick(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)
     if (worker >= SL_LIMIT_WORKERS) {
         return SL_ERR_PROTOCOL;
     }
-    uint32_t from = clocks->clocks[worker];
-    if (from == SL_CLOCKS_FINISHED) {
+    struct sl_clocks_worker *who = &clocks->workers[worker];
+    if (who->standing != SL_CLOCKS_PRESENT) {
         return 0;
     }
+    uint32_t from = who->clock;
     if (clock != from && clock != SL_CLOCKS_FINISHED) {
         return SL_ERR_PROTOCOL;
     }
     sl_clocks_hear(clocks, worker);
-    clocks->clocks[worker] = clock == SL_CLOCKS_FINISHED ? clock : clock + 1;
-    for (uint32_t i = 0; i < clocks->group_count; i++) {
-        clocks->moved |= group_advance(clocks->clocks, &clocks->groups[i], worker, from);
+    if (clock >= SL_CLOCKS_FINISHED - 1) {
+        go(clocks, worker, SL_CLOCKS_HAS_FINISHED); /* no iteration is left but the last */
+        return 0;
     }
-    (void)group_advance(clocks->clocks, &clocks->everyone, worker, from);
+    who->clock = from + 1;
+    who->began = true;
+    who->pushed = false;
+    advance(clocks, worker, from);
     return 0;
+}
+
+void sl_clocks_pushed(struct sl_clocks *clocks, uint32_t worker)
+{
+    sl_assert(worker < SL_LIMIT_WORKERS);
+    clocks->workers[worker].began = true;
+    clocks->workers[worker].pushed = true;
+}
+
+static uint32_t greatest_floor(const struct sl_clocks *clocks)
+{
+    uint32_t floor = 0;
+    for (uint32_t i = 0; i < clocks->group_count; i++) {
+        floor = greater(floor, clocks->groups[i].floor);
+    }
+    return floor;
+}
+
+uint32_t sl_clocks_joinable(const struct sl_clocks *clocks, uint32_t worker)
+{
+    sl_assert(worker < SL_LIMIT_WORKERS);
+    return greater(sl_clocks_of(clocks, worker), greatest_floor(clocks));
+}
+
+uint32_t sl_clocks_join(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)
+{
+    sl_assert(worker < SL_LIMIT_WORKERS);
+    struct sl_clocks_worker *who = &clocks->workers[worker];
+    if (who->standing == SL_CLOCKS_HAS_FINISHED || clock == SL_CLOCKS_FINISHED ||
+        clock < greatest_floor(clocks)) {
+        return sl_clocks_joinable(clocks, worker);
+    }
+    bool counts = sl_clocks_counts(clocks, worker);
+    if (counts && clock != who->clock && (who->began || clock < who->clock)) {
+        return who->clock;
+    }
+    bool stays = counts && clock == who->clock;
+    *who = (struct sl_clocks_worker){
+        .clock = clock,
+        .standing = SL_CLOCKS_PRESENT,
+        .heard = true,
+        .joined = true,
+        .began = stays && who->began,
+        .pushed = stays && who->pushed,
+    };
+    clocks->joined_end = greater(clocks->joined_end, worker + 1);
+    clocks->heard_end = greater(clocks->heard_end, worker + 1);
+    for (uint32_t i = 0; i < clocks->group_count; i++) {
+        group_scan(clocks, &clocks->groups[i]);
+    }
+    everyone_scan(clocks);
+    return clock;
 }
 
 uint32_t sl_clocks_slowest(const struct sl_clocks *clocks, uint32_t group)
 {
     const struct sl_clocks_group *of = &clocks->groups[group];
-    uint32_t worker = 0;
-    while (worker + 1 < of->worker_count && clocks->clocks[worker] != of->floor) {
-        worker++;
+    uint32_t end = greater(of->worker_count, clocks->joined_end);
+    for (uint32_t worker = 0; worker < end; worker++) {
+        if (sl_clocks_counts_in(clocks, group, worker) &&
+            clocks->workers[worker].clock == of->floor) {
+            return worker;
+        }
     }
-    return worker;
+    return SL_LIMIT_WORKERS;
 }
 
 bool sl_clocks_take_moved(struct sl_clocks *clocks)

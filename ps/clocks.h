@@ -1,10 +1,16 @@
 /* The workers' clocks of one shard. Worker w's clock is the number of iterations that it has
- * ticked; a floor is the least clock of workers 0 to worker_count - 1. Tables with the same
- * worker_count share a group, which keeps their floor: a tick costs O(1) but for the last worker
- * of an iteration, whose tick costs one scan of the group.
+ * ticked. Tables with the same worker_count share a group, and a group's floor is the least clock
+ * of the workers that count in it: workers 0 to worker_count - 1, from clock 0 and before they are
+ * heard of, and every worker that has joined, whatever its index.
  *
- * A worker that finished or left counts no more, as if its clock were without end, and never counts
- * again: one that comes back is served, but holds nobody up. Owner reactor. Allocates at init. */
+ * A worker that has finished, left or been lost does not count: nobody waits for it, and its ticks
+ * have no effect. One that left or was lost may join again, at a clock that no floor has passed, so
+ * that a floor never goes down; one that has finished is done for good. Where nobody counts in a
+ * group, nobody has to be waited for, and the floor lies at the end of what its workers have done:
+ * at FINISHED when all of them have finished.
+ *
+ * A tick costs O(1) but for the last worker of an iteration, whose tick costs one scan of the
+ * workers expected or joined. Owner reactor. Allocates at init. */
 #ifndef SL_PS_CLOCKS_H
 #define SL_PS_CLOCKS_H
 
@@ -14,21 +20,40 @@
 #include "core/err.h"
 #include "core/limits.h"
 
-/* The clock of a worker that counts no more; equals SL_REQUEST_CLOCK_FINISHED. */
+/* The clock of a worker that has finished; equals SL_REQUEST_CLOCK_FINISHED. */
 #define SL_CLOCKS_FINISHED UINT32_MAX
+
+enum sl_clocks_standing {
+    SL_CLOCKS_PRESENT, /* or still expected */
+    SL_CLOCKS_HAS_LEFT,
+    SL_CLOCKS_IS_LOST,
+    SL_CLOCKS_HAS_FINISHED,
+};
+
+struct sl_clocks_worker {
+    uint32_t clock;   /* iterations that it has ended, also of one that does not count any more */
+    uint8_t standing; /* sl_clocks_standing */
+    bool heard : 1;   /* of its hello, tick or join */
+    bool joined : 1;  /* counts, while present, in every group */
+    bool began : 1;   /* has ticked or pushed since it counts */
+    bool pushed : 1;  /* in its iteration */
+};
 
 struct sl_clocks_group {
     uint32_t worker_count;
     uint32_t floor;
-    uint32_t at_floor; /* workers whose clock is the floor: when the last goes on, scan */
+    uint32_t at_floor; /* workers whose clock is the floor: when the last goes on, scan. 0: nobody
+                        * counts */
 };
 
 struct sl_clocks {
-    uint32_t *clocks; /* [SL_LIMIT_WORKERS] */
+    struct sl_clocks_worker *workers; /* [SL_LIMIT_WORKERS] */
     struct sl_clocks_group groups[SL_LIMIT_TABLES];
     uint32_t group_count;
-    struct sl_clocks_group everyone; /* all workers heard of, and those of the largest group */
-    bool moved;                      /* the floor of some group advanced since it was last asked */
+    uint32_t expected;               /* the largest worker_count of a group */
+    uint32_t heard_end, joined_end;  /* above every worker heard of, and every one joined */
+    struct sl_clocks_group everyone; /* who is heard of or expected; its worker_count is not used */
+    bool moved;                      /* some group lets more in since that was last asked */
 };
 
 /* Errors: NO_MEMORY. */
@@ -44,27 +69,72 @@ static inline uint32_t sl_clocks_floor(const struct sl_clocks *clocks, uint32_t 
     return clocks->groups[group].floor;
 }
 
-/* The worker is known from now on: it counts for sl_clocks_floor_of_all. */
+/* True when the group waits for this worker. worker < SL_LIMIT_WORKERS. */
+static inline bool sl_clocks_counts_in(const struct sl_clocks *clocks, uint32_t group,
+                                       uint32_t worker)
+{
+    const struct sl_clocks_worker *who = &clocks->workers[worker];
+    return who->standing == SL_CLOCKS_PRESENT &&
+           (who->joined || worker < clocks->groups[group].worker_count);
+}
+
+static inline bool sl_clocks_is_lost(const struct sl_clocks *clocks, uint32_t worker)
+{
+    return clocks->workers[worker].standing == SL_CLOCKS_IS_LOST;
+}
+
+/* True when nobody counts in the group. */
+static inline bool sl_clocks_is_empty(const struct sl_clocks *clocks, uint32_t group)
+{
+    return clocks->groups[group].at_floor == 0;
+}
+
+/* True when the worker counts in some group, or would while there is none yet. */
+bool sl_clocks_counts(const struct sl_clocks *clocks, uint32_t worker);
+
+/* The worker is known from now on: it is one of those of sl_clocks_floor_of_all. */
 void sl_clocks_hear(struct sl_clocks *clocks, uint32_t worker);
 
-/* The least clock of all workers heard of; 0 when there is none. */
+/* The least clock of all workers that are heard of or expected, and have not finished, left or been
+ * lost. A measurement: it goes down when a worker comes behind the others. SL_CLOCKS_FINISHED when
+ * there is none any more, 0 when there has been none yet. */
 uint32_t sl_clocks_floor_of_all(const struct sl_clocks *clocks);
 
 /* The worker has finished iteration `clock`, which must be its current one, or, with
- * SL_CLOCKS_FINISHED, will push no more. The ticks of a worker that counts no more have no effect.
- * Errors: PROTOCOL (another clock than the current one, or no such worker). */
+ * SL_CLOCKS_FINISHED, will push no more. Errors: PROTOCOL (another clock than the current one, or
+ * no such worker). */
 int sl_clocks_tick(struct sl_clocks *clocks, uint32_t worker, uint32_t clock);
 
-/* The worker's clock, SL_CLOCKS_FINISHED when it counts no more. worker < SL_LIMIT_WORKERS. */
+/* The worker has pushed, in its current iteration, what waits for the others. */
+void sl_clocks_pushed(struct sl_clocks *clocks, uint32_t worker);
+
+/* The worker counts from `clock` on in every group; or not, when some floor has passed that clock,
+ * when it has finished, or when it counts and has begun at another clock or asks for a lesser one.
+ * Returns `clock` when it was accepted, else where the worker stands or may join. */
+uint32_t sl_clocks_join(struct sl_clocks *clocks, uint32_t worker, uint32_t clock);
+
+/* Where a worker that does not count may join: at its own clock, so that it repeats nothing, or at
+ * the greatest floor; SL_CLOCKS_FINISHED when it has finished. */
+uint32_t sl_clocks_joinable(const struct sl_clocks *clocks, uint32_t worker);
+
+/* The worker counts no more. One that leaves ends the iteration in which it has pushed; one that is
+ * lost does not. No effect on one that is gone already. */
+void sl_clocks_leave(struct sl_clocks *clocks, uint32_t worker);
+void sl_clocks_lose(struct sl_clocks *clocks, uint32_t worker);
+
+/* The worker's clock, also of one that left or was lost; SL_CLOCKS_FINISHED when it has finished.
+ * worker < SL_LIMIT_WORKERS. */
 static inline uint32_t sl_clocks_of(const struct sl_clocks *clocks, uint32_t worker)
 {
-    return clocks->clocks[worker];
+    const struct sl_clocks_worker *who = &clocks->workers[worker];
+    return who->standing == SL_CLOCKS_HAS_FINISHED ? SL_CLOCKS_FINISHED : who->clock;
 }
 
-/* A worker of the group whose clock is the floor: for whom the others wait. */
+/* A worker that counts in the group and whose clock is the floor: for whom the others wait.
+ * SL_LIMIT_WORKERS when nobody counts. */
 uint32_t sl_clocks_slowest(const struct sl_clocks *clocks, uint32_t group);
 
-/* True once after each advance of a group's floor. */
+/* True once after each advance of a group's floor, and after the last of a group has gone. */
 bool sl_clocks_take_moved(struct sl_clocks *clocks);
 
 #endif

@@ -127,13 +127,13 @@ static int consistency_init(struct sl_shard *shard, struct sl_shard_table *table
 {
     const struct sl_consistency_spec *consistency = &table->spec.consistency;
     if (consistency->mode == SL_CONSISTENCY_BSP) {
-        table->staged = calloc(consistency->worker_count, sizeof *table->staged);
-        if (table->staged == NULL) {
-            return SL_ERR_NO_MEMORY;
+        uint32_t joined_end = shard->clocks.joined_end;
+        uint32_t queues =
+            joined_end > consistency->worker_count ? joined_end : consistency->worker_count;
+        int err = sl_shard_commit_reserve(table, queues);
+        if (err == 0 && shard->staging.base == NULL) {
+            err = sl_shard_staging_init(&shard->staging, shard->options.staging_bytes_max);
         }
-        int err = shard->staging.base != NULL
-                      ? 0
-                      : sl_shard_staging_init(&shard->staging, shard->options.staging_bytes_max);
         if (err != 0) {
             return err;
         }
@@ -181,28 +181,6 @@ no_memory:
     (void)snprintf(reason, reason_bytes, "no memory for table %s on shard %u (limit %zu bytes)",
                    spec->name, shard->options.index, shard->options.memory_bytes_max);
     return SL_ERR_NO_MEMORY;
-}
-
-bool sl_shard_clock_moved(struct sl_shard *shard)
-{
-    return sl_clocks_take_moved(&shard->clocks);
-}
-
-uint32_t sl_shard_clock_floor(const struct sl_shard *shard)
-{
-    return sl_clocks_floor_of_all(&shard->clocks);
-}
-
-void sl_shard_worker_heard(struct sl_shard *shard, uint32_t worker)
-{
-    sl_clocks_hear(&shard->clocks, worker);
-}
-
-void sl_shard_worker_left(struct sl_shard *shard, uint32_t worker)
-{
-    if (sl_clocks_tick(&shard->clocks, worker, SL_CLOCKS_FINISHED) == 0) {
-        sl_shard_commit_look(shard);
-    }
 }
 
 int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)

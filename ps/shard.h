@@ -17,15 +17,17 @@
  * has step 1.
  *
  * Consistency, by clock. Worker w's clock is the number of iterations that it has ticked; the floor
- * is the least over the workers of the table. A pull of clock c is admitted when
+ * is the least of those that count for the table (ps/clocks.h): workers 0 to worker_count - 1, and
+ * whoever has joined, until they finish, leave or are lost. A pull of clock c is admitted when
  *     ASP: always;  BSP: floor >= c;  SSP(s): floor + s >= c.
  * In BSP a push of clock c is kept aside and applied when the floor passes c: step by step, within
  * a step worker by worker, and within a worker in the order of arrival, so that the result does not
  * depend on timing; it must be of the worker's current clock. A push_pull waits first and then
  * pushes; its rows do not show its own push in BSP. Clients without a clock never wait, and their
- * pushes apply at once; so do those of a worker beyond the table's worker_count, or whose clock
- * counts no more (ps/clocks.h). Tables may differ in mode and worker_count; clocks are the shard's.
- */
+ * pushes apply at once; so it is for a worker beyond the table's worker_count that has not joined.
+ * Pushes of a worker whose clock counts no more apply at once too. When nobody counts, nobody
+ * waits, and everything kept aside is applied. Tables may differ in mode and worker_count; clocks
+ * are the shard's. */
 #ifndef SL_PS_SHARD_H
 #define SL_PS_SHARD_H
 
@@ -76,6 +78,7 @@ struct sl_shard_work {
     bool replayed;   /* but skips them: sl_shard_replay */
     struct sl_request_view view;
     uint64_t cost;        /* of the whole request, in units of key_budget */
+    uint64_t push_cost;   /* of its pushes, contained in cost */
     uint64_t done;        /* keys or elements done so far in this phase of the section */
     uint64_t reply_done;  /* bytes of the reply written by the sections before */
     uint64_t reply_bytes; /* in all */
@@ -101,8 +104,9 @@ int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
                    char *reason, size_t reason_bytes);
 
 /* The request, just begun, has been carried out before, and only its reply was lost: it will read,
- * as it did then, and neither push nor tick again. Its pulls see what is there now: in BSP, whole
- * steps, of its own iteration too where that has been complete meanwhile. */
+ * as it did then, and neither push nor tick again; that is what its cost is from now on. Its pulls
+ * see what is there now: in BSP, whole steps, of its own iteration too where that has been complete
+ * meanwhile. */
 void sl_shard_replay(struct sl_shard_work *work);
 
 /* True when the rest of the request would run now without parking and within `key_budget`, in one
@@ -148,30 +152,35 @@ bool sl_shard_clock_moved(struct sl_shard *shard);
 bool sl_shard_commit_due(const struct sl_shard *shard);
 uint32_t sl_shard_commit(struct sl_shard *shard, uint32_t key_budget);
 
-/* The floor over all workers whose clocks this shard has heard of, for the reply's header; 0 before
- * every worker of the largest worker_count has ticked; UINT32_MAX when all have finished. */
+/* The least clock of all workers that this shard has heard of, or expects for some table, and that
+ * have not finished, left or been lost, for the reply's header: a measurement, which goes down when
+ * a worker joins behind the others. 0 before there is any; UINT32_MAX when none is left. */
 uint32_t sl_shard_clock_floor(const struct sl_shard *shard);
 
 /* Where a worker stands. Its clock counts from the first while it is one of a table's worker_count,
  * until it leaves, finishes or is lost; then it may join again, at any iteration that no floor has
- * passed. worker < SL_LIMIT_WORKERS. */
+ * passed. While no table has a worker_count, every worker counts. worker < SL_LIMIT_WORKERS. */
 struct sl_shard_worker {
     bool counts;
-    uint32_t clock; /* its own where it counts; else the least at which it can join now, or
-                     * SL_CLOCKS_FINISHED when it has finished */
+    uint32_t clock; /* its own where it counts; else the least at which it can join now without
+                     * repeating iterations of its own, UINT32_MAX when it has finished */
 };
 struct sl_shard_worker sl_shard_worker_find(const struct sl_shard *shard, uint32_t worker);
 
-/* A worker said hello: its clock, while it counts, is one of those of sl_shard_clock_floor. */
+/* A worker said hello: its clock is one of those of sl_shard_clock_floor until it goes. */
 void sl_shard_worker_heard(struct sl_shard *shard, uint32_t worker);
 
-/* A worker that does not count, or stands at clock 0 and has done nothing, counts from `clock` on,
- * also one beyond a table's worker_count; or not, when a floor has passed that clock. Returns the
- * least clock possible: `clock` itself when it was accepted. */
+/* The worker counts from `clock` on for every table, also one beyond the worker_count. Accepted
+ * when no floor has passed that clock, and the worker does not count, or has neither ticked nor
+ * staged a push since it counts and asks for a greater clock than its own, or for just its own.
+ * What it has staged of `clock` and later in an earlier life is dropped: it does that again.
+ * Returns `clock` when it was accepted; else another: the clock of a worker that counts and has
+ * begun, or the least at which it can join (UINT32_MAX: it has finished). Allocates. */
 uint32_t sl_shard_worker_join(struct sl_shard *shard, uint32_t worker, uint32_t clock);
 
-/* A worker has said goodbye: counts no more, as if it had ticked SL_REQUEST_CLOCK_FINISHED; what it
- * pushed takes effect in its iteration. */
+/* A worker has said goodbye: counts no more. What it pushed takes effect in its iteration, which
+ * has ended with that: it may join behind it. No effect on a worker that is gone already; so too
+ * for sl_shard_worker_lost. Requests of it that are not done should be abandoned. */
 void sl_shard_worker_left(struct sl_shard *shard, uint32_t worker);
 
 /* A worker is lost: counts no more. Of what it pushed, iterations that it did not tick here are

@@ -14,24 +14,19 @@ static bool range_is_ours(const struct sl_shard_table *table,
            section->count <= count - (section->start - first);
 }
 
-/* No less than the section will spend when it is run in one go. Both parts of a push_pull cost;
- * finding repeated keys costs an eighth of a visit; a bag may be cut at the end of each batch. */
+/* No less than the section will spend when it is run in one go, but for its push part, which is
+ * *push_cost. Finding repeated keys costs an eighth of a visit; a bag may be cut at the end of each
+ * batch. */
 static uint64_t section_cost(const struct sl_shard_table *table,
-                             const struct sl_request_section *section)
+                             const struct sl_request_section *section, uint64_t *push_cost)
 {
     uint64_t once = sl_shard_op_dense(section->op) ? section->count / SL_SHARD_ELEMENTS_PER_KEY + 1
                                                    : (uint64_t)section->key_count * table->key_cost;
     if (section->op == SL_REQUEST_PULL_POOLED) {
         once += section->bag_count + section->key_count / SL_SHARD_BATCH_KEYS + 1;
     }
-    uint64_t cost = 1;
-    if (sl_shard_op_pushes(section->op)) {
-        cost += once + section->key_count / 8 + 1;
-    }
-    if (sl_shard_op_pulls(section->op)) {
-        cost += once;
-    }
-    return cost;
+    *push_cost = sl_shard_op_pushes(section->op) ? once + section->key_count / 8 + 1 : 0;
+    return 1 + (sl_shard_op_pulls(section->op) ? once : 0);
 }
 
 /* Checks one section, whose header is in work->view.section already, and counts it. */
@@ -67,7 +62,10 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_work *wor
                              (unsigned long long)(section.start + section.count - 1));
     }
     work->writes |= sl_shard_op_pushes(section.op);
-    work->cost += section_cost(table, &section);
+    uint64_t push_cost;
+    work->cost += section_cost(table, &section, &push_cost);
+    work->cost += push_cost;
+    work->push_cost += push_cost;
     work->reply_bytes += sl_request_reply_bytes(&section, table->spec.dim);
     if (work->reply_bytes > SL_LIMIT_FRAME_PAYLOAD_BYTES) {
         return sl_shard_fail(shard, work, slice, SL_ERR_TOO_LARGE,
@@ -115,25 +113,36 @@ int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
     return 0;
 }
 
+void sl_shard_replay(struct sl_shard_work *work)
+{
+    sl_assert(!work->replayed);
+    sl_assert(!work->in_section);
+    work->replayed = true;
+    work->cost -= work->push_cost;
+    work->push_cost = 0;
+}
+
 bool sl_shard_stages(const struct sl_shard *shard, const struct sl_shard_table *table,
                      const struct sl_shard_caller *caller)
 {
-    const struct sl_consistency_spec *consistency = &table->spec.consistency;
-    return consistency->mode == SL_CONSISTENCY_BSP && caller->has_clock &&
-           caller->worker < consistency->worker_count &&
-           sl_clocks_of(&shard->clocks, caller->worker) != SL_CLOCKS_FINISHED;
+    return table->spec.consistency.mode == SL_CONSISTENCY_BSP && caller->has_clock &&
+           sl_clocks_counts_in(&shard->clocks, table->clock_group, caller->worker);
 }
 
 bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *table,
                      const struct sl_shard_caller *caller, uint32_t clock)
 {
     const struct sl_consistency_spec *consistency = &table->spec.consistency;
-    if (!caller->has_clock || consistency->mode == SL_CONSISTENCY_ASP ||
-        caller->worker >= consistency->worker_count) {
+    if (!caller->has_clock || consistency->mode == SL_CONSISTENCY_ASP) {
         return true;
     }
-    uint64_t floor = sl_clocks_floor(&shard->clocks, table->clock_group);
-    return floor + consistency->staleness >= clock;
+    uint32_t group = table->clock_group;
+    if (caller->worker >= consistency->worker_count &&
+        !sl_clocks_counts_in(&shard->clocks, group, caller->worker)) {
+        return true;
+    }
+    uint64_t floor = sl_clocks_floor(&shard->clocks, group);
+    return floor + consistency->staleness >= clock || sl_clocks_is_empty(&shard->clocks, group);
 }
 
 bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_work *work,
@@ -143,23 +152,25 @@ bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_work *wo
         return false;
     }
     struct sl_bytes cursor = work->cursor;
+    uint32_t clock = work->prefix.clock;
     for (uint32_t i = 0; i < work->sections_left; i++) {
         struct sl_request_view view;
         int err = sl_request_read_section(&cursor, &view.section);
         sl_assert(err == 0);
         if (view.section.op == SL_REQUEST_TICK) {
             /* A tick may make pushes due, which come before any later section. */
-            if (i + 1 < work->sections_left) {
+            if (!work->replayed && i + 1 < work->sections_left) {
                 return false;
             }
+            clock = sl_shard_clock_behind(clock);
             continue;
         }
         const struct sl_shard_table *table = shard->tables[view.section.table_id];
         if (sl_shard_op_pulls(view.section.op) &&
-            !sl_shard_admits(shard, table, &work->caller, work->prefix.clock)) {
+            !sl_shard_admits(shard, table, &work->caller, clock)) {
             return false;
         }
-        if (sl_shard_op_pushes(view.section.op) && shard->large.owner != NULL &&
+        if (sl_shard_pushes(work, view.section.op) && shard->large.owner != NULL &&
             !sl_shard_push_is_small(&view.section, table->spec.dim)) {
             return false;
         }

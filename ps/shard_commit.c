@@ -1,7 +1,27 @@
 /* BSP: pushes that wait until every worker has finished their iteration, and their application
  * then, iteration by iteration, worker by worker, in the order of arrival. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "core/assert.h"
 #include "ps/shard_internal.h"
+
+int sl_shard_commit_reserve(struct sl_shard_table *table, uint32_t queue_count)
+{
+    if (queue_count <= table->queue_count) {
+        return 0;
+    }
+    struct sl_shard_staged_queue *queues =
+        realloc(table->staged, queue_count * sizeof *table->staged);
+    if (queues == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    memset(queues + table->queue_count, 0,
+           (queue_count - table->queue_count) * sizeof *table->staged);
+    table->staged = queues;
+    table->queue_count = queue_count;
+    return 0;
+}
 
 void sl_shard_commit_later(struct sl_shard_table *table, uint32_t worker,
                            struct sl_shard_staged *entry)
@@ -16,11 +36,47 @@ void sl_shard_commit_later(struct sl_shard_table *table, uint32_t worker,
     table->staged_count++;
 }
 
+/* A queue's clocks ascend, so what is to be dropped is its end. */
+static void queue_drop(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
+                       uint32_t clock)
+{
+    struct sl_shard_staged_queue *queue = &table->staged[worker];
+    struct sl_shard_staged *kept = NULL;
+    struct sl_shard_staged *entry = queue->first;
+    while (entry != NULL && entry->clock < clock) {
+        kept = entry;
+        entry = entry->next;
+    }
+    if (kept == NULL) {
+        queue->first = NULL;
+    } else {
+        kept->next = NULL;
+    }
+    queue->last = kept;
+    while (entry != NULL) {
+        sl_assert(entry->clock >= sl_clocks_floor(&shard->clocks, table->clock_group));
+        struct sl_shard_staged *next = entry->next;
+        sl_shard_staging_put(&shard->staging, entry);
+        table->staged_count--;
+        entry = next;
+    }
+}
+
+void sl_shard_commit_drop(struct sl_shard *shard, uint32_t worker, uint32_t clock)
+{
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        struct sl_shard_table *table = shard->tables[i];
+        if (table != NULL && worker < table->queue_count) {
+            queue_drop(shard, table, worker, clock);
+        }
+    }
+}
+
 /* The least clock of the table's staged pushes, which stand at the heads of the queues. */
 static uint32_t least_clock(const struct sl_shard_table *table)
 {
     uint32_t least = SL_CLOCKS_FINISHED;
-    for (uint32_t worker = 0; worker < table->spec.consistency.worker_count; worker++) {
+    for (uint32_t worker = 0; worker < table->queue_count; worker++) {
         const struct sl_shard_staged *first = table->staged[worker].first;
         if (first != NULL && first->clock < least) {
             least = first->clock;
@@ -113,7 +169,7 @@ uint32_t sl_shard_commit(struct sl_shard *shard, uint32_t key_budget)
     struct sl_shard_slice slice = {.budget = key_budget};
     while (commit->due && sl_shard_slice_left(&slice) > 0) {
         struct sl_shard_table *table = shard->tables[commit->table_id];
-        if (commit->worker == table->spec.consistency.worker_count) {
+        if (commit->worker == table->queue_count) {
             /* This iteration of this table is complete; there may be others. */
             commit->due = false;
             sl_shard_commit_look(shard);

@@ -42,7 +42,8 @@ struct sl_shard_table {
     size_t counted_memory; /* of the store, as counted in the shard's memory_bytes */
     uint64_t pulled_rows, pushed_rows;
     /* BSP only: */
-    struct sl_shard_staged_queue *staged; /* [worker_count] */
+    struct sl_shard_staged_queue *staged; /* [queue_count] by worker */
+    uint32_t queue_count; /* worker_count, or more when workers beyond it have joined */
     uint32_t staged_count;
 };
 
@@ -95,6 +96,18 @@ static inline bool sl_shard_op_pushes(uint8_t op)
            op == SL_REQUEST_DENSE_PUSH_PULL;
 }
 
+/* True when this request's section pushes: one that is replayed has done so. */
+static inline bool sl_shard_pushes(const struct sl_shard_work *work, uint8_t op)
+{
+    return !work->replayed && sl_shard_op_pushes(op);
+}
+
+/* The clock of the sections behind a tick of this clock. */
+static inline uint32_t sl_shard_clock_behind(uint32_t clock)
+{
+    return clock == SL_REQUEST_CLOCK_FINISHED ? clock : clock + 1;
+}
+
 static inline bool sl_shard_op_dense(uint8_t op)
 {
     return op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_DENSE_PUSH ||
@@ -142,6 +155,13 @@ void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_work *work);
 /* Appends a complete entry to its worker's queue. */
 void sl_shard_commit_later(struct sl_shard_table *table, uint32_t worker,
                            struct sl_shard_staged *entry);
+
+/* Makes room for the queues of so many workers. Errors: NO_MEMORY. */
+int sl_shard_commit_reserve(struct sl_shard_table *table, uint32_t queue_count);
+
+/* Drops what the worker has staged of iteration `clock` and later ones, which no floor of its
+ * groups may have passed, in all tables. */
+void sl_shard_commit_drop(struct sl_shard *shard, uint32_t worker, uint32_t clock);
 
 /* A floor may have moved: finds out whether staged pushes are due. */
 void sl_shard_commit_look(struct sl_shard *shard);

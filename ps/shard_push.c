@@ -24,6 +24,10 @@ static int stage_begin(struct sl_shard *shard, const struct sl_shard_table *tabl
                              "a push of iteration %u by worker/%u, which is at iteration %u",
                              work->prefix.clock, work->caller.worker, clock);
     }
+    if (work->caller.worker >= table->queue_count) {
+        return sl_shard_fail(shard, work, slice, SL_ERR_NO_MEMORY,
+                             "no memory to keep pushes of worker/%u aside", work->caller.worker);
+    }
     uint64_t floats =
         table->sparse != NULL ? (uint64_t)section->key_count * table->spec.dim : section->count;
     struct sl_shard_staged *staged =
@@ -33,6 +37,7 @@ static int stage_begin(struct sl_shard *shard, const struct sl_shard_table *tabl
                              "pushes that wait for other workers fill the %zu bytes set aside",
                              shard->staging.bytes_max);
     }
+    sl_clocks_pushed(&shard->clocks, work->caller.worker);
     staged->clock = clock;
     staged->start = section->start;
     work->staged = staged;
@@ -182,11 +187,15 @@ static void stage_end(struct sl_shard *shard, struct sl_shard_table *table,
     if (table->sparse != NULL) {
         sl_shard_staging_trim(&shard->staging, staged, staged->count * table->spec.dim);
     }
+    if (sl_clocks_is_lost(&shard->clocks, work->caller.worker)) {
+        sl_shard_push_drop(shard, work);
+        return;
+    }
     work->staged = NULL;
     scratch_put(work);
     sl_shard_commit_later(table, work->caller.worker, staged);
-    if (sl_clocks_of(&shard->clocks, work->caller.worker) != staged->clock) {
-        sl_shard_commit_look(shard); /* the worker has left meanwhile: perhaps it is due already */
+    if (staged->clock < sl_clocks_floor(&shard->clocks, table->clock_group)) {
+        sl_shard_commit_look(shard); /* the worker has left meanwhile */
     }
 }
 

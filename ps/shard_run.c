@@ -178,15 +178,17 @@ static int read_dense(struct sl_shard_table *table, struct sl_shard_work *work, 
 static int tick(struct sl_shard *shard, struct sl_shard_work *work, struct sl_shard_slice *slice)
 {
     uint32_t worker = work->caller.worker;
+    if (work->replayed) {
+        work->prefix.clock = sl_shard_clock_behind(work->prefix.clock);
+        return SL_SHARD_DONE;
+    }
     slice->spent++;
     if (sl_clocks_tick(&shard->clocks, worker, work->prefix.clock) != 0) {
         return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
                              "worker/%u ticks iteration %u, but is at iteration %u", worker,
                              work->prefix.clock, sl_clocks_of(&shard->clocks, worker));
     }
-    if (work->prefix.clock != SL_REQUEST_CLOCK_FINISHED) {
-        work->prefix.clock++; /* what follows is of the next iteration */
-    }
+    work->prefix.clock = sl_shard_clock_behind(work->prefix.clock);
     sl_shard_commit_look(shard);
     return SL_SHARD_DONE;
 }
@@ -202,7 +204,7 @@ static int run_admit(struct sl_shard *shard, struct sl_shard_table *table,
     }
     work->done = 0;
     work->bags_done = 0;
-    if (!sl_shard_op_pushes(op)) {
+    if (!sl_shard_pushes(work, op)) {
         work->phase = SL_SHARD_PHASE_READ;
         return SL_SHARD_DONE;
     }
@@ -365,10 +367,14 @@ void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_
 {
     const struct sl_shard_table *table = shard->tables[work->parked_on];
     uint32_t worker = sl_clocks_slowest(&shard->clocks, table->clock_group);
-    (void)snprintf(
-        text, text_bytes,
-        "shard %u: a pull of iteration %u from table %s waits for worker/%u, which is at "
-        "iteration %u",
-        shard->options.index, work->prefix.clock, table->spec.name, worker,
-        sl_clocks_of(&shard->clocks, worker));
+    int used =
+        snprintf(text, text_bytes, "shard %u: a pull of iteration %u from table %s waits for ",
+                 shard->options.index, work->prefix.clock, table->spec.name);
+    size_t at = used < 0 || (size_t)used > text_bytes ? text_bytes : (size_t)used;
+    if (worker == SL_LIMIT_WORKERS) {
+        (void)snprintf(text + at, text_bytes - at, "nobody any more");
+        return;
+    }
+    (void)snprintf(text + at, text_bytes - at, "worker/%u, which is at iteration %u", worker,
+                   sl_clocks_of(&shard->clocks, worker));
 }

@@ -1,0 +1,70 @@
+/* Whose clocks a shard waits for: workers that come, leave, and are lost. */
+#include "core/assert.h"
+#include "ps/shard_internal.h"
+
+bool sl_shard_clock_moved(struct sl_shard *shard)
+{
+    return sl_clocks_take_moved(&shard->clocks);
+}
+
+uint32_t sl_shard_clock_floor(const struct sl_shard *shard)
+{
+    return sl_clocks_floor_of_all(&shard->clocks);
+}
+
+struct sl_shard_worker sl_shard_worker_find(const struct sl_shard *shard, uint32_t worker)
+{
+    bool counts = sl_clocks_counts(&shard->clocks, worker);
+    return (struct sl_shard_worker){
+        .counts = counts,
+        .clock = counts ? sl_clocks_of(&shard->clocks, worker)
+                        : sl_clocks_joinable(&shard->clocks, worker),
+    };
+}
+
+void sl_shard_worker_heard(struct sl_shard *shard, uint32_t worker)
+{
+    sl_clocks_hear(&shard->clocks, worker);
+}
+
+/* Every BSP table has to keep the pushes of a worker that has joined aside. One that has no memory
+ * for its queue refuses them: sl_shard_push_begin. */
+static void reserve_queues(struct sl_shard *shard, uint32_t queue_count)
+{
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        struct sl_shard_table *table = shard->tables[i];
+        if (table != NULL && table->staged != NULL) {
+            (void)sl_shard_commit_reserve(table, queue_count);
+        }
+    }
+}
+
+uint32_t sl_shard_worker_join(struct sl_shard *shard, uint32_t worker, uint32_t clock)
+{
+    bool counted = sl_clocks_counts(&shard->clocks, worker);
+    uint32_t least = sl_clocks_join(&shard->clocks, worker, clock);
+    if (least != clock || !sl_clocks_counts(&shard->clocks, worker)) {
+        return least;
+    }
+    if (!counted) {
+        sl_shard_commit_drop(shard, worker, clock); /* it does these iterations again */
+    }
+    reserve_queues(shard, worker + 1);
+    sl_shard_commit_look(shard);
+    return clock;
+}
+
+void sl_shard_worker_left(struct sl_shard *shard, uint32_t worker)
+{
+    sl_clocks_leave(&shard->clocks, worker);
+    sl_shard_commit_look(shard);
+}
+
+void sl_shard_worker_lost(struct sl_shard *shard, uint32_t worker)
+{
+    if (sl_clocks_counts(&shard->clocks, worker)) {
+        sl_shard_commit_drop(shard, worker, sl_clocks_of(&shard->clocks, worker));
+    }
+    sl_clocks_lose(&shard->clocks, worker);
+    sl_shard_commit_look(shard);
+}
