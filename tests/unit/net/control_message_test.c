@@ -13,6 +13,8 @@
 #include "net/control/message.h"
 #include "random_message.h"
 
+#define KIND_COUNT (SL_MESSAGE_JOINED - SL_MESSAGE_HELLO + 1)
+
 static void random_endpoint(uint64_t *seed, char *to, size_t to_bytes)
 {
     snprintf(to, to_bytes, "tcp://10.0.%d.%d:%d", (int)(sl_hash_random(seed) % 256),
@@ -200,7 +202,7 @@ static void message_decode__returns_what_was_encoded(void **state)
     (void)state;
     uint64_t seed = 1;
     for (int i = 0; i < 3000; i++) {
-        enum sl_message_kind kind = (enum sl_message_kind)(SL_MESSAGE_HELLO + i % 13);
+        enum sl_message_kind kind = (enum sl_message_kind)(SL_MESSAGE_HELLO + i % KIND_COUNT);
         struct sl_message message, decoded;
         random_message(&seed, kind, &message);
         size_t bytes;
@@ -231,9 +233,9 @@ static void message_decode__survives_every_truncation(void **state)
 {
     (void)state;
     uint64_t seed = 2;
-    for (int i = 0; i < 26; i++) {
+    for (int i = 0; i < 2 * KIND_COUNT; i++) {
         struct sl_message message;
-        random_message(&seed, (enum sl_message_kind)(SL_MESSAGE_HELLO + i % 13), &message);
+        random_message(&seed, (enum sl_message_kind)(SL_MESSAGE_HELLO + i % KIND_COUNT), &message);
         size_t bytes;
         uint8_t *encoded = encode(&message, &bytes);
         for (size_t length = 0; length < bytes; length++) {
@@ -251,9 +253,9 @@ static void message_decode__survives_every_changed_byte(void **state)
 {
     (void)state;
     uint64_t seed = 3;
-    for (int i = 0; i < 26; i++) {
+    for (int i = 0; i < 2 * KIND_COUNT; i++) {
         struct sl_message message;
-        random_message(&seed, (enum sl_message_kind)(SL_MESSAGE_HELLO + i % 13), &message);
+        random_message(&seed, (enum sl_message_kind)(SL_MESSAGE_HELLO + i % KIND_COUNT), &message);
         size_t bytes;
         uint8_t *encoded = encode(&message, &bytes);
         for (size_t at = 0; at < bytes; at++) {
@@ -335,6 +337,72 @@ static void message_decode__refuses_odd_names(void **state)
     assert_int_equal(decode_barrier_named("\xc3\xa4", 2), SL_ERR_PROTOCOL);
     assert_int_equal(decode_barrier_named(full, SL_MESSAGE_NAME_BYTES - 1), SL_OK);
     assert_int_equal(decode_barrier_named(full, SL_MESSAGE_NAME_BYTES), SL_ERR_PROTOCOL);
+}
+
+static int decode_bytes(const uint8_t *bytes, size_t byte_count)
+{
+    struct sl_message decoded;
+    return sl_message_decode(bytes, byte_count, &decoded);
+}
+
+/* A Proof, or with two fields a Challenge, whose fields have these lengths. */
+static int decode_proof_of(uint8_t kind, uint8_t first_bytes, uint8_t second_bytes)
+{
+    uint8_t bytes[160] = {0};
+    size_t at = 2;
+    bytes[at++] = 1 << 3 | 2;
+    bytes[at++] = first_bytes;
+    at += first_bytes;
+    if (second_bytes != 0) {
+        bytes[at++] = 2 << 3 | 2;
+        bytes[at++] = second_bytes;
+        at += second_bytes;
+    }
+    /* Field numbers from 16 on take two bytes. */
+    uint8_t message[168];
+    size_t head = 0;
+    uint32_t key = (uint32_t)kind << 3 | 2;
+    if (key >= 0x80) {
+        message[head++] = (uint8_t)(0x80 | (key & 0x7f));
+        key >>= 7;
+    }
+    message[head++] = (uint8_t)key;
+    message[head++] = (uint8_t)(at - 2);
+    memcpy(message + head, bytes + 2, at - 2);
+    return decode_bytes(message, head + at - 2);
+}
+
+static void message_decode__refuses_nonces_and_proofs_of_other_lengths(void **state)
+{
+    (void)state;
+    assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 32, 0), SL_OK);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 31, 0), SL_ERR_PROTOCOL);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 33, 0), SL_ERR_PROTOCOL);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 0, 0), SL_ERR_PROTOCOL);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_CHALLENGE, 32, 32), SL_OK);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_CHALLENGE, 32, 0), SL_ERR_PROTOCOL);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_CHALLENGE, 32, 31), SL_ERR_PROTOCOL);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_CHALLENGE, 1, 32), SL_ERR_PROTOCOL);
+    /* Hello {2: 2, 3: 2, 9: nonce of one byte}. */
+    static const uint8_t hello[] = {0x12, 7, 0x10, 2, 0x18, 2, 0x4a, 1, 'x'};
+    assert_int_equal(decode_bytes(hello, sizeof hello), SL_ERR_PROTOCOL);
+}
+
+static void message_decode__refuses_odd_losses(void **state)
+{
+    (void)state;
+    /* Lost {1: role, 2: task}. */
+    uint8_t lost[] = {0x92, 0x01, 5, 0x08, 2, 0x10, 0x80, 0x08};
+    assert_int_equal(decode_bytes(lost, sizeof lost), SL_OK); /* worker/1024 */
+    lost[4] = 1;
+    assert_int_equal(decode_bytes(lost, sizeof lost), SL_ERR_PROTOCOL); /* ps/1024 */
+    lost[6] = 0xff;
+    lost[7] = 0x07;
+    assert_int_equal(decode_bytes(lost, sizeof lost), SL_OK); /* ps/1023 */
+    lost[4] = 3;
+    assert_int_equal(decode_bytes(lost, sizeof lost), SL_ERR_PROTOCOL);
+    lost[4] = 0;
+    assert_int_equal(decode_bytes(lost, sizeof lost), SL_ERR_PROTOCOL);
 }
 
 static void message_decode__defuses_texts_for_people(void **state)
@@ -431,6 +499,8 @@ int main(void)
         cmocka_unit_test(message_decode__refuses_what_is_not_there),
         cmocka_unit_test(message_decode__ignores_fields_that_are_not_known),
         cmocka_unit_test(message_decode__refuses_odd_names),
+        cmocka_unit_test(message_decode__refuses_nonces_and_proofs_of_other_lengths),
+        cmocka_unit_test(message_decode__refuses_odd_losses),
         cmocka_unit_test(message_decode__defuses_texts_for_people),
         cmocka_unit_test(message_decode__makes_unknown_codes_protocol_errors),
         cmocka_unit_test(message_decode__bounds_what_a_hostile_message_costs),

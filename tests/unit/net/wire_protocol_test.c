@@ -8,11 +8,14 @@
 #include <cmocka.h>
 
 #include <inttypes.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/partition.h"
+#include "net/auth.h"
 #include "net/control/message.h"
 #include "net/wire/frame.h"
 #include "net/wire/request.h"
@@ -48,11 +51,9 @@ struct block {
     size_t length;
 };
 
-/* Reads the dump of a frame: lines of an offset, a colon, and bytes in hex. */
-static void read_hex(const char *name, struct block *block)
+/* Reads a dump: lines of an offset, a colon, and bytes in hex. */
+static void read_dump(const char *info, struct block *block)
 {
-    char info[64];
-    snprintf(info, sizeof info, "hex %s", name);
     FILE *page = open_block(info);
     block->length = 0;
     char line[256];
@@ -72,6 +73,14 @@ static void read_hex(const char *name, struct block *block)
         }
     }
     fclose(page);
+}
+
+/* The dump of a frame. */
+static void read_hex(const char *name, struct block *block)
+{
+    char info[64];
+    snprintf(info, sizeof info, "hex %s", name);
+    read_dump(info, block);
     assert_true(block->length >= SL_FRAME_HEADER_BYTES);
 }
 
@@ -120,18 +129,19 @@ static void protocol_page__shows_a_checksum(void **state)
         NULL, 0, true);
 }
 
+static const struct sl_message_hello example_hello = {.protocol_version = 1,
+                                                      .purpose = SL_MESSAGE_PURPOSE_DATA,
+                                                      .role = SL_MESSAGE_ROLE_WORKER,
+                                                      .task_index = 3,
+                                                      .client_id = 0x1122334455667788,
+                                                      .shard = 1,
+                                                      .software = "example 1"};
+
 static void protocol_page__shows_control_messages(void **state)
 {
     (void)state;
-    assert_control("hello", &(struct sl_message){.kind = SL_MESSAGE_HELLO,
-                                                 .id = 1,
-                                                 .hello = {.protocol_version = 1,
-                                                           .purpose = SL_MESSAGE_PURPOSE_DATA,
-                                                           .role = SL_MESSAGE_ROLE_WORKER,
-                                                           .task_index = 3,
-                                                           .client_id = 0x1122334455667788,
-                                                           .shard = 1,
-                                                           .software = "example 1"}});
+    assert_control("hello",
+                   &(struct sl_message){.kind = SL_MESSAGE_HELLO, .id = 1, .hello = example_hello});
     assert_control("welcome", &(struct sl_message){.kind = SL_MESSAGE_WELCOME,
                                                    .id = 1,
                                                    .welcome = {.protocol_version = 1,
@@ -140,6 +150,8 @@ static void protocol_page__shows_control_messages(void **state)
                                                                .shard = 1,
                                                                .shard_count = 2,
                                                                .payload_bytes_max = 4 << 20,
+                                                               .incarnation = 0x99aabbccddeeff00,
+                                                               .counts = true,
                                                                .software = "starling 0.1.0"}});
     assert_control(
         "register",
@@ -153,6 +165,63 @@ static void protocol_page__shows_control_messages(void **state)
                                         .id = 2,
                                         .cluster = {.ps = ps, .ps_count = 2, .worker_count = 4}});
     assert_control("goodbye", &(struct sl_message){.kind = SL_MESSAGE_GOODBYE});
+}
+
+static void protocol_page__shows_leases_barriers_and_joins(void **state)
+{
+    (void)state;
+    assert_control("heartbeat", &(struct sl_message){.kind = SL_MESSAGE_HEARTBEAT});
+    assert_control("lost", &(struct sl_message){.kind = SL_MESSAGE_LOST,
+                                                .lost = {.role = SL_MESSAGE_ROLE_WORKER,
+                                                         .task_index = 2,
+                                                         .client_id = 0x8877665544332211,
+                                                         .why = "not heard for 10 s"}});
+    assert_control("barrier",
+                   &(struct sl_message){.kind = SL_MESSAGE_BARRIER,
+                                        .id = 4,
+                                        .barrier = {.name = "epoch 3", .timeout_ms = 30000}});
+    assert_control("join", &(struct sl_message){.kind = SL_MESSAGE_JOIN, .id = 5, .clock = 7});
+    assert_control("joined", &(struct sl_message){.kind = SL_MESSAGE_JOINED, .id = 5, .clock = 8});
+}
+
+/* The proof of a side is the HMAC of what the page says that it hashes. */
+static void assert_hashed(const char *info, const struct sl_secret *secret,
+                          const uint8_t proof[SL_MESSAGE_PROOF_BYTES])
+{
+    struct block hashed;
+    read_dump(info, &hashed);
+    uint8_t of_page[EVP_MAX_MD_SIZE];
+    unsigned int bytes = 0;
+    assert_non_null(HMAC(EVP_sha256(), secret->bytes, (int)secret->byte_count, hashed.bytes,
+                         hashed.length, of_page, &bytes));
+    assert_int_equal(bytes, SL_MESSAGE_PROOF_BYTES);
+    assert_memory_equal(of_page, proof, bytes);
+}
+
+static void protocol_page__shows_a_secret_being_proved(void **state)
+{
+    (void)state;
+    static const struct sl_secret secret = {.byte_count = 26,
+                                            .bytes = "the secret of this cluster"};
+    struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .id = 1, .hello = example_hello};
+    struct sl_message challenge = {.kind = SL_MESSAGE_CHALLENGE, .id = 1};
+    struct sl_message proof = {.kind = SL_MESSAGE_PROOF, .id = 1};
+    hello.hello.has_nonce = true;
+    for (uint8_t i = 0; i < SL_MESSAGE_NONCE_BYTES; i++) {
+        hello.hello.nonce[i] = i;
+        challenge.challenge.nonce[i] = (uint8_t)(32 + i);
+    }
+    assert_int_equal(sl_auth_prove(&secret, SL_AUTH_SERVER, &hello.hello, challenge.challenge.nonce,
+                                   challenge.challenge.proof),
+                     SL_OK);
+    assert_int_equal(sl_auth_prove(&secret, SL_AUTH_CLIENT, &hello.hello, challenge.challenge.nonce,
+                                   proof.proof.proof),
+                     SL_OK);
+    assert_control("hello-with-nonce", &hello);
+    assert_control("challenge", &challenge);
+    assert_control("proof", &proof);
+    assert_hashed("hashed by the server", &secret, challenge.challenge.proof);
+    assert_hashed("hashed by the client", &secret, proof.proof.proof);
 }
 
 static void protocol_page__shows_a_table_being_opened(void **state)
@@ -355,6 +424,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(protocol_page__shows_a_checksum),
         cmocka_unit_test(protocol_page__shows_control_messages),
+        cmocka_unit_test(protocol_page__shows_leases_barriers_and_joins),
+        cmocka_unit_test(protocol_page__shows_a_secret_being_proved),
         cmocka_unit_test(protocol_page__shows_a_table_being_opened),
         cmocka_unit_test(protocol_page__shows_a_pull_and_its_reply),
         cmocka_unit_test(protocol_page__shows_a_push_and_a_tick),
