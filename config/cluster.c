@@ -221,7 +221,7 @@ static int choose_task(const struct sources *sources, struct sl_cluster *cluster
     }
     /* The only one of its role, as far as anyone has said. */
     index = index < 0 ? 0 : index;
-    if (count != 0 && index >= count) {
+    if (count != 0 && index >= count && !sources->flags->joins) {
         return refuse(sources, "--task-index=%lld: there are %u %s tasks, so it accepts 0 to %u",
                       (long long)index, count, role, count - 1);
     }

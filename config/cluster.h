@@ -10,6 +10,8 @@
 #ifndef SL_CONFIG_CLUSTER_H
 #define SL_CONFIG_CLUSTER_H
 
+#include <stdbool.h>
+
 #include "core/endpoint.h"
 #include "core/err.h"
 
@@ -35,6 +37,7 @@ struct sl_cluster_flags {
     const char *job_name;     /* "ps", "worker" or "chief" */
     const char *endpoint_map;
     int64_t task_index;
+    bool joins; /* a worker whose task index may be beyond the workers that are said */
 };
 
 /* The task index counts from 0 within the role, a chief being worker 0; where nothing says it, and

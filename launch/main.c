@@ -1,6 +1,7 @@
 /* starling-launch: starts the processes of a job, here or on other machines, watches over them, and
  * ends them. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/cli.h"
@@ -84,6 +85,31 @@ static const struct sl_cli_option table[] = {
      .help =
          "Other machines: ps 0 listens at this port, ps 1 at the next, and so on; 0: 20000, or, "
          "under Slurm, a port made from the number of the job."},
+    {.kind = SL_CLI_SECTION, .name = "Workers that end badly"},
+    {.kind = SL_CLI_U64,
+     .name = "restart-workers",
+     .target = &options.restarts,
+     .metavar = "N",
+     .most = 1e9,
+     .help = "A worker that ends by a signal or with an exit status other than 0 is started again, "
+             "up to N times in all. It goes on where the job is."},
+    {.kind = SL_CLI_CHOICE,
+     .name = "on-worker-loss",
+     .target = &options.on_worker_loss,
+     .choices = "fail|continue",
+     .help = "What becomes of the job when a worker has ended badly and is not started again."},
+    {.kind = SL_CLI_U64,
+     .name = "lease",
+     .target = &options.lease_s,
+     .metavar = "S",
+     .most = 3600,
+     .help = "How long a process may be silent before the others take it for lost; 0: as "
+             "starling-ps has it."},
+    SL_SECURITY_OPTIONS(options.security),
+    {.kind = SL_CLI_FLAG,
+     .name = "insecure",
+     .target = &options.insecure,
+     .help = "Without a secret also on other machines: whoever reaches the ps may use them."},
     {.kind = SL_CLI_SECTION, .name = "Watching over it"},
     {.kind = SL_CLI_STRING,
      .name = "log-dir",
@@ -113,6 +139,21 @@ static const struct sl_cli cli = {
     .option_count = sizeof table / sizeof table[0],
 };
 
+/* Secrets and keys are looked at only where this is the machine that they must be on. */
+static int check_security(char *reason, size_t reason_bytes)
+{
+    struct sl_security unused;
+    struct sl_security_flags flags = options.security;
+    const char *variable = getenv(SL_SECURITY_SECRET_VARIABLE);
+    if (options.host_list != NULL || options.slurm) {
+        flags.secret_file = NULL;
+        variable = NULL;
+    }
+    int err = sl_security_resolve(&flags, variable, &unused, reason, reason_bytes);
+    explicit_bzero(&unused, sizeof unused);
+    return err;
+}
+
 /* `report` is filled where this is one of many launchers. */
 static int plan_job(struct sl_plan *plan, struct sl_report *report, char *reason,
                     size_t reason_bytes)
@@ -126,6 +167,10 @@ static int plan_job(struct sl_plan *plan, struct sl_report *report, char *reason
         return SL_ERR_INVALID;
     }
     sl_plan_environment(&options);
+    int err = check_security(reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
     if (options.host_list != NULL) {
         return sl_ssh_plan(&options, plan, reason, reason_bytes);
     }

@@ -5,6 +5,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "config/security.h"
+
+/* What becomes of the job when a worker that is not started again has ended badly. */
+enum sl_launch_loss { SL_LAUNCH_LOSS_FAIL, SL_LAUNCH_LOSS_CONTINUE };
+
 struct sl_launch_options {
     uint64_t ps_count;
     uint64_t worker_count;    /* 0: not said */
@@ -21,6 +26,11 @@ struct sl_launch_options {
     const char *log_dir;
     uint64_t timeout_s; /* 0: none */
     uint64_t grace_s;   /* between asking a process to end and killing it */
+    uint64_t restarts;  /* of workers, in all */
+    int on_worker_loss; /* enum sl_launch_loss */
+    struct sl_security_flags security;
+    bool insecure;    /* no secret is needed, whoever can reach the ps */
+    uint64_t lease_s; /* of the cluster; 0: the ps' own */
 };
 
 #endif

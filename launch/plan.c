@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/hosts.h"
+
 static void name_tasks(struct sl_plan_task *tasks, uint32_t count, enum sl_cluster_role role)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -99,6 +101,59 @@ static int append_ps_args(struct sl_words *argv, const char *ps_args, char *reas
     return err;
 }
 
+/* "--name value", where there is a value. */
+static int append_flag(struct sl_words *argv, const char *name, const char *value)
+{
+    if (value == NULL) {
+        return 0;
+    }
+    int err = sl_words_append(argv, name);
+    return err != 0 ? err : sl_words_append(argv, value);
+}
+
+/* What the launcher was told for all processes. */
+static int append_shared(struct sl_plan_task *task, const struct sl_launch_options *options)
+{
+    const struct sl_security_flags *security = &options->security;
+    struct sl_words *argv = &task->argv;
+    int err = append_flag(argv, "--secret-file", security->secret_file);
+    err = err != 0 ? err : append_flag(argv, "--tls-cert", security->tls_cert);
+    err = err != 0 ? err : append_flag(argv, "--tls-key", security->tls_key);
+    err = err != 0 ? err : append_flag(argv, "--tls-ca", security->tls_ca);
+    if (err != 0 || task->role != SL_CLUSTER_PS) {
+        return err;
+    }
+    if (options->lease_s != 0) {
+        char seconds[24];
+        snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)options->lease_s);
+        err = append_flag(argv, "--lease", seconds);
+    }
+    return err == 0 && options->insecure ? sl_words_append(argv, "--insecure") : err;
+}
+
+int sl_plan_check_security(const struct sl_launch_options *options,
+                           const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+{
+    const char *variable = getenv(SL_SECURITY_SECRET_VARIABLE);
+    if (options->insecure || options->security.secret_file != NULL ||
+        (variable != NULL && variable[0] != '\0')) {
+        return 0;
+    }
+    struct sl_hosts ps = {0};
+    int err = sl_hosts_append_list(&ps, hosts->ps, "the ps", reason, reason_bytes);
+    for (uint32_t i = 0; err == 0 && i < ps.count; i++) {
+        if (!sl_security_is_loopback(&ps.items[i])) {
+            snprintf(reason, reason_bytes,
+                     "ps %u listens at %s, which other machines reach: give --secret-file FILE, or "
+                     "--insecure where whoever reaches it may use it",
+                     i, ps.items[i].host);
+            err = SL_ERR_INVALID;
+        }
+    }
+    sl_hosts_fini(&ps);
+    return err;
+}
+
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
                     const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
 {
@@ -123,12 +178,12 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
             return err;
         }
     }
+    int err = append_shared(task, options);
     if (is_ps) {
-        return options->ps_args == NULL
-                   ? 0
+        return err != 0 || options->ps_args == NULL
+                   ? err
                    : append_ps_args(&task->argv, options->ps_args, reason, reason_bytes);
     }
-    int err = 0;
     for (char **argument = options->worker_args; err == 0 && *argument != NULL; argument++) {
         err = sl_words_append(&task->argv, *argument);
     }

@@ -44,6 +44,11 @@ void sl_plan_fini(struct sl_plan *plan);
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
                     const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes);
 
+/* A ps that listens where other machines reach it needs a secret, or --insecure. hosts: the ps are
+ * filled in. Errors: INVALID, and those of config/hosts.h, with reason. */
+int sl_plan_check_security(const struct sl_launch_options *options,
+                           const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes);
+
 /* Appends "item" to a list joined by commas; *list begins as NULL and is the caller's to free.
  * Errors: NO_MEMORY. */
 int sl_plan_join(char **list, const char *item);

@@ -164,6 +164,9 @@ static int plan_steps(struct slurm *slurm, struct sl_plan *plan)
     struct sl_plan_hosts hosts = {0};
     err = list_hosts(slurm, &hosts);
     if (err == 0) {
+        err = sl_plan_check_security(slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
+    }
+    if (err == 0) {
         err = sl_plan_init(plan, slurm->ps_count, slurm->worker_count);
     }
     for (uint32_t i = 0; err == 0 && i < plan->task_count; i++) {
@@ -267,6 +270,9 @@ static int plan_task(struct slurm *slurm, uint32_t proc, struct sl_plan *plan)
     snprintf(task->name, sizeof task->name, "%s/%u", is_ps ? "ps" : "worker", task->index);
     struct sl_plan_hosts hosts = {0};
     err = list_hosts(slurm, &hosts);
+    if (err == 0) {
+        err = sl_plan_check_security(slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
+    }
     if (err == 0) {
         err = sl_plan_command(task, slurm->options, &hosts, slurm->reason, slurm->reason_bytes);
     }

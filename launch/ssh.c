@@ -26,7 +26,7 @@ static const char script[] =
 static const char *const variables[] = {
     "NETWORK_PS_CORE_NUMBER", "NETWORK_WORKER_CORE_NUMBER", "PS_ENABLE_POLLING",
     "WORKER_ENABLE_POLLING",  "PS_DISABLE_PIN_CORES",       "WORKER_DISABLE_PIN_CORES",
-    "STARLING_LOG",           "STARLING_TCP_CONGESTION",
+    "STARLING_LOG",           "STARLING_TCP_CONGESTION",    SL_SECURITY_SECRET_VARIABLE,
 };
 
 /* The host list as read: one entry a process, "user@host" as ssh takes it, by role. */
@@ -274,6 +274,9 @@ static int fill(const struct sl_launch_options *options, const struct host_list 
 {
     struct sl_plan_hosts hosts = {0};
     int err = list_hosts(options, list, &hosts);
+    if (err == 0) {
+        err = sl_plan_check_security(options, &hosts, list->reason, list->reason_bytes);
+    }
     if (err == 0) {
         err = sl_plan_init(plan, list->targets[SL_CLUSTER_PS].count,
                            list->targets[SL_CLUSTER_WORKER].count);

@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "launch/child.h"
+#include "launch/policy.h"
 #include "launch/relay.h"
 
 #define UNREAD_NS                                                                                  \
@@ -31,8 +32,10 @@ struct process {
     const struct sl_plan_task *task;
     struct sl_child child; /* pid 0: has ended, or never began */
     struct sl_relay out, err;
-    bool fresh;      /* ended since the last look */
-    int wait_status; /* once it has ended */
+    bool fresh;          /* ended since the last look */
+    int wait_status;     /* once it has ended */
+    uint32_t restarts;   /* so far */
+    uint64_t restart_ns; /* when it is started again; SL_CLOCK_NEVER: it is not */
 };
 
 struct supervisor {
@@ -42,6 +45,10 @@ struct supervisor {
     struct pollfd *polled; /* the signals, the reports, then two of each process */
     uint32_t count;
     uint32_t running[2]; /* by role */
+    uint32_t resting;    /* workers that will be started again */
+    uint32_t done_well;  /* workers */
+    struct sl_policy policy;
+    char lost[256]; /* "worker/1, worker/3": went on without them */
     int signal_fd;
     int shown_log; /* worker 0's log, which its shown output is copied to; -1: none */
     enum phase phase;
@@ -107,6 +114,7 @@ static void stop(struct supervisor *all, int status, int signal_number)
         all->status = status;
     }
     all->phase = STOPPING;
+    all->resting = 0;
     all->unread_ns = now_ns() + UNREAD_NS;
     ask_all(all, signal_number, true);
 }
@@ -173,25 +181,34 @@ static bool ended_well(const struct process *process)
     return WIFEXITED(process->wait_status) && WEXITSTATUS(process->wait_status) == 0;
 }
 
-static void log_end(const struct supervisor *all, const struct process *process, const char *what)
+/* "worker/3 on node7 failed: exit status 1" */
+static void describe_end(const struct process *process, const char *what, char *text, size_t bytes)
 {
-    char name[320], log[4200] = "";
+    char name[320];
     const int status = process->wait_status;
+    name_of(process, name);
+    if (WIFSIGNALED(status)) {
+        snprintf(text, bytes, "%s %s: killed by signal %d (%s)", name, what, WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    } else if (WEXITSTATUS(status) == 255 && process->task->stop == SL_PLAN_STOP_STDIN) {
+        snprintf(text, bytes, "%s %s: exit status 255, by which ssh says that it could not connect",
+                 name, what);
+    } else {
+        snprintf(text, bytes, "%s %s: exit status %d", name, what, WEXITSTATUS(status));
+    }
+}
+
+static void fail(struct supervisor *all, const struct process *process, const char *what)
+{
+    char text[512], log[4200] = "";
+    describe_end(process, what, text, sizeof text);
     if (all->options->log_dir != NULL) {
         char path[4096];
         log_path(all, process->task, path, sizeof path);
         snprintf(log, sizeof log, "; see %s", path);
     }
-    name_of(process, name);
-    if (WIFSIGNALED(status)) {
-        sl_log_error("%s %s: killed by signal %d (%s)%s", name, what, WTERMSIG(status),
-                     strsignal(WTERMSIG(status)), log);
-    } else if (WEXITSTATUS(status) == 255 && process->task->stop == SL_PLAN_STOP_STDIN) {
-        sl_log_error("%s %s: exit status 255, by which ssh says that it could not connect%s", name,
-                     what, log);
-    } else {
-        sl_log_error("%s %s: exit status %d%s", name, what, WEXITSTATUS(status), log);
-    }
+    sl_log_error("%s%s", text, log);
+    stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
 }
 
 static void reap(struct supervisor *all)
@@ -215,40 +232,98 @@ static void reap(struct supervisor *all)
     }
 }
 
+static void go_on_without(struct supervisor *all, const char *name)
+{
+    const size_t used = strlen(all->lost);
+    snprintf(all->lost + used, sizeof all->lost - used, "%s%s", used == 0 ? "" : ", ", name);
+}
+
+static void judge_worker(struct supervisor *all, struct process *process)
+{
+    char text[512];
+    switch (sl_policy_judge(&all->policy, process->wait_status)) {
+    case SL_POLICY_FAIL:
+        fail(all, process, "failed");
+        break;
+    case SL_POLICY_RESTART:
+        process->restarts++;
+        process->restart_ns = now_ns() + sl_policy_delay_ns(process->restarts);
+        all->resting++;
+        describe_end(process, "failed", text, sizeof text);
+        sl_log_warn("%s; it is started again in %llu s (restart %llu of %llu)", text,
+                    (unsigned long long)(sl_policy_delay_ns(process->restarts) / SL_CLOCK_NS_PER_S),
+                    (unsigned long long)all->policy.restarts,
+                    (unsigned long long)all->policy.restarts_max);
+        break;
+    case SL_POLICY_CONTINUE:
+        describe_end(process, "is lost", text, sizeof text);
+        sl_log_warn("%s; the job goes on without it", text);
+        go_on_without(all, process->task->name);
+        break;
+    }
+}
+
+/* Workers that are not done, here and with other launchers. */
+static uint32_t workers_left(const struct supervisor *all)
+{
+    return all->running[SL_CLUSTER_WORKER] + all->resting + all->report->workers_left;
+}
+
+/* The last worker has ended: the ps drain, unless there is nothing that a worker has finished. */
+static void end_job(struct supervisor *all)
+{
+    if (all->done_well == 0) {
+        sl_log_error("no worker is left: all were lost");
+        stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+        return;
+    }
+    if (all->lost[0] != '\0') {
+        sl_log_warn("the job ends without %s: lost on the way", all->lost);
+    }
+    all->phase = DRAINING;
+    ask_all(all, SIGTERM, false);
+}
+
 /* What the ends that were just read mean. The whole batch is in before any is judged: a ps that
  * ended after the last worker did not end early, whichever was read first. */
 static void judge(struct supervisor *all)
 {
-    const uint32_t workers_left = all->running[SL_CLUSTER_WORKER] + all->report->workers_left;
+    const bool early = workers_left(all) > 0;
     for (uint32_t i = 0; i < all->count; i++) {
         struct process *process = &all->processes[i];
         if (!process->fresh) {
             continue;
         }
         process->fresh = false;
-        const bool early = process->task->role == SL_CLUSTER_PS && workers_left > 0;
-        if (all->phase == STOPPING || (ended_well(process) && !early)) {
+        const bool is_ps = process->task->role == SL_CLUSTER_PS;
+        const bool well = ended_well(process);
+        all->done_well += !is_ps && well;
+        if (all->phase == STOPPING || (well && !(is_ps && early))) {
             continue;
         }
-        log_end(all, process, early ? "ended early" : "failed");
-        stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+        if (is_ps) {
+            fail(all, process, early ? "ended early" : "failed");
+        } else {
+            judge_worker(all, process);
+        }
     }
-    if (all->phase == RUNNING && workers_left == 0) {
-        all->phase = DRAINING;
-        ask_all(all, SIGTERM, false);
+    if (all->phase == RUNNING && workers_left(all) == 0) {
+        end_job(all);
     }
 }
 
-/* The log of one process, opened anew, or -1 where there is none; false with the reason logged. */
-static bool open_log(const struct supervisor *all, const struct sl_plan_task *task, int *out)
+/* The log of one process, opened anew but for one that is started again, or -1 where there is none;
+ * false with the reason logged. */
+static bool open_log(const struct supervisor *all, const struct process *process, int *out)
 {
     *out = -1;
     if (all->options->log_dir == NULL) {
         return true;
     }
     char path[4096];
-    log_path(all, task, path, sizeof path);
-    *out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+    log_path(all, process->task, path, sizeof path);
+    const int truncate = process->restarts == 0 ? O_TRUNC : 0;
+    *out = open(path, O_WRONLY | O_CREAT | truncate | O_APPEND | O_CLOEXEC, 0644);
     if (*out < 0) {
         sl_log_error("cannot write %s: %s", path, strerror(errno));
     }
@@ -263,7 +338,7 @@ static bool start_process(struct supervisor *all, struct process *process)
     char reason[512], name[320];
     int log;
     char **argv = calloc(task->argv.count + 1, sizeof *argv);
-    if (argv == NULL || !open_log(all, task, &log)) {
+    if (argv == NULL || !open_log(all, process, &log)) {
         free(argv);
         return false;
     }
@@ -289,6 +364,9 @@ static bool start_process(struct supervisor *all, struct process *process)
     process->out.waits_on = process->err.waits_on = waits_on;
     process->out.ctx = process->err.ctx = all;
     if (shown && err == 0) {
+        if (all->shown_log >= 0) {
+            close(all->shown_log);
+        }
         all->shown_log = log;
     } else if (log >= 0) {
         close(log);
@@ -306,14 +384,38 @@ static void start_all(struct supervisor *all)
     }
 }
 
-/* Until the earlier of the two deadlines, rounded up so that it has then passed; not at all when a
- * process ended while the others were looked at. */
+static void restart_due(struct supervisor *all)
+{
+    for (uint32_t i = 0; all->resting > 0 && i < all->count; i++) {
+        struct process *process = &all->processes[i];
+        if (process->restart_ns > now_ns()) {
+            continue;
+        }
+        process->restart_ns = SL_CLOCK_NEVER;
+        all->resting--;
+        if (!start_process(all, process)) {
+            stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
+        }
+    }
+}
+
+static uint64_t next_due(const struct supervisor *all)
+{
+    uint64_t due = all->timeout_ns < all->kill_ns ? all->timeout_ns : all->kill_ns;
+    for (uint32_t i = 0; all->resting > 0 && i < all->count; i++) {
+        due = all->processes[i].restart_ns < due ? all->processes[i].restart_ns : due;
+    }
+    return due;
+}
+
+/* Until the earliest deadline, rounded up so that it has then passed; not at all when a process
+ * ended while the others were looked at. */
 static int poll_ms(const struct supervisor *all)
 {
     if (all->child_ended) {
         return 0;
     }
-    const uint64_t due = all->timeout_ns < all->kill_ns ? all->timeout_ns : all->kill_ns;
+    const uint64_t due = next_due(all);
     if (due == SL_CLOCK_NEVER) {
         return -1;
     }
@@ -336,7 +438,17 @@ static void take_reports(struct supervisor *all)
     uint32_t worker;
     int status;
     while (sl_report_take(all->report, &worker, &status)) {
-        if (status != 0 && all->phase != STOPPING) {
+        all->done_well += status == 0;
+        if (status == 0 || all->phase == STOPPING) {
+            continue;
+        }
+        if (all->policy.continues) {
+            char name[24];
+            snprintf(name, sizeof name, "worker/%u", worker);
+            sl_log_warn("%s is lost: its launcher says status %d; the job goes on without it", name,
+                        status);
+            go_on_without(all, name);
+        } else {
             sl_log_error("worker/%u failed: its launcher says status %d", worker, status);
             stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
         }
@@ -363,6 +475,7 @@ static void turn(struct supervisor *all)
     take_reports(all);
     reap(all);
     judge(all);
+    restart_due(all);
     check_time(all);
 }
 
@@ -412,6 +525,7 @@ static bool set_up(struct supervisor *all, const struct sl_plan *plan)
         all->processes[i].task = &plan->tasks[i];
         all->processes[i].child = (struct sl_child){.in = -1, .out = -1, .err = -1};
         all->processes[i].out.from = all->processes[i].err.from = -1;
+        all->processes[i].restart_ns = SL_CLOCK_NEVER;
     }
     if (!open_signals(&all->signal_fd)) {
         sl_log_error("cannot take signals: %s", strerror(errno));
@@ -424,18 +538,21 @@ static bool set_up(struct supervisor *all, const struct sl_plan *plan)
 int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options *options,
                       struct sl_report *report)
 {
-    struct supervisor all = {.options = options,
-                             .report = report,
-                             .signal_fd = -1,
-                             .shown_log = -1,
-                             .timeout_ns = SL_CLOCK_NEVER,
-                             .kill_ns = SL_CLOCK_NEVER};
+    struct supervisor all = {
+        .options = options,
+        .policy = {.restarts_max = options->restarts,
+                   .continues = options->on_worker_loss == SL_LAUNCH_LOSS_CONTINUE},
+        .report = report,
+        .signal_fd = -1,
+        .shown_log = -1,
+        .timeout_ns = SL_CLOCK_NEVER,
+        .kill_ns = SL_CLOCK_NEVER};
     if (options->timeout_s != 0) {
         all.timeout_ns = now_ns() + options->timeout_s * SL_CLOCK_NS_PER_S;
     }
     if (set_up(&all, plan)) {
         start_all(&all);
-        while (all.running[SL_CLUSTER_PS] + all.running[SL_CLUSTER_WORKER] > 0) {
+        while (all.running[SL_CLUSTER_PS] + all.running[SL_CLUSTER_WORKER] + all.resting > 0) {
             turn(&all);
         }
     } else {

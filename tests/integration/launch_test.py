@@ -259,6 +259,131 @@ class Local(LaunchTest):
             self.assertIn(words, self.launched(*args, status=2))
 
 
+# Worker 1 ends as $END says the first $TIMES times that it runs; the others run until $UNTIL is there.
+LOSSY = """
+while [ "$1" != --task-index ]; do shift; done
+index=$2
+if [ "$index" = 1 ]; then
+    echo run >> "$FOLDER/runs"
+    echo "this is run $(wc -l < "$FOLDER/runs")"
+    [ "$(wc -l < "$FOLDER/runs")" -gt "$TIMES" ] || eval "$END"
+    touch "$FOLDER/done"
+fi
+until [ -z "$UNTIL" ] || [ -e "$FOLDER/$UNTIL" ]; do sleep 0.05; done
+echo "worker $index is done"
+"""
+
+
+class Losses(LaunchTest):
+    """Workers that end badly: started again, gone on without, or the end of the job."""
+
+    def setUp(self):
+        super().setUp()
+        self.worker(LOSSY)
+
+    def lossy(self, *args, end="kill -9 $$", times=1, until="", status=0):
+        return self.launched("--workers", 3, *args, status=status,
+                             env={"END": end, "TIMES": str(times), "UNTIL": until})
+
+    def runs(self):
+        with open(os.path.join(self.folder, "runs"), encoding="ascii") as file:
+            return len(file.readlines())
+
+    def test_without_options_the_job_fails(self):
+        self.lossy(status=1, until="never")
+        self.ps_is_gone()
+
+    def test_killed_worker_is_started_again(self):
+        output = self.lossy("--restart-workers", 1, until="done")
+        self.assertIn("worker/1 failed: killed by signal 9 (Killed); it is started again in 1 s "
+                      "(restart 1 of 1)", output)
+        for index in range(3):
+            self.assertIn(f"[worker/{index}] worker {index} is done", output)
+        self.assertEqual(self.runs(), 2)
+        self.assertIn("[ps/0] drained", output)
+
+    def test_ps_do_not_drain_while_a_worker_rests(self):
+        """All others may be done when the last one is started again."""
+        output = self.lossy("--restart-workers", 1, end="exit 1")
+        self.assertLess(output.index("worker 1 is done"), output.index("drained"))
+
+    def test_restarts_are_counted(self):
+        output = self.lossy("--restart-workers", 2, end="exit 7", times=3, until="never", status=1)
+        self.assertIn("exit status 7; it is started again in 1 s (restart 1 of 2)", output)
+        self.assertIn("exit status 7; it is started again in 2 s (restart 2 of 2)", output)
+        self.assertIn("worker/1 failed: exit status 7\n", output)
+        self.assertEqual(self.runs(), 3)
+        self.ps_is_gone()
+
+    def test_bad_flag_is_not_tried_again(self):
+        output = self.lossy("--restart-workers", 3, "--on-worker-loss", "continue", end="exit 2",
+                            until="never", status=1)
+        self.assertIn("worker/1 failed: exit status 2", output)
+        self.assertEqual(self.runs(), 1)
+
+    def test_job_goes_on_without_the_lost(self):
+        output = self.lossy("--on-worker-loss", "continue", times=9)
+        self.assertIn("worker/1 is lost: killed by signal 9 (Killed); the job goes on without it",
+                      output)
+        self.assertIn("the job ends without worker/1: lost on the way", output)
+        self.assertIn("worker 0 is done", output)
+        self.assertIn("worker 2 is done", output)
+        self.assertIn("[ps/0] drained", output)
+
+    def test_restarts_come_before_a_loss(self):
+        output = self.lossy("--on-worker-loss", "continue", "--restart-workers", 1, times=9)
+        self.assertEqual(self.runs(), 2)
+        self.assertIn("the job ends without worker/1", output)
+
+    def test_job_fails_when_all_are_lost(self):
+        self.worker("exit 1\n")
+        output = self.launched("--workers", 2, "--on-worker-loss", "continue", status=1)
+        self.assertIn("worker/0 is lost: exit status 1", output)
+        self.assertIn("worker/1 is lost: exit status 1", output)
+        self.assertIn("no worker is left", output)
+        self.ps_is_gone()
+
+    def test_stop_while_a_worker_rests(self):
+        process = self.launch("--workers", 2, "--restart-workers", 9,
+                              env={"END": "exit 1", "TIMES": "9", "UNTIL": "never"})
+        process.wait_line("restart 3 of 9")
+        process.signal(signal.SIGTERM)
+        self.assertEqual(process.wait(), 128 + signal.SIGTERM, process.output)
+        self.assertEqual(self.runs(), 3)
+        self.ps_is_gone()
+
+    def test_log_has_every_run(self):
+        logs = os.path.join(self.folder, "logs")
+        self.lossy("--restart-workers", 1, "--log-dir", logs)
+        with open(os.path.join(logs, "worker-1.log"), encoding="utf-8") as file:
+            log = file.read()
+        self.assertIn("this is run 1", log)
+        self.assertIn("this is run 2", log)
+
+    def test_worker_0_is_shown_after_a_restart(self):
+        self.worker("[ -e \"$FOLDER/second\" ] && { echo 'the report'; exit 0; }\n"
+                    "touch \"$FOLDER/second\"\nexit 1\n")
+        logs = os.path.join(self.folder, "logs")
+        self.assertIn("the report", self.launched("--restart-workers", 1, "--log-dir", logs))
+
+
+class Security(LaunchTest):
+    def test_flags_reach_all_processes(self):
+        """Read before anything is started, where this is the machine that they must be on."""
+        secret = self.file("secret", "0123456789abcdef")
+        os.chmod(secret, 0o600)
+        output = self.launched("--secret-file", secret, "--tls-cert", "c", "--tls-key", "k",
+                               "--tls-ca", "a", "--lease", 3)
+        words = f"--task-index 0 --secret-file {secret} --tls-cert c --tls-key k --tls-ca a"
+        self.assertRegex(output, rf"(?m)^\[ps/0\] ps args: .* {words} --lease 3$")
+        self.assertRegex(output, rf"(?m)^\[worker/0\] worker args: .* {words}$")
+        os.chmod(secret, 0o644)
+        self.assertIn(secret, self.launched("--secret-file", secret, status=2))
+        self.assertIn("/nonexistent", self.launched(status=2,
+                                                    env={"STARLING_SECRET_FILE": "/nonexistent"}))
+        self.assertIn("--tls-key is missing", self.launched("--tls-cert", "c", status=2))
+
+
 FAKE_SSH = """#!/bin/sh
 # As ssh does: the command is one string for the login shell of the other machine.
 echo "ssh to $1" >&2
@@ -276,8 +401,28 @@ class Ssh(LaunchTest):
         return self.file("hosts", text)
 
     def by_ssh(self, hosts, *args, status=0, env=None):
-        return self.launched("--ssh", f"'{self.ssh}'", "--host-list", self.hosts(hosts), *args,
-                             status=status, env=env)
+        return self.launched("--ssh", f"'{self.ssh}'", "--insecure", "--host-list",
+                             self.hosts(hosts), *args, status=status, env=env)
+
+    def test_other_machines_need_a_secret(self):
+        args = ("--ssh", f"'{self.ssh}'", "--host-list", self.hosts("node0 ps\nnode1 worker\n"))
+        output = self.launched(*args, status=2)
+        self.assertIn("ps 0 listens at node0, which other machines reach", output)
+        self.assertIn("--insecure", output)
+        self.assertNotIn("ssh to", output)
+        output = self.launched(*args, "--insecure")
+        self.assertRegex(output, r"(?m)^\[ps/0\] ps args: .* --insecure$")
+        self.assertNotRegex(output, r"(?m)^\[worker/0\] worker args: .* --insecure")
+        self.forget()
+        output = self.launched(*args, "--secret-file", "there/secret")
+        self.assertRegex(output, r"(?m)^\[ps/0\] ps args: .* --secret-file there/secret$")
+        self.assertRegex(output, r"(?m)^\[worker/0\] worker args: .* --secret-file there/secret$")
+
+    def test_worker_is_started_again(self):
+        self.worker("[ -e \"$FOLDER/second\" ] && exit 0\ntouch \"$FOLDER/second\"\nkill -9 $$\n")
+        output = self.by_ssh("a ps\nb worker\n", "--restart-workers", 1)
+        self.assertIn("worker/0 on b failed: exit status 137; it is started again", output)
+        self.assertEqual(output.count("[worker/0] ssh to b"), 2)
 
     def test_job(self):
         output = self.by_ssh("# two machines\n\nlearner@node0 ps\nnode1:2\tworker\n[::1] worker\n",
@@ -307,7 +452,8 @@ class Ssh(LaunchTest):
 
     def test_remote_ends_when_the_launcher_is_killed(self):
         self.worker("echo up\nexec sleep 600\n")
-        process = self.launch("--ssh", f"'{self.ssh}'", "--host-list", self.hosts("a ps\nb worker\n"))
+        process = self.launch("--ssh", f"'{self.ssh}'", "--insecure", "--host-list",
+                              self.hosts("a ps\nb worker\n"))
         process.wait_line("[worker/0] up")
         while not os.path.exists(os.path.join(self.folder, "ps.pid")):
             time.sleep(0.02)
@@ -318,7 +464,8 @@ class Ssh(LaunchTest):
     def test_signal_ends_the_remote(self):
         self.worker("trap 'echo told; exit 0' TERM\necho up\n"
                     "while :; do sleep 0.05; done\n")
-        process = self.launch("--ssh", f"'{self.ssh}'", "--host-list", self.hosts("a ps\nb worker\n"))
+        process = self.launch("--ssh", f"'{self.ssh}'", "--insecure", "--host-list",
+                              self.hosts("a ps\nb worker\n"))
         process.wait_line("[worker/0] up")
         process.signal(signal.SIGINT)
         self.assertEqual(process.wait(), 128 + signal.SIGINT, process.output)
@@ -401,6 +548,16 @@ class Slurm(LaunchTest):
         self.assertEqual([process.wait() for process in processes], [1, 0, 1])
         self.assertIn("worker/1 failed", processes[0].output)
         self.assertIn("worker/1 failed: exit status 7", processes[2].output)
+
+    def test_lost_worker_of_another_launcher(self):
+        """The job goes on; the lost worker's own launcher has nothing that it could call done."""
+        self.worker("case \"$*\" in *'index 1'*) kill -9 $$;; esac\n")
+        processes = self.start_step(3, "--port-base", harness.free_ports(1)[0], "--on-worker-loss",
+                                    "continue")
+        self.assertEqual([process.wait() for process in processes], [0, 0, 1])
+        self.assertIn("worker/1 is lost: its launcher says status 1", processes[0].output)
+        self.assertIn("the job ends without worker/1", processes[0].output)
+        self.assertIn("[ps/0] drained", processes[0].output)
 
     def test_bad_environment(self):
         for env, words in (({"SLURM_JOB_ID": "x"}, "SLURM_JOB_ID=x"),
