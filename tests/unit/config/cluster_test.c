@@ -91,6 +91,19 @@ static void cluster_resolve__by_flags(void **state)
     assert_null(cluster.ps);
 }
 
+static void cluster_resolve__one_that_joins_is_beyond_the_others(void **state)
+{
+    (void)state;
+    struct sl_cluster_flags flags = {
+        .ps_hosts = "a:1", .worker_hosts = "x,y", .task_index = 5, .joins = true};
+    struct sl_cluster cluster = resolve(SL_CLUSTER_WORKER, flags, NULL);
+    assert_int_equal(cluster.worker_count, 2);
+    assert_int_equal(cluster.task_index, 5);
+    sl_cluster_fini(&cluster);
+    flags.joins = false;
+    refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER, flags, NULL, WORDS("--task-index=5", "0 to 1"));
+}
+
 static void cluster_resolve__by_tf_config(void **state)
 {
     (void)state;
@@ -258,6 +271,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(cluster_resolve__by_flags),
+        IN_FOLDER(cluster_resolve__one_that_joins_is_beyond_the_others),
         IN_FOLDER(cluster_resolve__by_tf_config),
         IN_FOLDER(cluster_resolve__by_the_map_in_the_working_folder),
         IN_FOLDER(cluster_resolve__a_named_map_goes_before_the_one_in_the_folder),
