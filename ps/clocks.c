@@ -21,13 +21,6 @@ static uint32_t greater(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* True when the worker counts in the group while it is present. */
-static bool belongs(const struct sl_clocks *clocks, const struct sl_clocks_group *group,
-                    uint32_t worker)
-{
-    return worker < group->worker_count || clocks->workers[worker].joined;
-}
-
 static bool is_known(const struct sl_clocks *clocks, uint32_t worker)
 {
     return worker < clocks->expected || clocks->workers[worker].heard;
@@ -45,8 +38,9 @@ static void count(struct sl_clocks_group *group, uint32_t clock)
 
 /* Finds the group's floor, and how many workers stand on it, from nothing. Where nobody counts, the
  * floor lies at what the group's workers have done, so that all of it takes effect. */
-static void group_scan(struct sl_clocks *clocks, struct sl_clocks_group *group)
+static void group_scan(struct sl_clocks *clocks, uint32_t index)
 {
+    struct sl_clocks_group *group = &clocks->groups[index];
     struct sl_clocks_group found = {
         .worker_count = group->worker_count,
         .floor = SL_CLOCKS_FINISHED,
@@ -56,7 +50,7 @@ static void group_scan(struct sl_clocks *clocks, struct sl_clocks_group *group)
     uint32_t end = greater(group->worker_count, clocks->joined_end);
     for (uint32_t worker = 0; worker < end; worker++) {
         const struct sl_clocks_worker *who = &clocks->workers[worker];
-        if (!belongs(clocks, group, worker)) {
+        if (!sl_clocks_belongs(clocks, index, worker)) {
             continue;
         }
         if (who->standing == SL_CLOCKS_PRESENT) {
@@ -99,7 +93,7 @@ uint32_t sl_clocks_group(struct sl_clocks *clocks, uint32_t worker_count)
     uint32_t index = clocks->group_count++;
     clocks->groups[index] = (struct sl_clocks_group){.worker_count = worker_count};
     bool moved = clocks->moved;
-    group_scan(clocks, &clocks->groups[index]);
+    group_scan(clocks, index);
     clocks->moved = moved; /* nobody can have waited for it */
     clocks->expected = greater(clocks->expected, worker_count);
     everyone_scan(clocks);
@@ -131,22 +125,22 @@ uint32_t sl_clocks_floor_of_all(const struct sl_clocks *clocks)
 }
 
 /* A worker of the group went on from clock `from`, or is gone. */
-static void group_advance(struct sl_clocks *clocks, struct sl_clocks_group *group, uint32_t worker,
-                          uint32_t from)
+static void group_advance(struct sl_clocks *clocks, uint32_t index, uint32_t worker, uint32_t from)
 {
-    if (!belongs(clocks, group, worker) || from != group->floor) {
+    struct sl_clocks_group *group = &clocks->groups[index];
+    if (!sl_clocks_belongs(clocks, index, worker) || from != group->floor) {
         return;
     }
     group->at_floor--;
     if (group->at_floor == 0) {
-        group_scan(clocks, group);
+        group_scan(clocks, index);
     }
 }
 
 static void advance(struct sl_clocks *clocks, uint32_t worker, uint32_t from)
 {
     for (uint32_t i = 0; i < clocks->group_count; i++) {
-        group_advance(clocks, &clocks->groups[i], worker, from);
+        group_advance(clocks, i, worker, from);
     }
     struct sl_clocks_group *everyone = &clocks->everyone;
     if (is_known(clocks, worker) && from == everyone->floor && --everyone->at_floor == 0) {
@@ -250,7 +244,7 @@ uint32_t sl_clocks_join(struct sl_clocks *clocks, uint32_t worker, uint32_t cloc
     clocks->joined_end = greater(clocks->joined_end, worker + 1);
     clocks->heard_end = greater(clocks->heard_end, worker + 1);
     for (uint32_t i = 0; i < clocks->group_count; i++) {
-        group_scan(clocks, &clocks->groups[i]);
+        group_scan(clocks, i);
     }
     everyone_scan(clocks);
     return clock;

@@ -69,13 +69,19 @@ static inline uint32_t sl_clocks_floor(const struct sl_clocks *clocks, uint32_t 
     return clocks->groups[group].floor;
 }
 
-/* True when the group waits for this worker. worker < SL_LIMIT_WORKERS. */
+/* True when the worker is one of the group's, gone or not. worker < SL_LIMIT_WORKERS. */
+static inline bool sl_clocks_belongs(const struct sl_clocks *clocks, uint32_t group,
+                                     uint32_t worker)
+{
+    return worker < clocks->groups[group].worker_count || clocks->workers[worker].joined;
+}
+
+/* True when the group waits for this worker. */
 static inline bool sl_clocks_counts_in(const struct sl_clocks *clocks, uint32_t group,
                                        uint32_t worker)
 {
-    const struct sl_clocks_worker *who = &clocks->workers[worker];
-    return who->standing == SL_CLOCKS_PRESENT &&
-           (who->joined || worker < clocks->groups[group].worker_count);
+    return clocks->workers[worker].standing == SL_CLOCKS_PRESENT &&
+           sl_clocks_belongs(clocks, group, worker);
 }
 
 static inline bool sl_clocks_is_lost(const struct sl_clocks *clocks, uint32_t worker)

@@ -122,6 +122,13 @@ void sl_shard_replay(struct sl_shard_work *work)
     work->push_cost = 0;
 }
 
+bool sl_shard_curtail(struct sl_shard_work *work)
+{
+    bool is_half = work->in_section && work->phase == SL_SHARD_PHASE_APPLY;
+    work->replayed = true;
+    return !is_half;
+}
+
 bool sl_shard_stages(const struct sl_shard *shard, const struct sl_shard_table *table,
                      const struct sl_shard_caller *caller)
 {
@@ -133,12 +140,9 @@ bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *
                      const struct sl_shard_caller *caller, uint32_t clock)
 {
     const struct sl_consistency_spec *consistency = &table->spec.consistency;
-    if (!caller->has_clock || consistency->mode == SL_CONSISTENCY_ASP) {
-        return true;
-    }
     uint32_t group = table->clock_group;
-    if (caller->worker >= consistency->worker_count &&
-        !sl_clocks_counts_in(&shard->clocks, group, caller->worker)) {
+    if (!caller->has_clock || consistency->mode == SL_CONSISTENCY_ASP ||
+        !sl_clocks_belongs(&shard->clocks, group, caller->worker)) {
         return true;
     }
     uint64_t floor = sl_clocks_floor(&shard->clocks, group);

@@ -26,6 +26,14 @@ static int teardown(void **state)
     return 0;
 }
 
+/* The worker ticks up to this clock. */
+static void tick_to(struct sl_clocks *clocks, uint32_t worker, uint32_t clock)
+{
+    for (uint32_t at = sl_clocks_of(clocks, worker); at < clock; at++) {
+        assert_int_equal(sl_clocks_tick(clocks, worker, at), 0);
+    }
+}
+
 static void clocks_tick__moves_the_floor_with_the_last_worker(void **state)
 {
     struct sl_clocks *clocks = *state;
@@ -67,6 +75,16 @@ static void clocks_tick__of_a_finished_worker_has_no_effect(void **state)
     assert_int_equal(sl_clocks_floor(clocks, group), SL_CLOCKS_FINISHED);
 }
 
+static void clocks_tick__of_the_last_iteration_there_is_finishes(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    uint32_t last = SL_CLOCKS_FINISHED - 1;
+    assert_int_equal(sl_clocks_join(clocks, 0, last), last);
+    assert_int_equal(sl_clocks_tick(clocks, 0, last), 0);
+    assert_int_equal(sl_clocks_of(clocks, 0), SL_CLOCKS_FINISHED);
+    assert_false(sl_clocks_counts(clocks, 0));
+}
+
 static void clocks_group__is_shared_by_equal_counts_and_starts_where_the_workers_are(void **state)
 {
     struct sl_clocks *clocks = *state;
@@ -79,6 +97,137 @@ static void clocks_group__is_shared_by_equal_counts_and_starts_where_the_workers
     assert_int_equal(sl_clocks_floor(clocks, two), 0);
 }
 
+static void clocks_group__counts_who_has_joined_before(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    assert_int_equal(sl_clocks_join(clocks, 7, 2), 2);
+    uint32_t one = sl_clocks_group(clocks, 1);
+    tick_to(clocks, 0, 5);
+    assert_int_equal(sl_clocks_floor(clocks, one), 2);
+    assert_int_equal(sl_clocks_slowest(clocks, one), 7);
+}
+
+static void clocks_counts__from_the_first_for_those_expected_only(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    assert_true(sl_clocks_counts(clocks, 9)); /* nobody is expected: anybody */
+    uint32_t group = sl_clocks_group(clocks, 2);
+    assert_true(sl_clocks_counts(clocks, 1));
+    assert_false(sl_clocks_counts(clocks, 2));
+    assert_true(sl_clocks_counts_in(clocks, group, 1));
+    sl_clocks_hear(clocks, 2);
+    assert_false(sl_clocks_counts_in(clocks, group, 2));
+    assert_int_equal(sl_clocks_join(clocks, 2, 0), 0);
+    assert_true(sl_clocks_counts(clocks, 2));
+    assert_true(sl_clocks_counts_in(clocks, group, 2));
+}
+
+static void clocks_join__holds_every_group_up(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    uint32_t one = sl_clocks_group(clocks, 1);
+    uint32_t two = sl_clocks_group(clocks, 2);
+    tick_to(clocks, 0, 4);
+    tick_to(clocks, 1, 4);
+    assert_int_equal(sl_clocks_join(clocks, 5, 3), 4);
+    assert_false(sl_clocks_counts(clocks, 5));
+    assert_int_equal(sl_clocks_join(clocks, 5, 4), 4);
+    tick_to(clocks, 0, 9);
+    tick_to(clocks, 1, 9);
+    assert_int_equal(sl_clocks_floor(clocks, one), 4);
+    assert_int_equal(sl_clocks_floor(clocks, two), 4);
+    assert_int_equal(sl_clocks_slowest(clocks, two), 5);
+    tick_to(clocks, 5, 6);
+    assert_int_equal(sl_clocks_floor(clocks, two), 6);
+    assert_int_equal(sl_clocks_floor(clocks, one), 6);
+}
+
+static void clocks_join__again_only_before_it_has_begun(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    (void)sl_clocks_group(clocks, 3);
+    assert_int_equal(sl_clocks_join(clocks, 1, 0), 0);
+    assert_int_equal(sl_clocks_join(clocks, 1, 2), 2);
+    assert_int_equal(sl_clocks_join(clocks, 1, 2), 2);
+    assert_int_equal(sl_clocks_join(clocks, 1, 1), 2); /* not back */
+    tick_to(clocks, 1, 3);
+    assert_int_equal(sl_clocks_join(clocks, 1, 3), 3);
+    assert_int_equal(sl_clocks_join(clocks, 1, 4), 3);
+    sl_clocks_pushed(clocks, 2);
+    assert_int_equal(sl_clocks_join(clocks, 2, 1), 0);
+    assert_int_equal(sl_clocks_join(clocks, 2, 0), 0);
+    assert_int_equal(sl_clocks_join(clocks, 2, 1), 0); /* and knows still that it has pushed */
+}
+
+static void clocks_join__is_not_for_who_has_finished(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    (void)sl_clocks_group(clocks, 2);
+    assert_int_equal(sl_clocks_tick(clocks, 1, SL_CLOCKS_FINISHED), 0);
+    sl_clocks_lose(clocks, 1);
+    sl_clocks_leave(clocks, 1);
+    assert_int_equal(sl_clocks_of(clocks, 1), SL_CLOCKS_FINISHED);
+    assert_int_equal(sl_clocks_joinable(clocks, 1), SL_CLOCKS_FINISHED);
+    assert_int_equal(sl_clocks_join(clocks, 1, 5), SL_CLOCKS_FINISHED);
+    assert_false(sl_clocks_counts(clocks, 1));
+    assert_int_equal(sl_clocks_join(clocks, 0, SL_CLOCKS_FINISHED), 0);
+}
+
+static void clocks_lose__remembers_where_it_stood(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    uint32_t group = sl_clocks_group(clocks, 3);
+    tick_to(clocks, 0, 5);
+    tick_to(clocks, 1, 3);
+    sl_clocks_pushed(clocks, 1);
+    sl_clocks_lose(clocks, 1);
+    assert_int_equal(sl_clocks_of(clocks, 1), 3);
+    assert_int_equal(sl_clocks_joinable(clocks, 1), 3);
+    assert_int_equal(sl_clocks_tick(clocks, 1, 3), 0); /* has no effect */
+    sl_clocks_lose(clocks, 2);                         /* never heard of */
+    assert_int_equal(sl_clocks_floor(clocks, group), 5);
+    assert_int_equal(sl_clocks_joinable(clocks, 1), 5);
+    assert_int_equal(sl_clocks_join(clocks, 1, 3), 5);
+    assert_int_equal(sl_clocks_join(clocks, 1, 6), 6);
+    assert_int_equal(sl_clocks_slowest(clocks, group), 0);
+}
+
+static void clocks_leave__ends_the_iteration_in_which_it_pushed(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    (void)sl_clocks_group(clocks, 3);
+    tick_to(clocks, 0, 2);
+    sl_clocks_leave(clocks, 0);
+    sl_clocks_lose(clocks, 0);
+    assert_int_equal(sl_clocks_joinable(clocks, 0), 2);
+    tick_to(clocks, 1, 2);
+    sl_clocks_pushed(clocks, 1);
+    sl_clocks_leave(clocks, 1);
+    assert_int_equal(sl_clocks_joinable(clocks, 1), 3);
+}
+
+/* Nobody is waited for, but who comes has to begin behind what has been done. */
+static void clocks_floor__of_nobody_lies_behind_what_was_done(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    uint32_t group = sl_clocks_group(clocks, 2);
+    tick_to(clocks, 0, 4);
+    tick_to(clocks, 1, 2);
+    assert_false(sl_clocks_is_empty(clocks, group));
+    sl_clocks_lose(clocks, 0);
+    assert_int_equal(sl_clocks_floor(clocks, group), 2);
+    (void)sl_clocks_take_moved(clocks);
+    sl_clocks_lose(clocks, 1);
+    assert_true(sl_clocks_take_moved(clocks));
+    assert_true(sl_clocks_is_empty(clocks, group));
+    assert_int_equal(sl_clocks_slowest(clocks, group), SL_LIMIT_WORKERS);
+    assert_int_equal(sl_clocks_floor(clocks, group), 4);
+    assert_int_equal(sl_clocks_join(clocks, 1, 2), 4);
+    assert_int_equal(sl_clocks_join(clocks, 1, 6), 6);
+    assert_false(sl_clocks_is_empty(clocks, group));
+    assert_int_equal(sl_clocks_floor(clocks, group), 6);
+}
+
 static void clocks_floor_of_all__counts_whoever_was_heard_of(void **state)
 {
     struct sl_clocks *clocks = *state;
@@ -86,53 +235,130 @@ static void clocks_floor_of_all__counts_whoever_was_heard_of(void **state)
     sl_clocks_hear(clocks, 0);
     assert_int_equal(sl_clocks_tick(clocks, 0, 0), 0);
     assert_int_equal(sl_clocks_floor_of_all(clocks), 1);
-    sl_clocks_hear(clocks, 1);
+    sl_clocks_hear(clocks, 2); /* worker 1 may never come */
+    assert_int_equal(sl_clocks_floor_of_all(clocks), 0);
+    tick_to(clocks, 2, 3);
+    assert_int_equal(sl_clocks_floor_of_all(clocks), 1);
+    (void)sl_clocks_group(clocks, 2);
     assert_int_equal(sl_clocks_floor_of_all(clocks), 0);
 }
 
-/* The counting of workers at the floor against a plain minimum. */
-static void clocks_floor__is_the_minimum_after_random_ticks(void **state)
+static void clocks_floor_of_all__goes_down_with_who_joins_behind(void **state)
 {
     struct sl_clocks *clocks = *state;
-    uint32_t groups[] = {sl_clocks_group(clocks, 1), sl_clocks_group(clocks, 5),
-                         sl_clocks_group(clocks, 9)};
-    uint32_t plain[9] = {0};
-    uint64_t seed = 11;
-    for (int i = 0; i < 20000; i++) {
-        uint32_t worker = (uint32_t)(sl_hash_random(&seed) % 9);
-        bool finishes = sl_hash_random(&seed) % 3000 == 0;
-        if (plain[worker] == SL_CLOCKS_FINISHED) {
-            continue;
+    sl_clocks_hear(clocks, 0);
+    tick_to(clocks, 0, 5);
+    assert_int_equal(sl_clocks_join(clocks, 3, 2), 2);
+    assert_int_equal(sl_clocks_floor_of_all(clocks), 2);
+    sl_clocks_lose(clocks, 3);
+    assert_int_equal(sl_clocks_floor_of_all(clocks), 5);
+    sl_clocks_leave(clocks, 0);
+    assert_int_equal(sl_clocks_floor_of_all(clocks), SL_CLOCKS_FINISHED);
+}
+
+/* What a group's floor should be, by the letter of the header. */
+static uint32_t plain_floor(const struct sl_clocks *clocks, uint32_t group, uint32_t workers)
+{
+    uint32_t floor = SL_CLOCKS_FINISHED;
+    uint32_t done = 0;
+    bool all_finished = true;
+    for (uint32_t w = 0; w < workers; w++) {
+        uint32_t clock = clocks->workers[w].clock;
+        if (sl_clocks_counts_in(clocks, group, w)) {
+            floor = clock < floor ? clock : floor;
+        } else if (sl_clocks_belongs(clocks, group, w)) {
+            done = clock > done ? clock : done;
+            all_finished &= sl_clocks_of(clocks, w) == SL_CLOCKS_FINISHED;
         }
-        uint32_t clock = finishes ? SL_CLOCKS_FINISHED : plain[worker];
+    }
+    return floor == SL_CLOCKS_FINISHED && !all_finished ? done : floor;
+}
+
+static uint32_t plain_floor_of_all(const struct sl_clocks *clocks, uint32_t workers)
+{
+    uint32_t floor = SL_CLOCKS_FINISHED;
+    for (uint32_t w = 0; w < workers; w++) {
+        const struct sl_clocks_worker *who = &clocks->workers[w];
+        if (who->standing == SL_CLOCKS_PRESENT && (who->heard || w < clocks->expected)) {
+            floor = who->clock < floor ? who->clock : floor;
+        }
+    }
+    return floor;
+}
+
+static void act(struct sl_clocks *clocks, uint32_t worker, uint64_t what, uint64_t *seed)
+{
+    if (what < 300) {
+        uint32_t clock = sl_clocks_of(clocks, worker);
         assert_int_equal(sl_clocks_tick(clocks, worker, clock), 0);
-        plain[worker] = finishes ? SL_CLOCKS_FINISHED : clock + 1;
-        for (int g = 0; g < 3; g++) {
-            uint32_t floor = SL_CLOCKS_FINISHED;
-            for (uint32_t w = 0; w < clocks->groups[groups[g]].worker_count; w++) {
-                floor = plain[w] < floor ? plain[w] : floor;
+    } else if (what < 304) {
+        sl_clocks_leave(clocks, worker);
+    } else if (what < 308) {
+        sl_clocks_lose(clocks, worker);
+    } else if (what < 309) {
+        assert_int_equal(sl_clocks_tick(clocks, worker, SL_CLOCKS_FINISHED), 0);
+    } else if (what < 320) {
+        sl_clocks_pushed(clocks, worker);
+    } else {
+        uint32_t ahead = (uint32_t)(sl_hash_random(seed) % 4);
+        uint32_t clock = sl_clocks_joinable(clocks, worker);
+        clock = clock > 2 ? clock - 2 + ahead : ahead;
+        uint32_t least = sl_clocks_join(clocks, worker, clock);
+        assert_true(least != clock || sl_clocks_counts(clocks, worker) ||
+                    clock == SL_CLOCKS_FINISHED);
+        assert_true(least != clock || sl_clocks_of(clocks, worker) == clock);
+    }
+}
+
+/* The counting of workers at the floor against a plain minimum, which never goes down. */
+static void clocks_floor__is_the_minimum_whoever_comes_and_goes(void **state)
+{
+    enum { WORKERS = 12, GROUPS = 3 };
+    static const uint32_t counts[GROUPS] = {1, 5, 9};
+    struct sl_clocks *clocks = *state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        sl_clocks_fini(clocks);
+        assert_int_equal(sl_clocks_init(clocks), 0);
+        uint64_t random = seed;
+        uint32_t floors[GROUPS] = {0};
+        for (uint32_t i = 0; i < 4000; i++) {
+            if (i % 500 == 0 && i / 500 < GROUPS) {
+                assert_int_equal(sl_clocks_group(clocks, counts[i / 500]), i / 500);
             }
-            assert_int_equal(sl_clocks_floor(clocks, groups[g]), floor);
+            uint32_t worker = (uint32_t)(sl_hash_random(&random) % WORKERS);
+            act(clocks, worker, sl_hash_random(&random) % 330, &random);
+            for (uint32_t g = 0; g < clocks->group_count; g++) {
+                uint32_t floor = sl_clocks_floor(clocks, g);
+                assert_int_equal(floor, plain_floor(clocks, g, WORKERS));
+                assert_true(floor >= floors[g]);
+                floors[g] = floor;
+            }
+            assert_int_equal(sl_clocks_floor_of_all(clocks), plain_floor_of_all(clocks, WORKERS));
         }
     }
 }
 
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(clocks_tick__moves_the_floor_with_the_last_worker, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(clocks_tick__refuses_another_clock_than_the_current, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(clocks_tick__of_a_finished_worker_has_no_effect, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(
-            clocks_group__is_shared_by_equal_counts_and_starts_where_the_workers_are, setup,
-            teardown),
-        cmocka_unit_test_setup_teardown(clocks_floor_of_all__counts_whoever_was_heard_of, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(clocks_floor__is_the_minimum_after_random_ticks, setup,
-                                        teardown),
+        CASE(clocks_tick__moves_the_floor_with_the_last_worker),
+        CASE(clocks_tick__refuses_another_clock_than_the_current),
+        CASE(clocks_tick__of_a_finished_worker_has_no_effect),
+        CASE(clocks_tick__of_the_last_iteration_there_is_finishes),
+        CASE(clocks_group__is_shared_by_equal_counts_and_starts_where_the_workers_are),
+        CASE(clocks_group__counts_who_has_joined_before),
+        CASE(clocks_counts__from_the_first_for_those_expected_only),
+        CASE(clocks_join__holds_every_group_up),
+        CASE(clocks_join__again_only_before_it_has_begun),
+        CASE(clocks_join__is_not_for_who_has_finished),
+        CASE(clocks_lose__remembers_where_it_stood),
+        CASE(clocks_leave__ends_the_iteration_in_which_it_pushed),
+        CASE(clocks_floor__of_nobody_lies_behind_what_was_done),
+        CASE(clocks_floor_of_all__counts_whoever_was_heard_of),
+        CASE(clocks_floor_of_all__goes_down_with_who_joins_behind),
+        CASE(clocks_floor__is_the_minimum_whoever_comes_and_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
