@@ -4,9 +4,10 @@
  *
  * Membership: a member has a lease, renewed by whatever it sends. One whose connection breaks is
  * away, and the same process (its client_id) may take its place again until the lease ends. Then it
- * is lost: ps and workers are told. Another process may take the name of one that has left, is
- * lost, or is away (which is lost at that moment); while the first is heard it is refused. While
- * any ps is gone, who registers waits for it; a ps that comes back is told to the others.
+ * is lost: ps and workers are told, a ps that was away when it is back. Another process may take
+ * the name of one that has left, is lost, or is away (which is lost at that moment); while the
+ * first is heard it is refused. While any ps is gone, who registers waits for it; a ps that comes
+ * back is told to the others.
  *
  * The job's workers are tasks 0 to worker_count - 1 and those that have joined (Hello.joins), less
  * those that have left or are lost. A barrier of count 0 is one of all of them, and is looked at
@@ -14,8 +15,9 @@
  * coordinator. Barriers: one of a name is complete when `count` members have come; then the name
  * may be used anew; a member that asks again under the same request id, since its connection broke
  * in between, is answered again. A member that comes again to a barrier at which it waits has given
- * up waiting before: it still counts once, and is answered under its last request. Allocates as
- * members, tables and barriers come, within SL_LIMIT_*; never on the data path. */
+ * up waiting before: it still counts once, and is answered under its last request. One that said
+ * how long it waits is told who is missing shortly before. Allocates as members, tables and
+ * barriers come, within SL_LIMIT_*; never on the data path. */
 #ifndef SL_PS_COORDINATOR_H
 #define SL_PS_COORDINATOR_H
 
@@ -35,8 +37,8 @@ struct sl_coordinator_options {
     uint64_t lease_ns;            /* a member that is not heard for so long is lost; 0: 10 s */
     /* Sends one message; the coordinator keeps nothing of it. */
     void (*send)(void *ctx, sl_coordinator_peer peer, const struct sl_message *message);
-    /* Closes a connection whose member has another now, or is lost; `gone` follows, or has no
-     * effect. */
+    /* Closes a connection whose member has another now, or is lost; `gone` may follow, and has no
+     * effect, like whatever else still comes from it. NULL: such connections are left alone. */
     void (*close)(void *ctx, sl_coordinator_peer peer, const char *why);
     void *ctx;
 };
@@ -59,14 +61,17 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
                             const struct sl_message *message, uint64_t now_ns);
 
 /* The connection has closed; a peer that never said hello, or was refused, is ignored. expected: we
- * closed it, so that the lack of a goodbye means nothing. */
+ * closed it since we are shutting down, so that the lack of a goodbye means nothing: the member is
+ * neither away nor will it be lost. */
 void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                          bool expected, uint64_t now_ns);
 
 /* What Welcome tells of it. */
 uint64_t sl_coordinator_lease_ns(const struct sl_coordinator *coordinator);
 
-/* To be called several times a lease. */
+/* To be called several times a lease: ends leases, reminds those who wait, answers those who give
+ * up. A coordinator that was held up for half a lease gives every member half a lease from now,
+ * since what it sent meanwhile has not been read. */
 void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 
 #endif

@@ -2,8 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "ps/coordinator_internal.h"
+
+/* The answer that names the missing must arrive before the sender gives up by itself. */
+#define EARLY_MAX_NS SL_CLOCK_NS_PER_S
 
 static void barrier_free(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier)
 {
@@ -42,6 +46,11 @@ static struct sl_coordinator_barrier *barrier_make(struct sl_coordinator *coordi
     return barrier;
 }
 
+static bool is_worker(const struct sl_coordinator_member *member)
+{
+    return member->hello.role == SL_MESSAGE_ROLE_WORKER;
+}
+
 /* The member's place among the arrivals: the one that it has, or a new one; NULL: no memory. The
  * array grows with the arrivals, not with the count that somebody asked for. */
 static struct sl_coordinator_arrival *arrival_of(struct sl_coordinator_barrier *barrier,
@@ -54,27 +63,118 @@ static struct sl_coordinator_arrival *arrival_of(struct sl_coordinator_barrier *
     }
     if (barrier->arrived == barrier->arrivals_max) {
         uint32_t max = barrier->arrivals_max == 0 ? 8 : 2 * barrier->arrivals_max;
-        void *grown = reallocarray(barrier->arrivals, max, sizeof *barrier->arrivals);
-        if (grown == NULL) {
+        void *arrivals = barrier->arrivals;
+        if (!sl_coordinator_grow(&arrivals, sizeof *barrier->arrivals, max)) {
             return NULL;
         }
-        barrier->arrivals = grown;
+        barrier->arrivals = arrivals;
         barrier->arrivals_max = max;
     }
+    barrier->workers_arrived += is_worker(member) ? 1 : 0;
     return &barrier->arrivals[barrier->arrived++];
+}
+
+/* The caller frees the barrier when nobody is left. */
+static void arrival_remove(struct sl_coordinator_barrier *barrier, uint32_t index)
+{
+    barrier->workers_arrived -= is_worker(barrier->arrivals[index].member) ? 1 : 0;
+    barrier->arrivals[index] = barrier->arrivals[--barrier->arrived];
+}
+
+/* ---- Done ----------------------------------------------------------------------------------- */
+
+static bool is_complete(struct sl_coordinator *coordinator,
+                        const struct sl_coordinator_barrier *barrier)
+{
+    return barrier->count == 0
+               ? barrier->workers_arrived == sl_coordinator_member_job_workers(coordinator)
+               : barrier->arrived == barrier->count;
+}
+
+static void send_done(struct sl_coordinator *coordinator,
+                      const struct sl_coordinator_member *member, uint64_t request)
+{
+    struct sl_message done = {.kind = SL_MESSAGE_BARRIER_DONE, .id = request};
+    sl_coordinator_send(coordinator, member, &done);
 }
 
 static void barrier_complete(struct sl_coordinator *coordinator,
                              struct sl_coordinator_barrier *barrier)
 {
     for (uint32_t i = 0; i < barrier->arrived; i++) {
-        struct sl_message done = {
-            .kind = SL_MESSAGE_BARRIER_DONE,
-            .id = barrier->arrivals[i].request,
-        };
-        sl_coordinator_send(coordinator, barrier->arrivals[i].member, &done);
+        const struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
+        struct sl_coordinator_member *member = arrival->member;
+        member->done_ids[member->done_next] = arrival->request;
+        member->done_next = (member->done_next + 1) % SL_COORDINATOR_DONE_IDS;
+        send_done(coordinator, member, arrival->request);
     }
     barrier_free(coordinator, barrier);
+}
+
+/* The answer to it was on its way when the connection broke. */
+static bool was_done(const struct sl_coordinator_member *member, uint64_t request)
+{
+    for (uint32_t i = 0; request != 0 && i < SL_COORDINATOR_DONE_IDS; i++) {
+        if (member->done_ids[i] == request) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- Coming and going ----------------------------------------------------------------------- */
+
+static void describe_count(uint32_t count, char *text, size_t bytes)
+{
+    if (count == 0) {
+        (void)snprintf(text, bytes, "all workers");
+    } else {
+        (void)snprintf(text, bytes, "%u", count);
+    }
+}
+
+/* Whether the request makes sense beside what others asked for; refuses it otherwise. */
+static bool check_count(struct sl_coordinator *coordinator,
+                        const struct sl_coordinator_member *member,
+                        const struct sl_coordinator_barrier *barrier,
+                        const struct sl_message *message)
+{
+    const struct sl_message_barrier *asked = &message->barrier;
+    if (barrier != NULL && barrier->count != asked->count) {
+        char mine[32];
+        char theirs[32];
+        describe_count(asked->count, mine, sizeof mine);
+        describe_count(barrier->count, theirs, sizeof theirs);
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
+                              "barrier %s: %s asks for a count of %s, %s for %s", asked->name,
+                              member->name, mine, barrier->arrivals[0].member->name, theirs);
+        return false;
+    }
+    if (asked->count == 0 && coordinator->worker_count == 0) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
+                              "barrier %s: nobody has said how many workers the job has: "
+                              "start the ps with --worker-hosts, or give the barrier a count",
+                              asked->name);
+        return false;
+    }
+    return true;
+}
+
+static void set_arrival(const struct sl_coordinator *coordinator,
+                        struct sl_coordinator_arrival *arrival,
+                        struct sl_coordinator_member *member, const struct sl_message *message,
+                        uint64_t now_ns)
+{
+    uint32_t timeout_ms = message->barrier.timeout_ms;
+    uint64_t timeout_ns = timeout_ms * SL_CLOCK_NS_PER_MS;
+    uint64_t early_ns = timeout_ns / 8 < EARLY_MAX_NS ? timeout_ns / 8 : EARLY_MAX_NS;
+    *arrival = (struct sl_coordinator_arrival){
+        .member = member,
+        .request = message->id,
+        .remind_ns = now_ns + coordinator->options.waiting_interval_ns,
+        .deadline_ns = timeout_ms == 0 ? SL_CLOCK_NEVER : now_ns + timeout_ns - early_ns,
+        .timeout_ms = timeout_ms,
+    };
 }
 
 void sl_coordinator_barrier_come(struct sl_coordinator *coordinator,
@@ -82,21 +182,15 @@ void sl_coordinator_barrier_come(struct sl_coordinator *coordinator,
                                  const struct sl_message *message, uint64_t now_ns)
 {
     const struct sl_message_barrier *asked = &message->barrier;
-    if (asked->count == 0) {
-        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
-                              "barrier %s: the count must be at least 1", asked->name);
+    if (was_done(member, message->id)) {
+        send_done(coordinator, member, message->id);
         return;
     }
     struct sl_coordinator_barrier *barrier = barrier_find(coordinator, asked->name);
-    if (barrier == NULL) {
-        barrier = barrier_make(coordinator, asked);
-    } else if (barrier->count != asked->count) {
-        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
-                              "barrier %s: %s asks for a count of %u, %s for %u", asked->name,
-                              member->name, asked->count, barrier->arrivals[0].member->name,
-                              barrier->count);
+    if (!check_count(coordinator, member, barrier, message)) {
         return;
     }
+    barrier = barrier == NULL ? barrier_make(coordinator, asked) : barrier;
     struct sl_coordinator_arrival *arrival = barrier == NULL ? NULL : arrival_of(barrier, member);
     if (arrival == NULL) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_NO_MEMORY,
@@ -107,12 +201,8 @@ void sl_coordinator_barrier_come(struct sl_coordinator *coordinator,
         }
         return;
     }
-    *arrival = (struct sl_coordinator_arrival){
-        .member = member,
-        .request = message->id,
-        .remind_ns = now_ns + coordinator->options.waiting_interval_ns,
-    };
-    if (barrier->arrived == barrier->count) {
+    set_arrival(coordinator, arrival, member, message, now_ns);
+    if (is_complete(coordinator, barrier)) {
         barrier_complete(coordinator, barrier);
     }
 }
@@ -126,7 +216,7 @@ void sl_coordinator_barrier_leave(struct sl_coordinator *coordinator,
         next = barrier->next;
         for (uint32_t i = 0; i < barrier->arrived; i++) {
             if (barrier->arrivals[i].member == member) {
-                barrier->arrivals[i] = barrier->arrivals[--barrier->arrived];
+                arrival_remove(barrier, i);
                 break;
             }
         }
@@ -136,15 +226,46 @@ void sl_coordinator_barrier_leave(struct sl_coordinator *coordinator,
     }
 }
 
-static bool has_arrived(const struct sl_coordinator_barrier *barrier, uint32_t worker)
+void sl_coordinator_barrier_look(struct sl_coordinator *coordinator)
 {
-    for (uint32_t i = 0; i < barrier->arrived; i++) {
-        const struct sl_message_hello *hello = &barrier->arrivals[i].member->hello;
-        if (hello->role == SL_MESSAGE_ROLE_WORKER && hello->task_index == worker) {
-            return true;
+    struct sl_coordinator_barrier *next;
+    for (struct sl_coordinator_barrier *barrier = coordinator->barriers; barrier != NULL;
+         barrier = next) {
+        next = barrier->next;
+        if (is_complete(coordinator, barrier)) {
+            barrier_complete(coordinator, barrier);
         }
     }
-    return false;
+}
+
+/* ---- Waiting --------------------------------------------------------------------------------- */
+
+/* Names the workers of the job that have not arrived; those beyond the job's count are members. */
+static void miss_workers(const struct sl_coordinator *coordinator,
+                         const struct sl_coordinator_barrier *barrier,
+                         struct sl_message_waiting *waiting)
+{
+    bool here[SL_LIMIT_WORKERS] = {false};
+    for (uint32_t i = 0; i < barrier->arrived; i++) {
+        const struct sl_coordinator_member *member = barrier->arrivals[i].member;
+        if (is_worker(member)) {
+            here[member->hello.task_index] = true;
+        }
+    }
+    uint32_t total = 0;
+    for (uint32_t task = 0; task < coordinator->worker_count; task++) {
+        bool counts = barrier->count != 0 || !coordinator->workers[task].departed;
+        if (counts && !here[task]) {
+            sl_coordinator_miss(waiting, &total, "worker", task);
+        }
+    }
+    for (uint32_t i = 0; barrier->count == 0 && i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        uint32_t task = member->hello.task_index;
+        if (is_worker(member) && task >= coordinator->worker_count && !here[task]) {
+            sl_coordinator_miss(waiting, &total, "worker", task);
+        }
+    }
 }
 
 /* A barrier of all workers can name those who are missing; another only their number. */
@@ -152,13 +273,8 @@ static void fill_waiting(const struct sl_coordinator *coordinator,
                          const struct sl_coordinator_barrier *barrier,
                          struct sl_message_waiting *waiting)
 {
-    uint32_t total = 0;
-    if (barrier->count == coordinator->worker_count) {
-        for (uint32_t worker = 0; worker < barrier->count; worker++) {
-            if (!has_arrived(barrier, worker)) {
-                sl_coordinator_miss(waiting, &total, "worker", worker);
-            }
-        }
+    if (barrier->count == 0 || barrier->count == coordinator->worker_count) {
+        miss_workers(coordinator, barrier, waiting);
         return;
     }
     waiting->missing_count = 1;
@@ -166,32 +282,73 @@ static void fill_waiting(const struct sl_coordinator *coordinator,
                    barrier->count - barrier->arrived, barrier->count);
 }
 
-static bool remind_due(const struct sl_coordinator_barrier *barrier, uint64_t now_ns)
+static bool is_due(const struct sl_coordinator_barrier *barrier, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < barrier->arrived; i++) {
-        if (now_ns >= barrier->arrivals[i].remind_ns) {
+        if (now_ns >= barrier->arrivals[i].remind_ns ||
+            now_ns >= barrier->arrivals[i].deadline_ns) {
             return true;
         }
     }
     return false;
 }
 
-void sl_coordinator_barrier_remind(struct sl_coordinator *coordinator, uint64_t now_ns)
+/* Answers one who gives up, and names those for whom it waited. */
+static void give_up(struct sl_coordinator *coordinator,
+                    const struct sl_coordinator_barrier *barrier,
+                    const struct sl_coordinator_arrival *arrival,
+                    const struct sl_message_waiting *waiting)
 {
-    for (struct sl_coordinator_barrier *barrier = coordinator->barriers; barrier != NULL;
-         barrier = barrier->next) {
-        if (!remind_due(barrier, now_ns)) {
+    struct sl_message message = {
+        .kind = SL_MESSAGE_ERROR,
+        .id = arrival->request,
+        .error.err = SL_ERR_DEADLINE,
+    };
+    char *text = message.error.text;
+    const size_t bytes = sizeof message.error.text;
+    int at = snprintf(text, bytes, "barrier %s: after %u ms it still waits for", barrier->name,
+                      arrival->timeout_ms);
+    for (uint32_t i = 0; i < waiting->missing_count && (size_t)at < bytes; i++) {
+        at += snprintf(text + at, bytes - (size_t)at, "%s %s", i == 0 ? "" : ",",
+                       waiting->missing[i]);
+    }
+    sl_log_warn("%s gives up: %s", arrival->member->name, text);
+    sl_coordinator_send(coordinator, arrival->member, &message);
+}
+
+static void remind(struct sl_coordinator *coordinator, struct sl_coordinator_barrier *barrier,
+                   uint64_t now_ns)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_WAITING};
+    fill_waiting(coordinator, barrier, &message.waiting);
+    uint32_t i = 0;
+    while (i < barrier->arrived) {
+        struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
+        if (now_ns >= arrival->deadline_ns) {
+            give_up(coordinator, barrier, arrival, &message.waiting);
+            arrival_remove(barrier, i); /* another has its place now */
             continue;
         }
-        struct sl_message message = {.kind = SL_MESSAGE_WAITING};
-        fill_waiting(coordinator, barrier, &message.waiting);
-        for (uint32_t i = 0; i < barrier->arrived; i++) {
-            struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
-            if (now_ns >= arrival->remind_ns) {
-                arrival->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
-                message.id = arrival->request;
-                sl_coordinator_send(coordinator, arrival->member, &message);
-            }
+        if (now_ns >= arrival->remind_ns) {
+            arrival->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
+            message.id = arrival->request;
+            sl_coordinator_send(coordinator, arrival->member, &message);
+        }
+        i++;
+    }
+}
+
+void sl_coordinator_barrier_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    struct sl_coordinator_barrier *next;
+    for (struct sl_coordinator_barrier *barrier = coordinator->barriers; barrier != NULL;
+         barrier = next) {
+        next = barrier->next;
+        if (is_due(barrier, now_ns)) {
+            remind(coordinator, barrier, now_ns);
+        }
+        if (barrier->arrived == 0) {
+            barrier_free(coordinator, barrier);
         }
     }
 }

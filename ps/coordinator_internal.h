@@ -4,16 +4,51 @@
 
 #include "ps/coordinator.h"
 
+/* Barriers that were done, by request id: as many as a member may have to ask for again. */
+#define SL_COORDINATOR_DONE_IDS 16
+
 struct sl_coordinator_member {
     struct sl_message_hello hello;
-    struct sl_message_register reg; /* ps: once registered */
     sl_coordinator_peer peer;
-    char name[SL_MESSAGE_NAME_BYTES]; /* "ps/1", "worker/3", "client" */
+    char name[SL_MESSAGE_NAME_BYTES]; /* "ps/1", "worker/3", "client ..." */
+    bool connected;                   /* else it is away, and peer means nothing */
+    uint64_t heard_ns;                /* when it last sent something */
     bool registered;
-    bool said_goodbye;
     bool waits_for_cluster;
     uint64_t cluster_request; /* whose answer it waits for */
+    uint32_t cluster_version; /* that it was told; 0: none */
     uint64_t remind_ns;       /* when to send it the next Waiting */
+
+    /* ps: losses from this time on may not have reached it. SL_CLOCK_NEVER: all have; 0: it is a
+     * new process, which has to know who does not count. */
+    uint64_t losses_since_ns;
+
+    /* Barriers that it was told are done, in a ring; an id is not 0. */
+    uint64_t done_ids[SL_COORDINATOR_DONE_IDS];
+    uint32_t done_next;
+};
+
+/* What is known of a ps, member or not. */
+struct sl_coordinator_ps {
+    uint32_t shard_count; /* since it first registered; else 0, and nothing is known */
+    uint64_t client_id;   /* of the process that registered last */
+    uint64_t heard_ns;    /* of that process, when its membership ended */
+    char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
+};
+
+enum sl_coordinator_end {
+    SL_COORDINATOR_END_NONE,
+    SL_COORDINATOR_END_LEFT,
+    SL_COORDINATOR_END_LOST,
+    SL_COORDINATOR_END_REPLACED,
+};
+
+/* How the last process that had a worker's index and is no member any more has ended. */
+struct sl_coordinator_worker {
+    enum sl_coordinator_end end;
+    uint64_t end_ns;
+    uint64_t client_id;
+    bool departed; /* the job does not count it until it comes again */
 };
 
 /* One who waits at a barrier. */
@@ -21,12 +56,15 @@ struct sl_coordinator_arrival {
     struct sl_coordinator_member *member;
     uint64_t request;
     uint64_t remind_ns;
+    uint64_t deadline_ns; /* SL_CLOCK_NEVER: none */
+    uint32_t timeout_ms;
 };
 
 struct sl_coordinator_barrier {
     char name[SL_MESSAGE_NAME_BYTES];
-    uint32_t count;
+    uint32_t count; /* 0: all workers of the job */
     uint32_t arrived;
+    uint32_t workers_arrived;                /* of them */
     struct sl_coordinator_arrival *arrivals; /* [arrivals_max] */
     uint32_t arrivals_max;
     struct sl_coordinator_barrier *next;
@@ -34,28 +72,38 @@ struct sl_coordinator_barrier {
 
 struct sl_coordinator {
     struct sl_coordinator_options options;
+    uint64_t ticked_ns; /* 0: never */
     /* Side by side, so that a search by peer reads little memory; in no order. */
     sl_coordinator_peer *peers;
     struct sl_coordinator_member **members;
     uint32_t member_count, member_max;
+    struct sl_coordinator_ps *ps;                  /* [ps_count] */
+    struct sl_coordinator_worker *workers;         /* [SL_LIMIT_WORKERS] */
     uint32_t worker_count;                         /* of the job; 0: nobody has said */
     char worker_count_from[SL_MESSAGE_NAME_BYTES]; /* who said it first */
-    uint32_t known_shards[SL_LIMIT_PS]; /* of each ps, since it first registered; else 0 */
-    struct sl_table_spec *tables;       /* by id */
-    uint32_t table_count, table_max;
+    bool job_workers_known;                        /* else they have to be counted anew */
+    uint32_t job_workers;
+    uint32_t cluster_version;     /* grows when a ps has come back or moved; from 1 */
+    struct sl_table_spec *tables; /* by id; an empty name: the id is free */
+    uint32_t table_count;         /* ids below it may be in use */
+    uint32_t table_max;
     struct sl_coordinator_barrier *barriers;
     uint32_t barrier_count;
 };
 
-void sl_coordinator_send(struct sl_coordinator *coordinator,
-                         const struct sl_coordinator_member *member, struct sl_message *message);
+/* ---- coordinator.c ---- */
 
-/* Answers request `id` with an Error. */
+/* To a member that is away nothing is sent. */
+void sl_coordinator_send(struct sl_coordinator *coordinator,
+                         const struct sl_coordinator_member *member,
+                         const struct sl_message *message);
+
+/* Answers request `id` with an Error, and logs it. */
 void sl_coordinator_refuse(struct sl_coordinator *coordinator,
                            const struct sl_coordinator_member *member, uint64_t id, int err,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* The member of that role and task, or NULL. */
+/* The member of that role and task, or NULL. Not for clients, which have no task. */
 struct sl_coordinator_member *sl_coordinator_find(const struct sl_coordinator *coordinator,
                                                   enum sl_message_role role, uint32_t task_index);
 
@@ -63,12 +111,64 @@ struct sl_coordinator_member *sl_coordinator_find(const struct sl_coordinator *c
 void sl_coordinator_miss(struct sl_message_waiting *waiting, uint32_t *missing_total,
                          const char *role, uint32_t task_index);
 
+/* Makes room in an array that is allocated anew when full; false: no memory. */
+bool sl_coordinator_grow(void **items, size_t item_bytes, uint32_t max);
+
+/* ---- coordinator_member.c ---- */
+
+/* The member that the connection belongs to, or NULL. */
+struct sl_coordinator_member *sl_coordinator_member_of(const struct sl_coordinator *coordinator,
+                                                       sl_coordinator_peer peer);
+
+/* It said goodbye: it is no member any more. Frees it. */
+void sl_coordinator_member_leave(struct sl_coordinator *coordinator,
+                                 struct sl_coordinator_member *member, uint64_t now_ns);
+
+/* Those whose lease has ended are lost. */
+void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* Tells a ps, which knows the cluster now, of the losses that it may have missed. */
+void sl_coordinator_member_tell_losses(struct sl_coordinator *coordinator,
+                                       struct sl_coordinator_member *ps);
+
+/* Workers of the job: those that a barrier of count 0 waits for. */
+uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator);
+
+/* ---- coordinator_cluster.c ---- */
+
+void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
+                                     struct sl_coordinator_member *member,
+                                     const struct sl_message *message, uint64_t now_ns);
+
+/* Tells the cluster to those who do not know it, or for whom they wait. */
+void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* ---- coordinator_table.c ---- */
+
+void sl_coordinator_table_open(struct sl_coordinator *coordinator,
+                               const struct sl_coordinator_member *member,
+                               const struct sl_message *message);
+
+/* Answers with the tables by name; what they hold is known to the shards only. */
+void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
+                                const struct sl_coordinator_member *member, uint64_t id);
+
+/* ---- coordinator_barrier.c ---- */
+
 void sl_coordinator_barrier_come(struct sl_coordinator *coordinator,
                                  struct sl_coordinator_member *member,
                                  const struct sl_message *message, uint64_t now_ns);
+
+/* It waits nowhere any more. */
 void sl_coordinator_barrier_leave(struct sl_coordinator *coordinator,
                                   const struct sl_coordinator_member *member);
-void sl_coordinator_barrier_remind(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* The workers of the job are fewer: barriers of all of them may be complete. */
+void sl_coordinator_barrier_look(struct sl_coordinator *coordinator);
+
+/* Reminds those who wait for whom, and answers those who give up. */
+void sl_coordinator_barrier_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
+
 void sl_coordinator_barrier_fini(struct sl_coordinator *coordinator);
 
 #endif

@@ -1,0 +1,197 @@
+/* Who is where: members register, and are told the cluster as soon as every ps has. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "ps/coordinator_internal.h"
+
+static bool is_ps(const struct sl_coordinator_member *member)
+{
+    return member->hello.role == SL_MESSAGE_ROLE_PS;
+}
+
+/* Names the ps that have not registered; returns how many. */
+static uint32_t missing_ps(const struct sl_coordinator *coordinator,
+                           struct sl_message_waiting *waiting)
+{
+    bool here[SL_LIMIT_PS] = {false};
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        if (is_ps(member) && member->registered) {
+            here[member->hello.task_index] = true;
+        }
+    }
+    uint32_t total = 0;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        if (!here[task]) {
+            sl_coordinator_miss(waiting, &total, "ps", task);
+        }
+    }
+    return total;
+}
+
+/* It waits for the cluster, or knows one in which a ps was elsewhere. */
+static bool is_owed_cluster(const struct sl_coordinator *coordinator,
+                            const struct sl_coordinator_member *member)
+{
+    bool is_outdated = member->registered && !is_ps(member) &&
+                       member->cluster_version != coordinator->cluster_version;
+    return member->connected && (member->waits_for_cluster || is_outdated);
+}
+
+static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                         struct sl_message *message)
+{
+    message->id = member->waits_for_cluster ? member->cluster_request : 0;
+    bool was_asked = member->waits_for_cluster;
+    member->waits_for_cluster = false;
+    member->cluster_version = coordinator->cluster_version;
+    sl_coordinator_send(coordinator, member, message);
+    if (was_asked && is_ps(member)) {
+        sl_coordinator_member_tell_losses(coordinator, member);
+    }
+}
+
+/* All ps are there: tells the cluster to everyone who is owed it. */
+static void publish(struct sl_coordinator *coordinator)
+{
+    uint32_t owed = 0;
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        owed += is_owed_cluster(coordinator, coordinator->members[i]) ? 1 : 0;
+    }
+    if (owed == 0) {
+        return;
+    }
+    uint32_t count = coordinator->options.ps_count;
+    struct sl_message_ps *ps = calloc(count, sizeof *ps);
+    if (ps == NULL) {
+        sl_log_error("no memory to tell the members the cluster; trying again");
+        return;
+    }
+    for (uint32_t task = 0; task < count; task++) {
+        const struct sl_coordinator_ps *from = &coordinator->ps[task];
+        ps[task].task_index = task;
+        ps[task].shard_count = from->shard_count;
+        memcpy(ps[task].data_endpoint, from->data_endpoint, sizeof ps[task].data_endpoint);
+    }
+    struct sl_message message = {
+        .kind = SL_MESSAGE_CLUSTER,
+        .cluster = {.ps = ps, .ps_count = count, .worker_count = coordinator->worker_count},
+    };
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        if (is_owed_cluster(coordinator, coordinator->members[i])) {
+            tell_cluster(coordinator, coordinator->members[i], &message);
+        }
+    }
+    free(ps);
+}
+
+/* Do the counts that the member expects agree with what others said before? */
+static bool counts_agree(struct sl_coordinator *coordinator,
+                         const struct sl_coordinator_member *member,
+                         const struct sl_message *message)
+{
+    const struct sl_message_register *reg = &message->reg;
+    if (reg->ps_count != 0 && reg->ps_count != coordinator->options.ps_count) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
+                              "%s expects %u ps, the coordinator %u", member->name, reg->ps_count,
+                              coordinator->options.ps_count);
+        return false;
+    }
+    if (reg->worker_count == 0) {
+        return true;
+    }
+    if (coordinator->worker_count == 0) {
+        coordinator->worker_count = reg->worker_count;
+        coordinator->job_workers_known = false;
+        memcpy(coordinator->worker_count_from, member->name, sizeof member->name);
+    }
+    if (reg->worker_count != coordinator->worker_count) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
+                              "%s expects %u workers, %s %u", member->name, reg->worker_count,
+                              coordinator->worker_count_from, coordinator->worker_count);
+        return false;
+    }
+    return true;
+}
+
+/* What is wrong with the place that a ps says, or NULL. */
+static const char *check_ps(const struct sl_coordinator *coordinator,
+                            const struct sl_coordinator_member *member,
+                            const struct sl_message_register *reg)
+{
+    uint32_t known = coordinator->ps[member->hello.task_index].shard_count;
+    uint32_t others = 0;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        others += task == member->hello.task_index ? 0 : coordinator->ps[task].shard_count;
+    }
+    return reg->shard_count == 0           ? "a ps has at least one shard"
+           : reg->data_endpoint[0] == '\0' ? "a ps must name its data endpoint"
+           : reg->shard_count > SL_LIMIT_SHARDS - others
+               ? "the cluster would have more shards than the limit of 4096"
+           : known != 0 && known != reg->shard_count ? "it came back with another number of shards"
+                                                     : NULL;
+}
+
+/* A ps says where it is. One that comes back must have as many shards as before, since the keys are
+ * spread over them. */
+static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                        const struct sl_message *message)
+{
+    const struct sl_message_register *reg = &message->reg;
+    const char *why = check_ps(coordinator, member, reg);
+    if (why != NULL) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
+                              "%s with %u shards: %s", member->name, reg->shard_count, why);
+        return false;
+    }
+    struct sl_coordinator_ps *known = &coordinator->ps[member->hello.task_index];
+    bool is_known = known->shard_count != 0;
+    bool is_new = known->client_id != member->hello.client_id;
+    bool moved = strcmp(known->data_endpoint, reg->data_endpoint) != 0;
+    if (is_known && (is_new || moved)) {
+        coordinator->cluster_version++;
+        sl_log_warn("%s came back at %s%s", member->name, reg->data_endpoint,
+                    is_new ? "; its tables begin anew" : "");
+    }
+    known->shard_count = reg->shard_count;
+    known->client_id = member->hello.client_id;
+    memcpy(known->data_endpoint, reg->data_endpoint, sizeof known->data_endpoint);
+    return true;
+}
+
+void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
+                                     struct sl_coordinator_member *member,
+                                     const struct sl_message *message, uint64_t now_ns)
+{
+    if (!counts_agree(coordinator, member, message) ||
+        (is_ps(member) && !register_ps(coordinator, member, message))) {
+        return;
+    }
+    member->registered = true;
+    member->waits_for_cluster = true;
+    member->cluster_request = message->id;
+    member->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
+    struct sl_message_waiting nobody = {0};
+    if (missing_ps(coordinator, &nobody) == 0) {
+        publish(coordinator);
+    }
+}
+
+void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_WAITING};
+    if (missing_ps(coordinator, &message.waiting) == 0) {
+        publish(coordinator); /* to those who were away, or whom there was no memory to tell */
+        return;
+    }
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        struct sl_coordinator_member *member = coordinator->members[i];
+        if (member->waits_for_cluster && now_ns >= member->remind_ns) {
+            member->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
+            message.id = member->cluster_request;
+            sl_coordinator_send(coordinator, member, &message);
+        }
+    }
+}

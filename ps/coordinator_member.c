@@ -1,0 +1,459 @@
+/* Who is a member: hellos, leases, goodbyes, losses. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "ps/coordinator_internal.h"
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / (double)SL_CLOCK_NS_PER_S;
+}
+
+struct sl_coordinator_member *sl_coordinator_member_of(const struct sl_coordinator *coordinator,
+                                                       sl_coordinator_peer peer)
+{
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        if (coordinator->peers[i] == peer && coordinator->members[i]->connected) {
+            return coordinator->members[i];
+        }
+    }
+    return NULL;
+}
+
+static uint32_t index_of(const struct sl_coordinator *coordinator,
+                         const struct sl_coordinator_member *member)
+{
+    uint32_t index = 0;
+    while (coordinator->members[index] != member) {
+        index++;
+        sl_assert(index < coordinator->member_count);
+    }
+    return index;
+}
+
+static uint64_t lease_end_ns(const struct sl_coordinator *coordinator,
+                             const struct sl_coordinator_member *member)
+{
+    uint64_t lease_ns = coordinator->options.lease_ns;
+    return member->heard_ns > SL_CLOCK_NEVER - lease_ns ? SL_CLOCK_NEVER
+                                                        : member->heard_ns + lease_ns;
+}
+
+static uint64_t lease_left_ns(const struct sl_coordinator *coordinator,
+                              const struct sl_coordinator_member *member, uint64_t now_ns)
+{
+    uint64_t end_ns = lease_end_ns(coordinator, member);
+    return end_ns > now_ns ? end_ns - now_ns : 0;
+}
+
+static bool is_worker(const struct sl_coordinator_member *member)
+{
+    return member->hello.role == SL_MESSAGE_ROLE_WORKER;
+}
+
+/* ---- The end of a membership ---------------------------------------------------------------- */
+
+static const char *what_others_do(const struct sl_coordinator_member *member)
+{
+    switch (member->hello.role) {
+    case SL_MESSAGE_ROLE_PS:
+        return "; the job waits for it to be started again";
+    case SL_MESSAGE_ROLE_WORKER:
+        return "; the others go on without it";
+    default:
+        return "";
+    }
+}
+
+static void send_lost(struct sl_coordinator *coordinator, const struct sl_coordinator_member *to,
+                      enum sl_message_role role, uint32_t task_index, uint64_t client_id,
+                      enum sl_coordinator_end end)
+{
+    struct sl_message message = {
+        .kind = SL_MESSAGE_LOST,
+        .lost = {.role = role, .task_index = task_index, .client_id = client_id},
+    };
+    char *why = message.lost.why;
+    const size_t bytes = sizeof message.lost.why;
+    if (end == SL_COORDINATOR_END_LOST) {
+        (void)snprintf(why, bytes, "no heartbeat for %g s", seconds(coordinator->options.lease_ns));
+    } else if (end == SL_COORDINATOR_END_REPLACED) {
+        (void)snprintf(why, bytes, "another process has taken its place");
+    } else {
+        (void)snprintf(why, bytes, "it has left");
+    }
+    sl_coordinator_send(coordinator, to, &message);
+}
+
+/* Tells every ps and every worker; a ps that does not know the cluster (yet, or since its
+ * connection broke) is told when it does. */
+static void tell_loss(struct sl_coordinator *coordinator, const struct sl_coordinator_member *lost,
+                      enum sl_coordinator_end end)
+{
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *to = coordinator->members[i];
+        bool is_ready_ps =
+            to->hello.role == SL_MESSAGE_ROLE_PS && to->losses_since_ns == SL_CLOCK_NEVER;
+        if (is_ready_ps || is_worker(to)) {
+            send_lost(coordinator, to, lost->hello.role, lost->hello.task_index,
+                      lost->hello.client_id, end);
+        }
+    }
+}
+
+/* What outlives the membership. */
+static void remember(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
+                     enum sl_coordinator_end end, uint64_t now_ns)
+{
+    const struct sl_message_hello *hello = &member->hello;
+    if (hello->role == SL_MESSAGE_ROLE_PS &&
+        coordinator->ps[hello->task_index].client_id == hello->client_id) {
+        coordinator->ps[hello->task_index].heard_ns = member->heard_ns;
+    } else if (is_worker(member) && end != SL_COORDINATOR_END_NONE) {
+        coordinator->workers[hello->task_index] = (struct sl_coordinator_worker){
+            .end = end,
+            .end_ns = now_ns,
+            .client_id = hello->client_id,
+            .departed = end != SL_COORDINATOR_END_REPLACED,
+        };
+    }
+}
+
+/* Takes the member out, tells whom it concerns, frees it. */
+static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                       enum sl_coordinator_end end, uint64_t now_ns)
+{
+    uint32_t index = index_of(coordinator, member);
+    coordinator->member_count--;
+    coordinator->peers[index] = coordinator->peers[coordinator->member_count];
+    coordinator->members[index] = coordinator->members[coordinator->member_count];
+    coordinator->job_workers_known = false;
+    remember(coordinator, member, end, now_ns);
+    sl_coordinator_barrier_leave(coordinator, member);
+    bool is_client = member->hello.role == SL_MESSAGE_ROLE_CLIENT;
+    if (!is_client && (end == SL_COORDINATOR_END_LOST || end == SL_COORDINATOR_END_REPLACED)) {
+        tell_loss(coordinator, member, end);
+    }
+    bool is_fewer = is_worker(member) && coordinator->workers[member->hello.task_index].departed;
+    free(member);
+    if (is_fewer) {
+        sl_coordinator_barrier_look(coordinator);
+    }
+}
+
+/* From now on nothing is sent to the connection, or taken from it. */
+static void close_connection(struct sl_coordinator *coordinator,
+                             struct sl_coordinator_member *member, const char *why)
+{
+    if (!member->connected) {
+        return;
+    }
+    member->connected = false;
+    if (coordinator->options.close != NULL) {
+        coordinator->options.close(coordinator->options.ctx, member->peer, why);
+    }
+}
+
+static void lose(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                 uint64_t now_ns)
+{
+    sl_log_warn("%s is lost: no heartbeat for %g s%s", member->name,
+                seconds(coordinator->options.lease_ns), what_others_do(member));
+    close_connection(coordinator, member, "its lease has ended");
+    end_member(coordinator, member, SL_COORDINATOR_END_LOST, now_ns);
+}
+
+void sl_coordinator_member_leave(struct sl_coordinator *coordinator,
+                                 struct sl_coordinator_member *member, uint64_t now_ns)
+{
+    sl_log_debug("%s left", member->name);
+    end_member(coordinator, member, SL_COORDINATOR_END_LEFT, now_ns);
+}
+
+void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                         bool expected, uint64_t now_ns)
+{
+    struct sl_coordinator_member *member = sl_coordinator_member_of(coordinator, peer);
+    if (member == NULL) {
+        return;
+    }
+    member->connected = false;
+    if (expected) {
+        sl_log_debug("%s is disconnected", member->name);
+        end_member(coordinator, member, SL_COORDINATOR_END_NONE, now_ns);
+        return;
+    }
+    sl_log_warn("%s is away: its connection closed without a goodbye; it has %.1f s to come back",
+                member->name, seconds(lease_left_ns(coordinator, member, now_ns)));
+}
+
+/* When this reactor was held up, so was the reading of heartbeats: members get half a lease to be
+ * heard again. */
+static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    uint64_t lease_ns = coordinator->options.lease_ns;
+    uint64_t since_ns = now_ns - coordinator->ticked_ns;
+    bool is_late = coordinator->ticked_ns != 0 && since_ns > lease_ns / 2;
+    coordinator->ticked_ns = now_ns;
+    if (!is_late) {
+        return;
+    }
+    sl_log_warn("the coordinator was held up for %.1f s: members have half a lease to be heard",
+                seconds(since_ns));
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        struct sl_coordinator_member *member = coordinator->members[i];
+        uint64_t least_ns = now_ns - lease_ns / 2;
+        member->heard_ns = member->heard_ns > least_ns ? member->heard_ns : least_ns;
+    }
+}
+
+void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    forgive_own_delay(coordinator, now_ns);
+    /* The last takes the place of one that is lost: from the end, everyone is looked at. */
+    for (uint32_t i = coordinator->member_count; i-- > 0;) {
+        if (lease_left_ns(coordinator, coordinator->members[i], now_ns) == 0) {
+            lose(coordinator, coordinator->members[i], now_ns);
+        }
+    }
+}
+
+void sl_coordinator_member_tell_losses(struct sl_coordinator *coordinator,
+                                       struct sl_coordinator_member *ps)
+{
+    uint64_t since_ns = ps->losses_since_ns;
+    ps->losses_since_ns = SL_CLOCK_NEVER;
+    if (since_ns == SL_CLOCK_NEVER) {
+        return;
+    }
+    bool is_new = since_ns == 0;
+    for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
+        const struct sl_coordinator_worker *worker = &coordinator->workers[task];
+        if (worker->end == SL_COORDINATOR_END_NONE || worker->end_ns < since_ns) {
+            continue;
+        }
+        /* A new process has heard of nobody; another knows those who left, but must not take one
+         * that came back for lost. */
+        const struct sl_coordinator_member *now =
+            sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_WORKER, task);
+        bool came_back = now != NULL && now->hello.client_id == worker->client_id;
+        if (is_new ? worker->departed : worker->end != SL_COORDINATOR_END_LEFT && !came_back) {
+            send_lost(coordinator, ps, SL_MESSAGE_ROLE_WORKER, task, worker->client_id,
+                      worker->end);
+        }
+    }
+}
+
+uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator)
+{
+    if (coordinator->job_workers_known) {
+        return coordinator->job_workers;
+    }
+    uint32_t count = 0;
+    for (uint32_t task = 0; task < coordinator->worker_count; task++) {
+        count += coordinator->workers[task].departed ? 0 : 1;
+    }
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        bool is_more = is_worker(member) && member->hello.task_index >= coordinator->worker_count;
+        count += is_more ? 1 : 0;
+    }
+    coordinator->job_workers = count;
+    coordinator->job_workers_known = true;
+    return count;
+}
+
+/* ---- Its beginning -------------------------------------------------------------------------- */
+
+/* The one whose place the hello is for: of that role and task, or the very client. */
+static struct sl_coordinator_member *find_place(const struct sl_coordinator *coordinator,
+                                                const struct sl_message_hello *hello)
+{
+    if (hello->role != SL_MESSAGE_ROLE_CLIENT) {
+        return sl_coordinator_find(coordinator, hello->role, hello->task_index);
+    }
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_message_hello *other = &coordinator->members[i]->hello;
+        if (other->role == SL_MESSAGE_ROLE_CLIENT && other->client_id == hello->client_id) {
+            return coordinator->members[i];
+        }
+    }
+    return NULL;
+}
+
+static int check_task(const struct sl_coordinator *coordinator,
+                      const struct sl_message_hello *hello, char *reason, size_t reason_bytes)
+{
+    if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
+        return 0;
+    }
+    bool is_ps = hello->role == SL_MESSAGE_ROLE_PS;
+    const char *role = is_ps ? "ps" : "worker";
+    uint32_t count = is_ps ? coordinator->options.ps_count : coordinator->worker_count;
+    if (!is_ps && (hello->joins || count == 0)) {
+        count = SL_LIMIT_WORKERS;
+    }
+    if (hello->task_index >= count) {
+        (void)snprintf(reason, reason_bytes, "%s/%u: the cluster has %u %s, %s/0 to %s/%u", role,
+                       hello->task_index, count, is_ps ? "ps" : "workers", role, role, count - 1);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+/* Another process has that place, and is connected: is it alive? */
+static int refuse_second(const struct sl_coordinator *coordinator,
+                         const struct sl_coordinator_member *first, uint64_t now_ns, char *reason,
+                         size_t reason_bytes)
+{
+    uint64_t silent_ns = now_ns > first->heard_ns ? now_ns - first->heard_ns : 0;
+    bool is_silent = silent_ns >= coordinator->options.lease_ns / 2;
+    if (!is_silent) {
+        (void)snprintf(reason, reason_bytes,
+                       "%s is a member already, heard %.1f s ago: is it started twice? If that one "
+                       "has died, its lease ends in %.1f s",
+                       first->name, seconds(silent_ns),
+                       seconds(lease_left_ns(coordinator, first, now_ns)));
+        return SL_ERR_EXISTS;
+    }
+    (void)snprintf(reason, reason_bytes,
+                   "%s is a member already, but was not heard for %.1f s: its lease ends in %.1f s "
+                   "if it has died; else it is started twice",
+                   first->name, seconds(silent_ns),
+                   seconds(lease_left_ns(coordinator, first, now_ns)));
+    return SL_ERR_AGAIN;
+}
+
+static void set_name(struct sl_coordinator_member *member)
+{
+    const struct sl_message_hello *hello = &member->hello;
+    if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
+        (void)snprintf(member->name, sizeof member->name, "client %016" PRIx64, hello->client_id);
+    } else {
+        (void)snprintf(member->name, sizeof member->name, "%s/%u",
+                       hello->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker", hello->task_index);
+    }
+}
+
+/* From when on a ps may have missed losses, when it was heard last at heard_ns: what was sent to it
+ * less than a lease before may not have arrived. */
+static uint64_t losses_since(const struct sl_coordinator *coordinator, uint64_t heard_ns)
+{
+    uint64_t lease_ns = coordinator->options.lease_ns;
+    return heard_ns > lease_ns ? heard_ns - lease_ns : 1;
+}
+
+/* The same process on another connection. */
+static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                      sl_coordinator_peer peer, const struct sl_message_hello *hello,
+                      uint64_t now_ns)
+{
+    sl_log_info("%s is back%s", member->name, member->connected ? " on another connection" : "");
+    close_connection(coordinator, member, "it has another connection now");
+    if (member->losses_since_ns == SL_CLOCK_NEVER) {
+        member->losses_since_ns = losses_since(coordinator, member->heard_ns);
+    }
+    coordinator->peers[index_of(coordinator, member)] = peer;
+    member->peer = peer;
+    member->hello = *hello;
+    member->connected = true;
+    member->heard_ns = now_ns;
+    member->waits_for_cluster = false; /* it asks again */
+}
+
+static bool members_grow(struct sl_coordinator *coordinator)
+{
+    if (coordinator->member_count < coordinator->member_max) {
+        return true;
+    }
+    uint32_t max = coordinator->member_max == 0 ? 64 : 2 * coordinator->member_max;
+    void *peers = coordinator->peers;
+    void *members = coordinator->members;
+    bool grown = sl_coordinator_grow(&peers, sizeof *coordinator->peers, max);
+    coordinator->peers = peers;
+    grown = grown && sl_coordinator_grow(&members, sizeof(void *), max);
+    coordinator->members = members;
+    coordinator->member_max = grown ? max : coordinator->member_max;
+    return grown;
+}
+
+static struct sl_coordinator_member *make_member(struct sl_coordinator *coordinator,
+                                                 sl_coordinator_peer peer,
+                                                 const struct sl_message_hello *hello,
+                                                 uint64_t now_ns)
+{
+    struct sl_coordinator_member *member = calloc(1, sizeof *member);
+    if (member == NULL || !members_grow(coordinator)) {
+        free(member);
+        return NULL;
+    }
+    member->hello = *hello;
+    member->peer = peer;
+    member->connected = true;
+    member->heard_ns = now_ns;
+    set_name(member);
+    if (hello->role == SL_MESSAGE_ROLE_PS) {
+        const struct sl_coordinator_ps *known = &coordinator->ps[hello->task_index];
+        if (known->shard_count != 0 && known->client_id == hello->client_id) {
+            member->losses_since_ns = losses_since(coordinator, known->heard_ns);
+        }
+    }
+    return member;
+}
+
+/* One that was lost before, or another in its place. */
+static void log_return(const struct sl_coordinator *coordinator,
+                       const struct sl_coordinator_member *member)
+{
+    const struct sl_coordinator_worker *worker =
+        is_worker(member) ? &coordinator->workers[member->hello.task_index] : NULL;
+    if (worker == NULL || worker->end == SL_COORDINATOR_END_NONE ||
+        worker->end == SL_COORDINATOR_END_LEFT) {
+        sl_log_debug("%s joined (%s)", member->name, member->hello.software);
+    } else if (worker->client_id == member->hello.client_id) {
+        sl_log_info("%s is back", member->name);
+    } else {
+        sl_log_info("%s was replaced: another process goes on in its place", member->name);
+    }
+}
+
+int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                         const struct sl_message_hello *hello, uint64_t now_ns, char *reason,
+                         size_t reason_bytes)
+{
+    sl_assert(sl_coordinator_member_of(coordinator, peer) == NULL);
+    int err = check_task(coordinator, hello, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_coordinator_member *first = find_place(coordinator, hello);
+    if (first != NULL && first->hello.client_id == hello->client_id) {
+        take_over(coordinator, first, peer, hello, now_ns);
+        return 0;
+    }
+    if (first != NULL && first->connected) {
+        return refuse_second(coordinator, first, now_ns, reason, reason_bytes);
+    }
+    struct sl_coordinator_member *member = make_member(coordinator, peer, hello, now_ns);
+    if (member == NULL) {
+        (void)snprintf(reason, reason_bytes, "the coordinator has no memory for another member");
+        return SL_ERR_NO_MEMORY;
+    }
+    if (first != NULL) {
+        end_member(coordinator, first, SL_COORDINATOR_END_REPLACED, now_ns);
+    }
+    log_return(coordinator, member);
+    coordinator->peers[coordinator->member_count] = peer;
+    coordinator->members[coordinator->member_count] = member;
+    coordinator->member_count++;
+    if (is_worker(member)) {
+        coordinator->workers[hello->task_index].departed = false;
+        coordinator->job_workers_known = false;
+    }
+    return 0;
+}

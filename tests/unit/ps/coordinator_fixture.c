@@ -1,0 +1,238 @@
+#include "tests/unit/ps/coordinator_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+
+static int describe_cluster(const struct sl_message_cluster *cluster, char *text, size_t bytes)
+{
+    int at = snprintf(text, bytes, "cluster of %u workers:", cluster->worker_count);
+    for (uint32_t i = 0; i < cluster->ps_count; i++) {
+        const struct sl_message_ps *ps = &cluster->ps[i];
+        at += snprintf(text + at, bytes - (size_t)at, " ps/%u %s x%u", ps->task_index,
+                       ps->data_endpoint, ps->shard_count);
+    }
+    return at;
+}
+
+static void describe(const struct sl_message *message, char *text, size_t bytes)
+{
+    const struct sl_message_waiting *waiting = &message->waiting;
+    const struct sl_message_lost *lost = &message->lost;
+    int at = 0;
+    switch (message->kind) {
+    case SL_MESSAGE_ERROR:
+        (void)snprintf(text, bytes, "error %s: %s", sl_err_name(message->error.err),
+                       message->error.text);
+        break;
+    case SL_MESSAGE_CLUSTER:
+        (void)describe_cluster(&message->cluster, text, bytes);
+        break;
+    case SL_MESSAGE_WAITING:
+        at = snprintf(text, bytes, "waiting for");
+        for (uint32_t i = 0; i < waiting->missing_count; i++) {
+            at += snprintf(text + at, bytes - (size_t)at, " %s", waiting->missing[i]);
+        }
+        break;
+    case SL_MESSAGE_TABLE_OPENED:
+        (void)snprintf(text, bytes, "opened %u", message->table_id);
+        break;
+    case SL_MESSAGE_BARRIER_DONE:
+        (void)snprintf(text, bytes, "done");
+        break;
+    case SL_MESSAGE_STATS:
+        (void)snprintf(text, bytes, "stats of %u tables", message->stats.table_count);
+        break;
+    case SL_MESSAGE_LOST:
+        (void)snprintf(text, bytes, "lost %s/%u of %u: %s",
+                       lost->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker", lost->task_index,
+                       (unsigned)lost->client_id, lost->why);
+        break;
+    default:
+        (void)snprintf(text, bytes, "kind %d", (int)message->kind);
+    }
+}
+
+static void on_send(void *ctx, sl_coordinator_peer peer, const struct sl_message *message)
+{
+    struct fixture *f = ctx;
+    assert_true(f->sent_count < FIXTURE_SENT_MAX);
+    char *text = f->sent[f->sent_count++];
+    int at = snprintf(text, sizeof f->sent[0], "%u#%u ", (unsigned)peer, (unsigned)message->id);
+    describe(message, text + at, sizeof f->sent[0] - (size_t)at);
+}
+
+static void on_close(void *ctx, sl_coordinator_peer peer, const char *why)
+{
+    struct fixture *f = ctx;
+    assert_non_null(why);
+    assert_true(f->sent_count < FIXTURE_SENT_MAX);
+    (void)snprintf(f->sent[f->sent_count++], sizeof f->sent[0], "%u closed", (unsigned)peer);
+    /* As a server that closes at once would. */
+    sl_coordinator_gone(f->coordinator, peer, true, f->now_ns);
+}
+
+static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
+{
+    struct sl_coordinator_options options = {
+        .ps_count = ps_count,
+        .worker_count = worker_count,
+        .waiting_interval_ns = 3 * SECOND,
+        .lease_ns = 10 * SECOND,
+        .send = on_send,
+        .close = on_close,
+        .ctx = f,
+    };
+    assert_int_equal(sl_coordinator_create(&options, &f->coordinator), 0);
+}
+
+int fixture_setup(void **state)
+{
+    sl_log_setup(SL_LOG_OFF, "test");
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    make(f, 2, 3);
+    *state = f;
+    return 0;
+}
+
+int fixture_teardown(void **state)
+{
+    struct fixture *f = *state;
+    sl_coordinator_destroy(&f->coordinator);
+    free(f);
+    return 0;
+}
+
+void fixture_remake(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
+{
+    sl_coordinator_destroy(&f->coordinator);
+    make(f, ps_count, worker_count);
+}
+
+static void take(struct fixture *f)
+{
+    f->sent_count--;
+    memmove(f->sent[0], f->sent[1], f->sent_count * sizeof f->sent[0]);
+}
+
+void expect(struct fixture *f, const char *text)
+{
+    assert_true(f->sent_count > 0);
+    assert_string_equal(f->sent[0], text);
+    take(f);
+}
+
+void expect_part(struct fixture *f, const char *text)
+{
+    assert_true(f->sent_count > 0);
+    if (strstr(f->sent[0], text) == NULL) {
+        fail_msg("\"%s\" is not in \"%s\"", text, f->sent[0]);
+    }
+    take(f);
+}
+
+void expect_nothing(struct fixture *f)
+{
+    if (f->sent_count != 0) {
+        fail_msg("%u things were sent, first \"%s\"", f->sent_count, f->sent[0]);
+    }
+}
+
+int hello(struct fixture *f, sl_coordinator_peer peer, enum sl_message_role role, uint32_t task)
+{
+    return hello_as(f, peer, role, task, peer);
+}
+
+int hello_as(struct fixture *f, sl_coordinator_peer peer, enum sl_message_role role, uint32_t task,
+             uint64_t client_id)
+{
+    struct sl_message_hello message = {
+        .purpose = SL_MESSAGE_PURPOSE_CONTROL,
+        .role = role,
+        .task_index = task,
+        .client_id = client_id,
+    };
+    return sl_coordinator_hello(f->coordinator, peer, &message, f->now_ns, f->reason,
+                                sizeof f->reason);
+}
+
+void workers_join(struct fixture *f)
+{
+    for (uint32_t worker = 0; worker < 3; worker++) {
+        assert_int_equal(hello(f, worker + 1, SL_MESSAGE_ROLE_WORKER, worker), 0);
+    }
+}
+
+void say(struct fixture *f, sl_coordinator_peer peer, struct sl_message message)
+{
+    sl_coordinator_message(f->coordinator, peer, &message, f->now_ns);
+}
+
+void heartbeat(struct fixture *f, sl_coordinator_peer peer)
+{
+    say(f, peer, (struct sl_message){.kind = SL_MESSAGE_HEARTBEAT});
+}
+
+void goodbye(struct fixture *f, sl_coordinator_peer peer)
+{
+    say(f, peer, (struct sl_message){.kind = SL_MESSAGE_GOODBYE});
+    sl_coordinator_gone(f->coordinator, peer, false, f->now_ns);
+}
+
+void cut(struct fixture *f, sl_coordinator_peer peer)
+{
+    sl_coordinator_gone(f->coordinator, peer, false, f->now_ns);
+}
+
+void register_ps(struct fixture *f, sl_coordinator_peer peer, uint64_t id, uint32_t shards)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_REGISTER,
+                                 .id = id,
+                                 .reg = {.shard_count = shards, .ps_count = 2, .worker_count = 3}};
+    (void)snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://host%u:1",
+                   (unsigned)peer);
+    say(f, peer, message);
+}
+
+void register_worker(struct fixture *f, sl_coordinator_peer peer, uint64_t id)
+{
+    say(f, peer, (struct sl_message){.kind = SL_MESSAGE_REGISTER, .id = id});
+}
+
+void cluster_start(struct fixture *f)
+{
+    for (uint32_t ps = 0; ps < 2; ps++) {
+        assert_int_equal(hello(f, 11 + ps, SL_MESSAGE_ROLE_PS, ps), 0);
+        register_ps(f, 11 + ps, 1, 2);
+    }
+    assert_int_equal(f->sent_count, 2);
+    f->sent_count = 0;
+}
+
+struct sl_message barrier_message(const char *name, uint32_t count, uint64_t id)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_BARRIER, .id = id, .barrier.count = count};
+    (void)snprintf(message.barrier.name, sizeof message.barrier.name, "%s", name);
+    return message;
+}
+
+void pass(struct fixture *f, uint64_t ns, const sl_coordinator_peer *alive)
+{
+    for (uint64_t end_ns = f->now_ns + ns; f->now_ns < end_ns;) {
+        f->now_ns += SECOND / 2;
+        for (uint32_t i = 0; alive[i] != 0; i++) {
+            heartbeat(f, alive[i]);
+        }
+        sl_coordinator_tick(f->coordinator, f->now_ns);
+    }
+}
