@@ -42,7 +42,7 @@ CONFINED = [
      r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|reactor/(mailbox|reactor).*",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_", 
-     r"core/arena_ahead\.c|reactor/(mailbox|reactor).*|worker/port\.c", "a lock"),
+     r"core/arena_ahead\.c|reactor/(mailbox|reactor).*|worker/port\.c|net/resolve\.c", "a lock"),
     (r"#include \"config/",
      r"config/.*|bench/.*|launch/.*|(ps|worker)/main\.c|worker/train/flags\..*", "config"),
 ]

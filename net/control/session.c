@@ -55,6 +55,7 @@ static void shut(struct sl_session *session, int err, const char *reason)
 {
     session->state = SL_SESSION_ENDED;
     sl_session_disarm_all(session);
+    sl_resolve_cancel(&session->resolve);
     if (session->conn != NULL) {
         sl_transport_disconnect(session->conn);
     }

@@ -16,6 +16,9 @@
  * another attempt follows, later the connection is lost. Broken or misplaced frames and a Goodbye
  * after the welcome are a loss too; before it, what is no Starling ends it.
  *
+ * A host name is looked up anew for each attempt, without making the reactor wait (net/resolve.h);
+ * of its addresses each attempt takes the next. Numeric hosts take no thread.
+ *
  * A welcome that does not come within SL_SESSION_GREETING_NS on a later connection makes it try
  * anew; the first may take as long as the start timeout, since the cluster has to come together.
  *

@@ -8,6 +8,7 @@
 
 #define BACK_OFF_MIN_NS (50 * SL_CLOCK_NS_PER_MS)
 #define BACK_OFF_MAX_NS (1 * SL_CLOCK_NS_PER_S)
+#define RESOLVE_NS      (5 * SL_CLOCK_NS_PER_S)
 #define REPORT_NS       (3 * SL_CLOCK_NS_PER_S)
 #define REPORT_MAX_NS   (60 * SL_CLOCK_NS_PER_S)
 
@@ -47,36 +48,10 @@ static void pause_and_retry(struct sl_session *session)
     }
 }
 
-/* The endpoint with its host as a numeric address. */
-static int resolve(struct sl_session *session, struct sl_endpoint *out)
+static void connect_to(struct sl_session *session, const struct sl_endpoint *numeric)
 {
-    struct sockaddr_storage address;
-    socklen_t address_bytes;
-    int err = sl_endpoint_resolve(&session->options.endpoint, false, &address, &address_bytes,
-                                  session->obstacle, sizeof session->obstacle);
-    if (err != SL_OK) {
-        return err;
-    }
-    err = sl_endpoint_from_sockaddr(&address, out);
-    if (err != SL_OK) {
-        sl_session_set_obstacle(session, "its address is of a family that is not supported");
-        return err;
-    }
-    out->scheme = session->options.endpoint.scheme;
-    return SL_OK;
-}
-
-static void attempt(struct sl_timer *timer, uint64_t now_ns)
-{
-    (void)now_ns;
-    struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, retry));
-    struct sl_endpoint numeric;
-    if (resolve(session, &numeric) != SL_OK) {
-        pause_and_retry(session);
-        return;
-    }
     session->proved = false;
-    int err = sl_transport_connect(session->options.transport, &numeric, &transport_events, NULL,
+    int err = sl_transport_connect(session->options.transport, numeric, &transport_events, NULL,
                                    session, &session->conn);
     if (err != SL_OK) {
         session->conn = NULL;
@@ -88,6 +63,41 @@ static void attempt(struct sl_timer *timer, uint64_t now_ns)
     if (session->was_welcomed) {
         sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
     }
+}
+
+/* A name may have an address that nobody listens at, before or behind one where somebody does: each
+ * attempt takes the next. */
+static void resolved(void *ctx, const struct sl_resolve_found *found)
+{
+    struct sl_session *session = ctx;
+    session->resolve = NULL;
+    if (found->err != SL_OK) {
+        sl_session_set_obstacle(session, found->reason);
+        pause_and_retry(session);
+        return;
+    }
+    connect_to(session, &found->addresses[session->attempt_count++ % found->address_count]);
+}
+
+static void attempt(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, retry));
+    const struct sl_endpoint *endpoint = &session->options.endpoint;
+    if (sl_resolve_is_numeric(endpoint)) {
+        connect_to(session, endpoint);
+        return;
+    }
+    int err = sl_resolve_start(reactor_of(session), endpoint, RESOLVE_NS, sl_resolve_lookup,
+                               resolved, session, &session->resolve);
+    if (err != SL_OK) {
+        sl_session_set_obstacle(session, err == SL_ERR_AGAIN
+                                             ? "too many names are being looked up at a time"
+                                             : "no memory or thread to look its name up");
+        pause_and_retry(session);
+        return;
+    }
+    session->state = SL_SESSION_RESOLVING;
 }
 
 static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
@@ -365,10 +375,11 @@ void sl_session_begin(struct sl_session *session)
     sl_session_arm(session, &session->start_deadline, session->options.start_timeout_ns);
 }
 
-/* A pause in progress was for another place. */
+/* A pause or look-up in progress was for another place. */
 void sl_session_retry_soon(struct sl_session *session)
 {
-    if (session->state == SL_SESSION_PAUSING) {
+    if (session->state == SL_SESSION_PAUSING || session->state == SL_SESSION_RESOLVING) {
+        sl_resolve_cancel(&session->resolve);
         session->back_off_ns = BACK_OFF_MIN_NS;
         pause_and_retry(session);
     }

@@ -5,6 +5,7 @@
 #define SL_NET_CONTROL_SESSION_INTERNAL_H
 
 #include "net/control/session.h"
+#include "net/resolve.h"
 
 #define SL_SESSION_REASON_BYTES                                                                    \
     (SL_MESSAGE_TEXT_BYTES + 2 * SL_LIMIT_ENDPOINT_BYTES +                                         \
@@ -17,6 +18,7 @@ struct sl_session_request;
 
 enum sl_session_state {
     SL_SESSION_PAUSING,    /* between two attempts to connect */
+    SL_SESSION_RESOLVING,  /* until the host's addresses are known */
     SL_SESSION_CONNECTING, /* until the transport says connected */
     SL_SESSION_GREETING,   /* hello is sent */
     SL_SESSION_WELCOMED,
@@ -29,7 +31,9 @@ struct sl_session {
     char peer[SL_LIMIT_ENDPOINT_BYTES]; /* the endpoint as given, for messages */
 
     enum sl_session_state state;
-    struct sl_conn *conn; /* NULL: none; else it has not been reported closed */
+    struct sl_resolve *resolve; /* NULL: no look-up in progress */
+    uint32_t attempt_count;     /* to connect to one of a name's addresses */
+    struct sl_conn *conn;       /* NULL: none; else it has not been reported closed */
     struct sl_outbox_queue queue;
     uint8_t *control_memory; /* of a long control frame on its way in; NULL: none */
     bool breaking;           /* we have disconnected: `closed` goes by break_err and obstacle */
