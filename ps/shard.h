@@ -109,6 +109,11 @@ int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
  * meanwhile. */
 void sl_shard_replay(struct sl_shard_work *work);
 
+/* Nobody wants the rest of a request in progress: it will not push or tick any more, but for the
+ * push that has been applied in part. True when there is none: it can be abandoned now. Else it is
+ * to be run on; then ask again. */
+bool sl_shard_curtail(struct sl_shard_work *work);
+
 /* True when the rest of the request would run now without parking and within `key_budget`, in one
  * call of sl_shard_run, unless that fails. */
 bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_work *work,
