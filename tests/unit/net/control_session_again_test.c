@@ -212,6 +212,95 @@ static void session_request__is_sent_again_under_its_id(void **state)
     assert_int_equal(fixture.answer_count, 3);
 }
 
+/* A connection that takes nothing: what is offered to it fills the outbox. */
+static void on_drain_connected(void *ctx, struct sl_conn *conn)
+{
+    (void)ctx;
+    (void)conn;
+}
+
+static void *on_drain_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+{
+    (void)ctx;
+    (void)conn;
+    (void)header;
+    return NULL;
+}
+
+static void on_drain_received(void *ctx, struct sl_conn *conn,
+                              const struct sl_transport_message *message)
+{
+    (void)ctx;
+    sl_transport_release(conn, message);
+}
+
+static void on_drain_sent(void *ctx, struct sl_conn *conn, void *cookie)
+{
+    (void)ctx;
+    (void)conn;
+    (void)cookie;
+    fail_msg("it is closed");
+}
+
+static void on_drain_closed(void *ctx, struct sl_conn *conn, int err)
+{
+    (void)ctx;
+    (void)conn;
+    (void)err;
+}
+
+static const struct sl_transport_events drain_events = {
+    .connected = on_drain_connected,
+    .sink = on_drain_sink,
+    .received = on_drain_received,
+    .sent = on_drain_sent,
+    .writable = on_drain_connected,
+    .closed = on_drain_closed,
+};
+
+static struct sl_outbox_queue filling;
+
+static void fill_outbox(struct session_fixture *fixture)
+{
+    struct sl_endpoint nowhere = {.scheme = SL_ENDPOINT_TCP, .port = 9, .host = "127.0.0.1"};
+    struct sl_conn *conn;
+    assert_int_equal(
+        sl_transport_connect(fixture->pair.a.transport, &nowhere, &drain_events, NULL, NULL, &conn),
+        SL_OK);
+    sl_transport_disconnect(conn);
+    for (uint32_t bytes = 1U << 17; bytes > 0; bytes /= 2) {
+        while (sl_outbox_reserve(&fixture->outbox, bytes) != NULL) {
+            struct sl_frame frame = {.type = SL_FRAME_CONTROL, .payload_bytes = bytes};
+            sl_outbox_commit(&fixture->outbox, conn, &filling, &frame, NULL, 0, NULL, NULL);
+        }
+    }
+}
+
+/* Without room in the outbox it waits, and is lost neither then nor later. */
+static void session_request__is_sent_again_when_there_is_room(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture);
+    session_fixture_greet(&fixture);
+    session_fixture_lose(&fixture);
+    struct sl_message message = {.kind = SL_MESSAGE_STATS_GET};
+    sl_session_request(fixture.session, &message, 60 * SL_CLOCK_NS_PER_S, session_fixture_answer,
+                       &fixture);
+    fixture.when_welcomed = fill_outbox;
+    session_fixture_greet_again(&fixture);
+    assert_null(sl_outbox_reserve(&fixture.outbox, 64));
+    session_fixture_pass(&fixture, 200);
+    assert_int_equal(fixture.received_count, 0);
+    sl_outbox_closed(&fixture.outbox, sl_session_conn(fixture.session), &filling);
+    session_fixture_pass(&fixture, 200);
+    assert_int_equal(fixture.received_count, 1);
+    assert_int_equal(fixture.last.id, message.id);
+    assert_int_equal(fixture.answer_count, 0);
+    assert_int_equal(fixture.lost_count, 1);
+    session_fixture_teardown(&fixture);
+}
+
 static void session_request__waits_for_the_first_welcome(void **state)
 {
     (void)state;
@@ -484,6 +573,7 @@ int main(void)
         cmocka_unit_test(session_lost__pauses_grow_when_connections_do_not_last),
         cmocka_unit_test(session_lost__survives_frames_out_of_place),
         cmocka_unit_test(session_request__is_sent_again_under_its_id),
+        cmocka_unit_test(session_request__is_sent_again_when_there_is_room),
         cmocka_unit_test(session_request__waits_for_the_first_welcome),
         cmocka_unit_test(session_request__deadline_goes_on_without_a_connection),
         cmocka_unit_test(session_request__barrier_tells_the_time_that_is_left),
