@@ -228,6 +228,17 @@ static void clocks_floor__of_nobody_lies_behind_what_was_done(void **state)
     assert_int_equal(sl_clocks_floor(clocks, group), 6);
 }
 
+/* Though the floor stays where it is. */
+static void clocks_take_moved__also_when_nobody_is_left_to_wait_for(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    uint32_t group = sl_clocks_group(clocks, 1);
+    assert_false(sl_clocks_take_moved(clocks));
+    sl_clocks_lose(clocks, 0);
+    assert_int_equal(sl_clocks_floor(clocks, group), 0);
+    assert_true(sl_clocks_take_moved(clocks));
+}
+
 static void clocks_floor_of_all__counts_whoever_was_heard_of(void **state)
 {
     struct sl_clocks *clocks = *state;
@@ -356,6 +367,7 @@ int main(void)
         CASE(clocks_lose__remembers_where_it_stood),
         CASE(clocks_leave__ends_the_iteration_in_which_it_pushed),
         CASE(clocks_floor__of_nobody_lies_behind_what_was_done),
+        CASE(clocks_take_moved__also_when_nobody_is_left_to_wait_for),
         CASE(clocks_floor_of_all__counts_whoever_was_heard_of),
         CASE(clocks_floor_of_all__goes_down_with_who_joins_behind),
         CASE(clocks_floor__is_the_minimum_whoever_comes_and_goes),

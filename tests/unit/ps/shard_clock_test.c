@@ -6,147 +6,26 @@
 
 #include <cmocka.h>
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
-#include "ps/shard.h"
-#include "shard_request.h"
-
-#define DIM     2
-#define WORKERS 3
-#define NOBODY  UINT32_MAX
-
-#define BSP     0
-#define SSP     1
-#define ASP     2
-#define DENSE   3 /* BSP */
-
-struct fixture {
-    struct sl_shard *shard;
-    struct shard_request request;
-    _Alignas(8) uint8_t reply[SL_LIMIT_FRAME_PAYLOAD_BYTES];
-    char reason[512];
-    struct sl_shard_work work; /* of the last run */
-};
-
-static void open_tables(struct fixture *f)
-{
-    for (uint32_t id = 0; id < 4; id++) {
-        struct sl_table_spec spec = {
-            .kind = id == DENSE ? SL_TABLE_DENSE : SL_TABLE_SPARSE,
-            .dim = id == DENSE ? 0 : DIM,
-            .length = id == DENSE ? 3000 : 0,
-            .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
-            .consistency = {.mode = id == SSP   ? SL_CONSISTENCY_SSP
-                                    : id == ASP ? SL_CONSISTENCY_ASP
-                                                : SL_CONSISTENCY_BSP,
-                            .staleness = id == SSP ? 2 : 0,
-                            .worker_count = id == ASP ? 0 : WORKERS},
-        };
-        (void)snprintf(spec.name, sizeof spec.name, "table%u", id);
-        assert_int_equal(sl_shard_table_open(f->shard, id, &spec, f->reason, sizeof f->reason), 0);
-    }
-}
-
-static void make_shard(struct fixture *f, size_t staging_bytes_max)
-{
-    struct sl_shard_options options = {
-        .index = 0, .count = 1, .staging_bytes_max = staging_bytes_max};
-    assert_int_equal(sl_shard_create(&options, &f->shard), 0);
-    open_tables(f);
-}
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    make_shard(f, 0);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    sl_shard_destroy(&f->shard);
-    free(f);
-    return 0;
-}
-
-static void commit_all(struct fixture *f)
-{
-    while (sl_shard_commit_due(f->shard)) {
-        (void)sl_shard_commit(f->shard, 3);
-    }
-}
-
-/* Runs f->request; DONE, PARKED or an error. Commits are left to the caller. */
-static int run(struct fixture *f, uint32_t worker)
-{
-    struct sl_shard_caller caller = {.has_clock = worker != NOBODY,
-                                     .worker = worker == NOBODY ? 0 : worker};
-    assert_int_equal(sl_shard_begin(f->shard, &caller, f->request.payload, f->request.bytes,
-                                    &f->work, f->reason, sizeof f->reason),
-                     0);
-    int result = SL_SHARD_AGAIN;
-    while (result == SL_SHARD_AGAIN && !sl_shard_commit_due(f->shard)) {
-        uint32_t spent;
-        result =
-            sl_shard_run(f->shard, &f->work, f->reply, 1000, &spent, f->reason, sizeof f->reason);
-    }
-    return result;
-}
-
-static int tick(struct fixture *f, uint32_t worker, uint32_t clock)
-{
-    shard_request_begin(&f->request, clock);
-    shard_request_tick(&f->request);
-    return run(f, worker);
-}
-
-static int push(struct fixture *f, uint32_t worker, uint32_t clock, uint16_t table, uint64_t key,
-                float value)
-{
-    float gradient[DIM] = {value, value};
-    shard_request_begin(&f->request, clock);
-    shard_request_push(&f->request, SL_REQUEST_PUSH, table, &key, 1, gradient, DIM);
-    return run(f, worker);
-}
-
-static int pull(struct fixture *f, uint32_t worker, uint32_t clock, uint16_t table, uint64_t key,
-                float *out)
-{
-    shard_request_begin(&f->request, clock);
-    shard_request_pull(&f->request, table, &key, 1);
-    int result = run(f, worker);
-    memcpy(out, f->reply, sizeof *out);
-    return result;
-}
-
-static float peek(struct fixture *f, uint16_t table, uint64_t key)
-{
-    float value;
-    assert_int_equal(pull(f, NOBODY, 0, table, key, &value), SL_SHARD_DONE);
-    return value;
-}
+#include "shard_fixture.h"
 
 static void shard_bsp__pushes_show_when_every_worker_has_ticked(void **state)
 {
     struct fixture *f = *state;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(push(f, worker, 0, BSP, 9, 1.0F), SL_SHARD_DONE);
-        assert_int_equal(push(f, worker, 0, BSP, 9, 10.0F), SL_SHARD_DONE);
-        assert_true(peek(f, BSP, 9) == 0.0F);
+        assert_int_equal(fixture_push(f, worker, 0, BSP, 9, 1.0F), SL_SHARD_DONE);
+        assert_int_equal(fixture_push(f, worker, 0, BSP, 9, 10.0F), SL_SHARD_DONE);
+        assert_true(fixture_peek(f, BSP, 9) == 0.0F);
         assert_false(sl_shard_commit_due(f->shard));
-        assert_int_equal(tick(f, worker, 0), SL_SHARD_DONE);
+        assert_int_equal(fixture_tick(f, worker, 0), SL_SHARD_DONE);
     }
     assert_true(sl_shard_commit_due(f->shard));
-    commit_all(f);
+    fixture_commit(f);
     assert_true(sl_shard_clock_moved(f->shard));
     float value;
-    assert_int_equal(pull(f, 0, 1, BSP, 9, &value), SL_SHARD_DONE);
+    assert_int_equal(fixture_pull(f, 0, 1, BSP, 9, &value), SL_SHARD_DONE);
     assert_true(value == 33.0F);
     assert_int_equal(sl_shard_clock_floor(f->shard), 1);
 }
@@ -155,9 +34,9 @@ static void shard_bsp__pull_waits_and_names_the_slowest(void **state)
 {
     struct fixture *f = *state;
     float value;
-    assert_int_equal(tick(f, 0, 0), SL_SHARD_DONE);
-    assert_int_equal(tick(f, 2, 0), SL_SHARD_DONE);
-    assert_int_equal(pull(f, 0, 1, BSP, 9, &value), SL_SHARD_PARKED);
+    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_pull(f, 0, 1, BSP, 9, &value), SL_SHARD_PARKED);
     assert_true(sl_shard_waits(f->shard, &f->work));
     char text[512];
     sl_shard_describe_wait(f->shard, &f->work, text, sizeof text);
@@ -167,26 +46,26 @@ static void shard_bsp__pull_waits_and_names_the_slowest(void **state)
     static struct shard_request bytes;
     bytes = f->request;
     parked.cursor.next = bytes.payload + (parked.cursor.next - f->request.payload);
-    assert_int_equal(tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
     assert_false(sl_shard_waits(f->shard, &parked));
 }
 
 static void shard_bsp__nothing_runs_before_what_is_due(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(push(f, 0, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 0, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(tick(f, worker, 0), SL_SHARD_DONE);
+        assert_int_equal(fixture_tick(f, worker, 0), SL_SHARD_DONE);
     }
     float value;
     assert_true(sl_shard_commit_due(f->shard));
-    assert_int_equal(pull(f, 0, 1, BSP, 1, &value), SL_SHARD_AGAIN);
+    assert_int_equal(fixture_pull(f, 0, 1, BSP, 1, &value), SL_SHARD_AGAIN);
     uint32_t spent;
     assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, f->reason, 512),
                      SL_SHARD_AGAIN);
     assert_int_equal(spent, 0);
     assert_false(sl_shard_ready(f->shard, &f->work, UINT32_MAX));
-    commit_all(f);
+    fixture_commit(f);
     assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, f->reason, 512),
                      SL_SHARD_DONE);
     memcpy(&value, f->reply, sizeof value);
@@ -208,25 +87,25 @@ static void train_in_random_order(struct fixture *f, uint64_t seed, uint64_t *ha
             uint64_t mixed = worker * 100 + done[worker] * 10 + clock;
             float value = (float)(sl_hash_key(mixed) % 1000003) * 1e-3F;
             if (done[worker] == 3) {
-                assert_int_equal(tick(f, worker, clock), SL_SHARD_DONE);
+                assert_int_equal(fixture_tick(f, worker, clock), SL_SHARD_DONE);
             } else {
-                assert_int_equal(push(f, worker, clock, BSP, done[worker] % 2, value),
+                assert_int_equal(fixture_push(f, worker, clock, BSP, done[worker] % 2, value),
                                  SL_SHARD_DONE);
                 shard_request_begin(&f->request, clock);
                 shard_request_dense(&f->request, SL_REQUEST_DENSE_PUSH, DENSE, done[worker], 1,
                                     &value);
-                assert_int_equal(run(f, worker), SL_SHARD_DONE);
+                assert_int_equal(fixture_run(f, worker), SL_SHARD_DONE);
             }
             done[worker]++;
             left--;
-            commit_all(f);
+            fixture_commit(f);
         }
     }
     shard_request_begin(&f->request, 0);
     uint64_t keys[] = {0, 1};
     shard_request_pull(&f->request, BSP, keys, 2);
     shard_request_dense(&f->request, SL_REQUEST_DENSE_PULL, DENSE, 0, 3, NULL);
-    assert_int_equal(run(f, NOBODY), SL_SHARD_DONE);
+    assert_int_equal(fixture_run(f, NOBODY), SL_SHARD_DONE);
     *hash = sl_hash_bytes(f->reply, f->work.reply_bytes, 0);
 }
 
@@ -237,7 +116,7 @@ static void shard_bsp__result_does_not_depend_on_the_order_of_arrival(void **sta
     train_in_random_order(f, 1, &first);
     for (uint64_t seed = 2; seed < 20; seed++) {
         sl_shard_destroy(&f->shard);
-        make_shard(f, 0);
+        fixture_make(f, 0);
         uint64_t other;
         train_in_random_order(f, seed, &other);
         assert_true(first == other);
@@ -257,35 +136,35 @@ static void shard_bsp__long_pushes_with_repeats_are_kept_whole(void **state)
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
         shard_request_begin(&f->request, 0);
         shard_request_push(&f->request, SL_REQUEST_PUSH, BSP, keys, COUNT, gradients, DIM);
-        assert_int_equal(run(f, worker), SL_SHARD_DONE);
-        assert_int_equal(tick(f, worker, 0), SL_SHARD_DONE);
+        assert_int_equal(fixture_run(f, worker), SL_SHARD_DONE);
+        assert_int_equal(fixture_tick(f, worker, 0), SL_SHARD_DONE);
     }
-    commit_all(f);
+    fixture_commit(f);
     for (uint64_t key = 0; key < 1700; key += 100) {
-        assert_true(peek(f, BSP, key) == 3.0F * (float)(key < COUNT - 2 * 1700 ? 3 : 2));
+        assert_true(fixture_peek(f, BSP, key) == 3.0F * (float)(key < COUNT - 2 * 1700 ? 3 : 2));
     }
 }
 
 static void shard_bsp__push_of_another_clock_breaks_the_protocol(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(push(f, 0, 1, BSP, 1, 1.0F), SL_ERR_PROTOCOL);
+    assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_ERR_PROTOCOL);
     assert_non_null(strstr(f->reason, "worker/0"));
-    assert_int_equal(tick(f, 0, 0), SL_SHARD_DONE);
-    assert_int_equal(push(f, 0, 0, BSP, 1, 1.0F), SL_ERR_PROTOCOL);
-    assert_int_equal(tick(f, 0, 0), SL_ERR_PROTOCOL);
-    assert_int_equal(push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 0, 0, BSP, 1, 1.0F), SL_ERR_PROTOCOL);
+    assert_int_equal(fixture_tick(f, 0, 0), SL_ERR_PROTOCOL);
+    assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
 }
 
 static void shard_bsp__clients_without_a_clock_act_at_once(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(push(f, NOBODY, 7, BSP, 1, 1.0F), SL_SHARD_DONE);
-    assert_true(peek(f, BSP, 1) == 1.0F);
+    assert_int_equal(fixture_push(f, NOBODY, 7, BSP, 1, 1.0F), SL_SHARD_DONE);
+    assert_true(fixture_peek(f, BSP, 1) == 1.0F);
     /* So does a worker beyond the table's count. */
-    assert_int_equal(push(f, WORKERS, 7, BSP, 1, 1.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, WORKERS, 7, BSP, 1, 1.0F), SL_SHARD_DONE);
     float value;
-    assert_int_equal(pull(f, WORKERS, 7, BSP, 1, &value), SL_SHARD_DONE);
+    assert_int_equal(fixture_pull(f, WORKERS, 7, BSP, 1, &value), SL_SHARD_DONE);
     assert_true(value == 2.0F);
 }
 
@@ -293,18 +172,18 @@ static void shard_bsp__who_has_left_holds_nobody_up(void **state)
 {
     struct fixture *f = *state;
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(push(f, worker, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
+        assert_int_equal(fixture_push(f, worker, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
     }
-    assert_int_equal(tick(f, 0, 0), SL_SHARD_DONE);
-    assert_int_equal(tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
     sl_shard_worker_left(f->shard, 2);
-    commit_all(f);
+    fixture_commit(f);
     assert_true(sl_shard_clock_moved(f->shard));
-    assert_true(peek(f, BSP, 1) == 3.0F); /* what it had pushed counts */
+    assert_true(fixture_peek(f, BSP, 1) == 3.0F); /* what it had pushed counts */
     /* It comes back: served, but nobody waits for it. */
-    assert_int_equal(tick(f, 2, 0), SL_SHARD_DONE);
-    assert_int_equal(push(f, 2, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
-    assert_true(peek(f, BSP, 1) == 4.0F);
+    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 2, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
+    assert_true(fixture_peek(f, BSP, 1) == 4.0F);
 }
 
 /* Its connection breaks in the middle of a long push, which is finished all the same. */
@@ -318,8 +197,8 @@ static void shard_bsp__push_of_who_has_left_is_applied(void **state)
         keys[i] = i;
         gradients[i * DIM] = 1.0F;
     }
-    assert_int_equal(tick(f, 1, 0), SL_SHARD_DONE);
-    assert_int_equal(tick(f, 2, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
     shard_request_begin(&f->request, 0);
     shard_request_push(&f->request, SL_REQUEST_PUSH, BSP, keys, KEYS, gradients, DIM);
     struct sl_shard_work work;
@@ -333,43 +212,43 @@ static void shard_bsp__push_of_who_has_left_is_applied(void **state)
     sl_shard_worker_left(f->shard, 0);
     assert_int_equal(sl_shard_run(f->shard, &work, f->reply, 100000, &spent, f->reason, 512),
                      SL_SHARD_DONE);
-    commit_all(f);
-    assert_true(peek(f, BSP, KEYS - 1) == 1.0F);
+    fixture_commit(f);
+    assert_true(fixture_peek(f, BSP, KEYS - 1) == 1.0F);
 }
 
 static void shard_bsp__all_finished_means_everything_is_applied(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(tick(f, 0, 0), SL_SHARD_DONE);
-    assert_int_equal(push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 0, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(tick(f, worker, SL_REQUEST_CLOCK_FINISHED), SL_SHARD_DONE);
+        assert_int_equal(fixture_tick(f, worker, SL_REQUEST_CLOCK_FINISHED), SL_SHARD_DONE);
     }
-    commit_all(f);
-    assert_true(peek(f, BSP, 1) == 1.0F);
+    fixture_commit(f);
+    assert_true(fixture_peek(f, BSP, 1) == 1.0F);
     assert_int_equal(sl_shard_clock_floor(f->shard), UINT32_MAX);
     float value;
-    assert_int_equal(pull(f, 0, 1000, BSP, 1, &value), SL_SHARD_DONE);
+    assert_int_equal(fixture_pull(f, 0, 1000, BSP, 1, &value), SL_SHARD_DONE);
 }
 
 static void shard_bsp__staging_full_is_no_memory_until_the_iteration_ends(void **state)
 {
     struct fixture *f = *state;
     sl_shard_destroy(&f->shard);
-    make_shard(f, 8192);
+    fixture_make(f, 8192);
     int result = SL_SHARD_DONE;
     uint32_t pushed = 0;
     for (; result == SL_SHARD_DONE; pushed++) {
-        result = push(f, 0, 0, BSP, 1, 1.0F);
+        result = fixture_push(f, 0, 0, BSP, 1, 1.0F);
     }
     assert_int_equal(result, SL_ERR_NO_MEMORY);
     assert_non_null(strstr(f->reason, "8192"));
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
-        assert_int_equal(tick(f, worker, 0), SL_SHARD_DONE);
+        assert_int_equal(fixture_tick(f, worker, 0), SL_SHARD_DONE);
     }
-    commit_all(f);
-    assert_true(peek(f, BSP, 1) == (float)(pushed - 1));
-    assert_int_equal(push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
+    fixture_commit(f);
+    assert_true(fixture_peek(f, BSP, 1) == (float)(pushed - 1));
+    assert_int_equal(fixture_push(f, 0, 1, BSP, 1, 1.0F), SL_SHARD_DONE);
 }
 
 /* Tables that cannot be made leave no trace, however many there are. */
@@ -398,30 +277,30 @@ static void shard_ssp__pull_waits_beyond_the_staleness(void **state)
     struct fixture *f = *state;
     float value;
     for (uint32_t clock = 0; clock < 3; clock++) {
-        assert_int_equal(pull(f, 0, clock, SSP, 1, &value), SL_SHARD_DONE);
-        assert_int_equal(push(f, 0, clock, SSP, 1, 1.0F), SL_SHARD_DONE);
-        assert_int_equal(tick(f, 0, clock), SL_SHARD_DONE);
-        assert_true(peek(f, SSP, 1) == (float)(clock + 1)); /* its pushes show at once */
+        assert_int_equal(fixture_pull(f, 0, clock, SSP, 1, &value), SL_SHARD_DONE);
+        assert_int_equal(fixture_push(f, 0, clock, SSP, 1, 1.0F), SL_SHARD_DONE);
+        assert_int_equal(fixture_tick(f, 0, clock), SL_SHARD_DONE);
+        assert_true(fixture_peek(f, SSP, 1) == (float)(clock + 1)); /* its pushes show at once */
     }
-    assert_int_equal(pull(f, 0, 3, SSP, 1, &value), SL_SHARD_PARKED);
-    assert_int_equal(pull(f, 0, 3, ASP, 1, &value), SL_SHARD_DONE);
-    assert_int_equal(tick(f, 1, 0), SL_SHARD_DONE);
-    assert_int_equal(tick(f, 2, 0), SL_SHARD_DONE);
-    assert_int_equal(pull(f, 0, 3, SSP, 1, &value), SL_SHARD_DONE);
+    assert_int_equal(fixture_pull(f, 0, 3, SSP, 1, &value), SL_SHARD_PARKED);
+    assert_int_equal(fixture_pull(f, 0, 3, ASP, 1, &value), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_pull(f, 0, 3, SSP, 1, &value), SL_SHARD_DONE);
 }
 
 static void shard_tick__commits_before_the_sections_behind_it(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(push(f, 0, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
-    assert_int_equal(tick(f, 1, 0), SL_SHARD_DONE);
-    assert_int_equal(tick(f, 2, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_push(f, 0, 0, BSP, 1, 1.0F), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 1, 0), SL_SHARD_DONE);
+    assert_int_equal(fixture_tick(f, 2, 0), SL_SHARD_DONE);
     uint64_t key = 1;
     shard_request_begin(&f->request, 0);
     shard_request_tick(&f->request);
     shard_request_pull(&f->request, BSP, &key, 1);
-    assert_int_equal(run(f, 0), SL_SHARD_AGAIN);
-    commit_all(f);
+    assert_int_equal(fixture_run(f, 0), SL_SHARD_AGAIN);
+    fixture_commit(f);
     uint32_t spent;
     assert_int_equal(sl_shard_run(f->shard, &f->work, f->reply, 100, &spent, f->reason, 512),
                      SL_SHARD_DONE);
@@ -430,7 +309,7 @@ static void shard_tick__commits_before_the_sections_behind_it(void **state)
     assert_true(value == 1.0F);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
 {
