@@ -115,6 +115,7 @@ static struct sl_outbox_block *large_get(struct sl_outbox *outbox, uint32_t room
 {
     struct sl_outbox_block *block = large_take_spare(outbox, room_bytes);
     if (block != NULL) {
+        outbox->large_used_bytes += HEADER_BYTES + block->room_bytes;
         return block;
     }
     size_t bytes = (HEADER_BYTES + room_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
@@ -124,6 +125,7 @@ static struct sl_outbox_block *large_get(struct sl_outbox *outbox, uint32_t room
     block = aligned_alloc(ALIGN_BYTES, bytes);
     if (block != NULL) {
         outbox->large_bytes += bytes;
+        outbox->large_used_bytes += bytes;
         block_init(block, (uint32_t)(bytes - HEADER_BYTES), true);
     }
     return block;
@@ -134,6 +136,7 @@ static void block_put(struct sl_outbox *outbox, struct sl_outbox_block *block)
 {
     block_reset(block);
     if (block->large) {
+        outbox->large_used_bytes -= HEADER_BYTES + block->room_bytes;
         block->next = outbox->spares;
         outbox->spares = block;
     } else if (block != outbox->current) {
@@ -188,6 +191,12 @@ uint8_t *sl_outbox_reserve(struct sl_outbox *outbox, uint32_t payload_bytes)
     outbox->reserved = block;
     outbox->reserved_bytes = payload_bytes;
     return room_of(block) + block->head;
+}
+
+bool sl_outbox_is_half_full(const struct sl_outbox *outbox)
+{
+    return outbox->blocks.free_count < outbox->blocks.block_count / 2 ||
+           outbox->large_used_bytes > outbox->large_bytes_max / 2;
 }
 
 void sl_outbox_abandon(struct sl_outbox *outbox)

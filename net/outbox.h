@@ -36,7 +36,8 @@ struct sl_outbox {
     uint32_t reserved_bytes;          /* of payload */
     uint32_t frame_count;             /* committed and not sent, for fini's check */
     size_t large_bytes, large_bytes_max;
-    bool checksum; /* seal every frame */
+    size_t large_used_bytes; /* of large_bytes, without the spares */
+    bool checksum;           /* seal every frame */
 };
 
 /* memory_bytes_max covers blocks and large frames. Errors: NO_MEMORY, INVALID (it is below
@@ -51,6 +52,10 @@ void sl_outbox_fini(struct sl_outbox *outbox);
  * caller keeps its work and tries again after some `sent`. Nothing else may be reserved before
  * commit or abandon. */
 uint8_t *sl_outbox_reserve(struct sl_outbox *outbox, uint32_t payload_bytes);
+
+/* Half of the blocks, or of the room for longer frames, is in use: who has frames waiting already
+ * should leave the rest to others. */
+bool sl_outbox_is_half_full(const struct sl_outbox *outbox);
 
 /* Gives back what was reserved last instead of committing it. */
 void sl_outbox_abandon(struct sl_outbox *outbox);

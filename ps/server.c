@@ -17,13 +17,17 @@
 
 #define LOG_LINES_PER_SECOND 8
 
+#define TICKS_PER_LEASE      8 /* of the coordinator */
+
 static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server *server =
         (struct sl_server *)(void *)((uint8_t *)timer -
                                      offsetof(struct sl_server, coordinator_timer));
     sl_coordinator_tick(server->options.coordinator, now_ns);
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + SL_CLOCK_NS_PER_S);
+    uint64_t pause_ns = sl_coordinator_lease_ns(server->options.coordinator) / TICKS_PER_LEASE;
+    pause_ns = pause_ns < SL_CLOCK_NS_PER_S ? pause_ns : SL_CLOCK_NS_PER_S;
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + pause_ns);
 }
 
 int sl_server_create(const struct sl_server_options *options, struct sl_server **out)
@@ -50,14 +54,19 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     if (err != 0) {
         goto fini_control;
     }
-    err = sl_pool_init(&server->requests, sizeof(struct sl_server_request), REQUESTS_MAX);
+    err = sl_pool_init(&server->requests, sizeof(struct sl_server_request),
+                       options->waiting_max == 0 ? REQUESTS_MAX : options->waiting_max);
     if (err != 0) {
         goto fini_buffers;
+    }
+    err = sl_server_sessions_init(&server->sessions);
+    if (err != 0) {
+        goto fini_requests;
     }
     err = sl_transport_open(options->transport, options->reactor, &options->transport_options,
                             &server->transport);
     if (err != 0) {
-        goto fini_requests;
+        goto fini_sessions;
     }
     sl_server_queue_init(server);
     if (options->coordinator != NULL) {
@@ -67,6 +76,8 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     *out = server;
     return 0;
 
+fini_sessions:
+    sl_server_sessions_fini(&server->sessions);
 fini_requests:
     sl_pool_fini(&server->requests);
 fini_buffers:
@@ -91,7 +102,10 @@ void sl_server_destroy(struct sl_server **server)
     self->draining = true;
     sl_transport_close(&self->transport);
     sl_assert(self->conns == NULL);
+    sl_timer_disarm(timers, &self->watch_timer);
+    sl_server_sessions_fini(&self->sessions);
     sl_server_queue_fini(self);
+    sl_server_send_fini(self);
     if (self->shard != NULL) {
         sl_shard_destroy(&self->shard);
     }
@@ -122,8 +136,9 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
         return err;
     }
     server->options.shard = options;
+    sl_server_sessions_number(server);
     for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
-        if (conn->kind == SL_SERVER_CONN_DATA) {
+        if (conn->session != NULL) {
             sl_server_welcome(conn);
         }
     }
@@ -189,7 +204,9 @@ void sl_server_drop(struct sl_server_conn *conn, int err, const char *format, ..
     va_end(args);
     sl_server_log(conn->server, "closing %s (%s): %s: %s", conn->name, conn->conn->peer,
                   sl_err_name(err), text);
-    conn->kind = conn->kind == SL_SERVER_CONN_NEW ? SL_SERVER_CONN_REFUSED : conn->kind;
+    if (conn->kind == SL_SERVER_CONN_NEW || conn->kind == SL_SERVER_CONN_CHALLENGED) {
+        conn->kind = SL_SERVER_CONN_REFUSED;
+    }
     sl_transport_disconnect(conn->conn);
 }
 
@@ -199,7 +216,8 @@ static void hello_late(struct sl_timer *timer, uint64_t now_ns)
     struct sl_server_conn *conn =
         (struct sl_server_conn *)(void *)((uint8_t *)timer -
                                           offsetof(struct sl_server_conn, hello_timer));
-    sl_server_drop(conn, SL_ERR_DEADLINE, "no hello within %llu s",
+    sl_server_drop(conn, SL_ERR_DEADLINE, "no %s within %llu s",
+                   conn->kind == SL_SERVER_CONN_NEW ? "hello" : "proof of the secret",
                    SL_SERVER_HELLO_NS / SL_CLOCK_NS_PER_S);
 }
 
@@ -213,10 +231,12 @@ static void conn_link(struct sl_server *server, struct sl_server_conn *conn)
     }
     server->conns = conn;
     server->conn_count++;
+    sl_server_watch(server);
 }
 
 static void conn_unlink(struct sl_server_conn *conn)
 {
+    sl_server_watch_forget(conn);
     if (conn->prev == NULL) {
         conn->server->conns = conn->next;
     } else {
@@ -235,9 +255,10 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
     if (conn != NULL) {
         /* Handed over by the reactor that listens, with its hello read. */
         conn->conn = transport_conn;
-        conn->outbox = &server->control;
         conn_link(server, conn);
-        sl_server_adopt(conn);
+        sl_timer_arm(sl_reactor_timers(server->options.reactor), &conn->hello_timer,
+                     conn->hello_until_ns);
+        sl_server_greet(conn);
         return;
     }
     conn = server->draining ? NULL : calloc(1, sizeof *conn);
@@ -251,8 +272,9 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
     (void)snprintf(conn->name, sizeof conn->name, "a new connection");
     transport_conn->user = conn;
     conn_link(server, conn);
+    conn->hello_until_ns = sl_reactor_now_ns(server->options.reactor) + SL_SERVER_HELLO_NS;
     sl_timer_arm(sl_reactor_timers(server->options.reactor), &conn->hello_timer,
-                 sl_reactor_now_ns(server->options.reactor) + SL_SERVER_HELLO_NS);
+                 conn->hello_until_ns);
 }
 
 /* The server makes no connections. */
@@ -280,7 +302,7 @@ int sl_server_hand_over(struct sl_server_conn *conn, struct sl_server *to)
 
 static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_frame *header)
 {
-    struct sl_server *server = ctx;
+    (void)ctx;
     struct sl_server_conn *conn = transport_conn->user;
     if (conn == NULL) {
         return NULL;
@@ -292,9 +314,7 @@ static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_
                        header->payload_bytes);
         return NULL;
     }
-    /* Replies in the making must always find room, or nothing would get on. */
-    conn->sink = sl_server_buffers_get(&server->buffers, header->payload_bytes,
-                                       server->buffers.bytes / 4 * 3);
+    conn->sink = sl_server_watch_sink(conn, header->payload_bytes);
     return conn->sink;
 }
 
@@ -348,7 +368,9 @@ static void on_sent(void *ctx, struct sl_conn *transport_conn, void *cookie)
     struct sl_server *server = ctx;
     struct sl_server_conn *conn = transport_conn->user;
     sl_server_unblock(server);
+    conn->progressed = true;
     sl_outbox_sent(conn->outbox, cookie);
+    sl_server_send_later(server, conn->outbox);
     sl_server_drain_conn(conn);
 }
 
@@ -359,21 +381,6 @@ static void on_writable(void *ctx, struct sl_conn *transport_conn)
     if (conn != NULL) {
         sl_outbox_writable(conn->outbox, transport_conn, &conn->out);
     }
-}
-
-/* A worker's data connection has ended: the others shall not wait for it. */
-static void worker_left(struct sl_server *server, const struct sl_server_conn *conn)
-{
-    if (conn->kind != SL_SERVER_CONN_DATA || conn->hello.role != SL_MESSAGE_ROLE_WORKER ||
-        server->shard == NULL) {
-        return;
-    }
-    /* One line for each process; the coordinator writes its own. */
-    if (!conn->said_goodbye && !server->draining && server->options.local_index == 0 &&
-        server->options.coordinator == NULL) {
-        sl_log_warn("%s is gone without a goodbye: its clock counts no more", conn->name);
-    }
-    sl_shard_worker_left(server->shard, conn->hello.task_index);
 }
 
 static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
@@ -387,16 +394,17 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
     sl_log_debug("%s (%s) closed: %s", conn->name, transport_conn->peer, sl_err_name(err));
     transport_conn->user = NULL;
     sl_timer_disarm(sl_reactor_timers(server->options.reactor), &conn->hello_timer);
+    sl_server_send_drop(conn);
     sl_outbox_closed(conn->outbox, transport_conn, &conn->out);
+    sl_server_send_later(server, conn->outbox);
     if (conn->sink != NULL) {
         sl_server_buffers_put(&server->buffers, conn->sink);
     }
-    sl_server_queue_drop(conn);
+    sl_server_session_detach(conn);
     if (conn->kind == SL_SERVER_CONN_CONTROL) {
         sl_coordinator_gone(server->options.coordinator, (uintptr_t)conn, server->draining,
                             sl_reactor_now_ns(server->options.reactor));
     }
-    worker_left(server, conn);
     conn_unlink(conn);
     free(conn);
     sl_server_unblock(server);

@@ -7,30 +7,6 @@
 #include "core/log.h"
 #include "ps/server_internal.h"
 
-void sl_server_send(struct sl_server_conn *conn, const struct sl_message *message)
-{
-    if (conn->out.count >= SL_LIMIT_UNSENT_ANSWERS) {
-        sl_server_drop(conn, SL_ERR_PROTOCOL, "%u answers wait for it to read them",
-                       conn->out.count);
-        return;
-    }
-    size_t bytes = sl_message_encoded_bytes(message);
-    uint8_t *frame = bytes <= SL_LIMIT_CONTROL_PAYLOAD_BYTES
-                         ? sl_outbox_reserve(conn->outbox, (uint32_t)bytes)
-                         : NULL;
-    if (frame == NULL) {
-        sl_server_drop(conn, SL_ERR_NO_MEMORY, "no room for a control message of %zu bytes", bytes);
-        return;
-    }
-    sl_message_encode(message, frame + SL_FRAME_HEADER_BYTES);
-    struct sl_frame header = {
-        .payload_bytes = (uint32_t)bytes,
-        .type = SL_FRAME_CONTROL,
-        .flags = conn->hello.checksum ? SL_FRAME_CHECKSUM : 0,
-    };
-    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
-}
-
 void sl_server_send_to_peer(void *ctx, uint64_t peer, const struct sl_message *message)
 {
     (void)ctx;
@@ -43,18 +19,25 @@ void sl_server_close_peer(void *ctx, uint64_t peer, const char *why)
     sl_server_drop((struct sl_server_conn *)(uintptr_t)peer, SL_ERR_CLOSED, "%s", why);
 }
 
-void sl_server_send_error(struct sl_server_conn *conn, uint64_t id, int err, const char *text)
-{
-    struct sl_message message = {.kind = SL_MESSAGE_ERROR, .id = id, .error.err = err};
-    (void)snprintf(message.error.text, sizeof message.error.text, "%s", text);
-    sl_server_send(conn, &message);
-}
-
-/* Tells the peer why it is not welcome, or no longer so, and closes. */
-static void refuse(struct sl_server_conn *conn, int err, const char *text)
+void sl_server_refuse(struct sl_server_conn *conn, int err, const char *text)
 {
     sl_server_send_error(conn, conn->hello_id, err, text);
     sl_server_drop(conn, err, "%s", text);
+}
+
+static void fill_data_welcome(const struct sl_server_conn *conn, struct sl_message_welcome *welcome)
+{
+    const struct sl_server *server = conn->server;
+    welcome->credit_bytes = conn->credit.bytes;
+    welcome->credit_requests = conn->credit.requests;
+    welcome->shard = server->options.shard.index;
+    welcome->shard_count = server->options.shard.count;
+    welcome->resumed = conn->resumed;
+    if (conn->hello.role == SL_MESSAGE_ROLE_WORKER) {
+        struct sl_shard_worker worker = sl_shard_worker_find(server->shard, conn->hello.task_index);
+        welcome->counts = worker.counts;
+        welcome->clock = worker.clock;
+    }
 }
 
 static void send_welcome(struct sl_server_conn *conn)
@@ -65,13 +48,14 @@ static void send_welcome(struct sl_server_conn *conn)
         .id = conn->hello_id,
         .welcome = {.protocol_version = SL_FRAME_PROTOCOL_VERSION,
                     .payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES,
+                    .incarnation = server->options.incarnation,
                     .software = "starling " STARLING_VERSION},
     };
     if (conn->kind == SL_SERVER_CONN_DATA) {
-        message.welcome.credit_bytes = conn->credit.bytes;
-        message.welcome.credit_requests = conn->credit.requests;
-        message.welcome.shard = server->options.shard.index;
-        message.welcome.shard_count = server->options.shard.count;
+        fill_data_welcome(conn, &message.welcome);
+    } else {
+        message.welcome.lease_ms =
+            (uint32_t)(sl_coordinator_lease_ns(server->options.coordinator) / SL_CLOCK_NS_PER_MS);
     }
     conn->welcomed = true;
     sl_server_send(conn, &message);
@@ -84,80 +68,69 @@ void sl_server_welcome(struct sl_server_conn *conn)
         .bytes = SL_LIMIT_CREDIT_BYTES,
         .requests = SL_LIMIT_CREDIT_REQUESTS,
     };
-    conn->next_request_id = 1;
     if (conn->hello.role == SL_MESSAGE_ROLE_WORKER) {
         sl_shard_worker_heard(conn->server->shard, conn->hello.task_index);
     }
     send_welcome(conn);
 }
 
-void sl_server_adopt(struct sl_server_conn *conn)
+static void admit_data(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    if (server->draining) {
-        refuse(conn, SL_ERR_CANCELLED, "the ps is shutting down");
+    char text[SL_MESSAGE_TEXT_BYTES];
+    if (conn->hello.shard != server->options.local_index) {
+        (void)snprintf(text, sizeof text, "ps/%u has shards 0 to %u, not %u",
+                       server->options.task_index, server->options.server_count - 1,
+                       conn->hello.shard);
+        sl_server_refuse(conn, SL_ERR_INVALID, text);
         return;
     }
-    for (const struct sl_server_conn *other = server->conns; other != NULL; other = other->next) {
-        if (other != conn && other->kind == SL_SERVER_CONN_DATA &&
-            other->hello.client_id == conn->hello.client_id) {
-            char text[SL_MESSAGE_TEXT_BYTES];
-            (void)snprintf(text, sizeof text, "%s has a connection to this shard already",
-                           conn->name);
-            refuse(conn, SL_ERR_EXISTS, text);
-            return;
-        }
+    int err = sl_server_session_attach(conn, text, sizeof text);
+    if (err != 0) {
+        sl_server_refuse(conn, err, text);
+        return;
     }
     conn->kind = SL_SERVER_CONN_DATA;
-    conn->outbox = &server->replies;
     if (server->shard != NULL) {
         sl_server_welcome(conn);
     }
 }
 
-static void hello_control(struct sl_server_conn *conn)
+static void admit_control(struct sl_server_conn *conn)
 {
     struct sl_coordinator *coordinator = conn->server->options.coordinator;
     char text[SL_MESSAGE_TEXT_BYTES];
     if (coordinator == NULL) {
         (void)snprintf(text, sizeof text, "ps/%u does not host the coordinator, ps/0 does",
                        conn->server->options.task_index);
-        refuse(conn, SL_ERR_REFUSED, text);
+        sl_server_refuse(conn, SL_ERR_REFUSED, text);
         return;
     }
     int err =
         sl_coordinator_hello(coordinator, (uintptr_t)conn, &conn->hello,
                              sl_reactor_now_ns(conn->server->options.reactor), text, sizeof text);
     if (err != 0) {
-        refuse(conn, err, text);
+        sl_server_refuse(conn, err, text);
         return;
     }
     conn->kind = SL_SERVER_CONN_CONTROL;
     send_welcome(conn);
 }
 
-/* Gives the connection to the reactor that owns the shard it names. */
-static void hello_data(struct sl_server_conn *conn)
+void sl_server_admit(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    if (conn->hello.shard >= server->options.server_count) {
+    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &conn->hello_timer);
+    if (server->draining) {
         char text[SL_MESSAGE_TEXT_BYTES];
-        (void)snprintf(text, sizeof text, "ps/%u has shards 0 to %u, not %u",
-                       server->options.task_index, server->options.server_count - 1,
-                       conn->hello.shard);
-        refuse(conn, SL_ERR_INVALID, text);
+        (void)snprintf(text, sizeof text, "ps/%u is shutting down", server->options.task_index);
+        sl_server_refuse(conn, SL_ERR_CANCELLED, text);
         return;
     }
-    struct sl_server *to = server->options.servers[conn->hello.shard];
-    if (to == server) {
-        sl_server_adopt(conn);
-        return;
-    }
-    /* When it fails, `closed` follows. */
-    int err = sl_server_hand_over(conn, to);
-    if (err != 0) {
-        sl_server_log(server, "%s cannot be handed to shard %u: %s", conn->name, conn->hello.shard,
-                      sl_err_name(err));
+    if (conn->hello.purpose == SL_MESSAGE_PURPOSE_CONTROL) {
+        admit_control(conn);
+    } else {
+        admit_data(conn);
     }
 }
 
@@ -179,7 +152,16 @@ void sl_server_refuse_version(struct sl_server_conn *conn, uint32_t version)
                    "ps/%u (starling %s) speaks protocol version %d, its peer (%s) version %u",
                    conn->server->options.task_index, STARLING_VERSION, SL_FRAME_PROTOCOL_VERSION,
                    conn->hello.software[0] == '\0' ? conn->name : conn->hello.software, version);
-    refuse(conn, SL_ERR_VERSION, text);
+    sl_server_refuse(conn, SL_ERR_VERSION, text);
+}
+
+/* The connection belongs to the reactor that owns the shard it names; an error is told here. */
+static struct sl_server *owner_of(const struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    bool is_elsewhere = conn->hello.purpose == SL_MESSAGE_PURPOSE_DATA &&
+                        conn->hello.shard < server->options.server_count;
+    return is_elsewhere ? server->options.servers[conn->hello.shard] : server;
 }
 
 static void on_hello(struct sl_server_conn *conn, const struct sl_message *message)
@@ -189,7 +171,6 @@ static void on_hello(struct sl_server_conn *conn, const struct sl_message *messa
         sl_server_drop(conn, SL_ERR_PROTOCOL, "its first message is not a hello");
         return;
     }
-    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &conn->hello_timer);
     conn->hello = message->hello;
     conn->hello_id = message->id;
     set_name(conn);
@@ -197,17 +178,26 @@ static void on_hello(struct sl_server_conn *conn, const struct sl_message *messa
         sl_server_refuse_version(conn, conn->hello.protocol_version);
         return;
     }
-    if (server->draining) {
-        char text[SL_MESSAGE_TEXT_BYTES];
-        (void)snprintf(text, sizeof text, "ps/%u is shutting down", server->options.task_index);
-        refuse(conn, SL_ERR_CANCELLED, text);
+    struct sl_server *owner = owner_of(conn);
+    if (owner == server) {
+        sl_server_greet(conn);
         return;
     }
-    if (conn->hello.purpose == SL_MESSAGE_PURPOSE_CONTROL) {
-        hello_control(conn);
-    } else {
-        hello_data(conn);
+    /* When it fails, `closed` follows. */
+    int err = sl_server_hand_over(conn, owner);
+    if (err != 0) {
+        sl_server_log(server, "%s cannot be handed to shard %u: %s", conn->name, conn->hello.shard,
+                      sl_err_name(err));
     }
+}
+
+void sl_server_greet(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    if (conn->hello.purpose == SL_MESSAGE_PURPOSE_DATA) {
+        conn->outbox = &server->replies; /* before the first frame: it cannot change under one */
+    }
+    sl_server_authenticate(conn);
 }
 
 static void on_table_open(struct sl_server_conn *conn, const struct sl_message *message)
@@ -240,6 +230,20 @@ static void on_stats_get(struct sl_server_conn *conn, const struct sl_message *m
     sl_message_fini(&answer);
 }
 
+static void on_join(struct sl_server_conn *conn, const struct sl_message *message)
+{
+    if (conn->hello.role != SL_MESSAGE_ROLE_WORKER) {
+        sl_server_send_error(conn, message->id, SL_ERR_INVALID, "only a worker has a clock");
+        return;
+    }
+    struct sl_message answer = {
+        .kind = SL_MESSAGE_JOINED,
+        .id = message->id,
+        .clock = sl_shard_worker_join(conn->server->shard, conn->hello.task_index, message->clock),
+    };
+    sl_server_send(conn, &answer);
+}
+
 static void on_data_message(struct sl_server_conn *conn, const struct sl_message *message)
 {
     if (!conn->welcomed) {
@@ -253,30 +257,46 @@ static void on_data_message(struct sl_server_conn *conn, const struct sl_message
     case SL_MESSAGE_STATS_GET:
         on_stats_get(conn, message);
         break;
+    case SL_MESSAGE_JOIN:
+        on_join(conn, message);
+        break;
     default:
         sl_server_send_error(conn, message->id, SL_ERR_PROTOCOL,
                              "a shard does not take such a message");
     }
 }
 
+static void on_goodbye(struct sl_server_conn *conn)
+{
+    conn->said_goodbye = true;
+    sl_server_session_detach(conn);
+    sl_transport_disconnect(conn->conn);
+}
+
 static void dispatch(struct sl_server_conn *conn, const struct sl_message *message)
 {
     struct sl_server *server = conn->server;
-    if (conn->kind == SL_SERVER_CONN_NEW) {
+    switch (conn->kind) {
+    case SL_SERVER_CONN_NEW:
         on_hello(conn, message);
         return;
-    }
-    if (message->kind == SL_MESSAGE_GOODBYE) {
-        conn->said_goodbye = true;
-    }
-    if (conn->kind == SL_SERVER_CONN_CONTROL) {
+    case SL_SERVER_CONN_CHALLENGED:
+        sl_server_auth_message(conn, message);
+        return;
+    case SL_SERVER_CONN_REFUSED:
+        return;
+    case SL_SERVER_CONN_CONTROL:
         sl_coordinator_message(server->options.coordinator, (uintptr_t)conn, message,
                                sl_reactor_now_ns(server->options.reactor));
-    } else if (conn->kind == SL_SERVER_CONN_DATA && !conn->said_goodbye) {
-        on_data_message(conn, message);
+        break;
+    case SL_SERVER_CONN_DATA:
+        if (message->kind != SL_MESSAGE_GOODBYE) {
+            on_data_message(conn, message);
+        }
+        break;
     }
     if (message->kind == SL_MESSAGE_GOODBYE) {
-        sl_transport_disconnect(conn->conn);
+        on_goodbye(conn);
     }
 }
 

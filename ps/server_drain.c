@@ -35,7 +35,7 @@ static void gave_up(struct sl_timer *timer, uint64_t now_ns)
 
 void sl_server_drain_conn(struct sl_server_conn *conn)
 {
-    if (conn->server->goodbye_said && conn->out.first == NULL) {
+    if (conn->server->goodbye_said && conn->out.first == NULL && conn->later_first == NULL) {
         sl_transport_disconnect(conn->conn);
     }
 }

@@ -8,11 +8,12 @@
 #include "ps/coordinator.h"
 #include "ps/server.h"
 #include "ps/server_buffers.h"
+#include "ps/server_session.h"
 
 /* What one request may spend of a turn before the next connection has its go. */
 #define SL_SERVER_SLICE_KEYS 2048
 
-/* A connection that has not said hello by then is closed. */
+/* A connection that has not said hello by then, and proved that it has the secret, is closed. */
 #define SL_SERVER_HELLO_NS   (10 * SL_CLOCK_NS_PER_S)
 
 struct sl_server_request;
@@ -27,24 +28,38 @@ struct sl_server_request {
     struct sl_server_request *prev, *next;
     struct sl_server_list *list; /* that holds it; NULL: it is answered, the reply is on its way */
     struct sl_server *server;
-    struct sl_server_conn *conn; /* NULL: closed, but the request has begun to write and goes on */
+    struct sl_server_session *session; /* NULL: it has ended, but a push is not left by half */
+    struct sl_server_conn *conn; /* of the session; NULL: closed, but the request has begun to write
+                                  * and goes on, as the session's orphan */
     struct sl_timer deadline;
     uint64_t id;
     uint64_t credit_bytes;
     uint8_t *payload;
     uint8_t *reply; /* where it takes several turns to make */
     bool started;
-    bool done;   /* the reply is complete; the outbox had no room */
-    bool passed; /* it was parked: later requests may have run before it */
+    bool done;    /* the reply is complete; the outbox had no room */
+    bool passed;  /* it was parked, or orphaned: later requests may have run before it */
+    bool is_long; /* its payload came in a sink */
     struct sl_shard_work work;
 };
 
+/* It writes, and not for the second time. */
+static inline bool sl_server_request_writes(const struct sl_shard_work *work)
+{
+    return work->writes && !work->replayed;
+}
+
 enum sl_server_conn_kind {
-    SL_SERVER_CONN_NEW,     /* has not said hello */
-    SL_SERVER_CONN_REFUSED, /* told why, and being closed */
-    SL_SERVER_CONN_CONTROL, /* a member of the coordinator's */
-    SL_SERVER_CONN_DATA,    /* asks the shard */
+    SL_SERVER_CONN_NEW,        /* has not said hello */
+    SL_SERVER_CONN_CHALLENGED, /* has, and must prove that it has the secret */
+    SL_SERVER_CONN_REFUSED,    /* told why, and being closed */
+    SL_SERVER_CONN_CONTROL,    /* a member of the coordinator's */
+    SL_SERVER_CONN_DATA,       /* asks the shard */
 };
+
+/* Control messages that wait for room in the outbox. */
+struct sl_server_later;
+struct sl_server_text;
 
 struct sl_server_conn {
     struct sl_server_conn *prev, *next; /* among all of the server */
@@ -59,15 +74,33 @@ struct sl_server_conn {
     bool welcomed;
     bool said_goodbye;
     struct sl_timer hello_timer;
-    uint8_t *sink; /* a long payload is being received there */
+    uint64_t hello_until_ns;
+    uint8_t challenge[SL_MESSAGE_NONCE_BYTES];
+    struct sl_server_later *later_first, *later_last;
+    uint32_t later_count;
+    struct sl_server_conn *later_prev, *later_next; /* among those of its outbox that have some */
+
+    /* For server_watch.c: */
+    bool progressed;        /* something was sent since the last look */
+    uint8_t unsent_looks;   /* in a row that found it with output, and nothing sent */
+    uint8_t sink_looks;     /* since its sink was given */
+    uint8_t *sink;          /* a long payload is being received there */
+    uint32_t long_requests; /* that came in a sink, and are in memory still */
+    bool waits_for_sink;
+    struct sl_server_conn *sink_prev, *sink_next; /* among those that wait */
 
     /* DATA: */
+    struct sl_server_session *session; /* NULL: before its hello, and when it was replaced */
+    bool resumed;
     struct sl_credit credit; /* that the peer may still spend */
-    uint64_t next_request_id;
+    uint64_t request_id_last;
     struct sl_server_list queue;       /* not begun, but perhaps the first */
-    uint32_t passed_writes;            /* its requests that were parked and write */
     bool is_ready;                     /* in the server's ring of those with something to run */
     struct sl_server_conn *ready_next; /* there */
+};
+
+struct sl_server_line {
+    struct sl_server_conn *first, *last;
 };
 
 /* At most so many lines a second about what peers do. */
@@ -87,11 +120,24 @@ struct sl_server {
     struct sl_timer coordinator_timer;
     struct sl_server_conn *conns;
     uint32_t conn_count;
+    struct sl_server_sessions sessions;
+
+    /* Connections that have control messages waiting for room in an outbox. */
+    struct sl_server_line later_control, later_replies;
+    struct sl_server_text *text_last; /* the last that was kept: the next is often the same */
+    size_t later_bytes;
+
+    struct sl_timer watch_timer; /* armed while there are connections */
+    struct sl_server_conn *watch_next;
+    struct sl_server_line sink_waiters;
+    size_t reply_bytes; /* of buffers: replies in the making, and being sent */
+    bool is_short;      /* one without unsent replies found no room for its first */
 
     struct sl_server_conn *ready_first, *ready_last;
     struct sl_server_list parked, resumed;
     uint32_t runnable_count; /* in the ready ring, and resumed */
     size_t parked_bytes;     /* of buffers */
+    size_t orphan_bytes;     /* of those, of clients that are away */
     bool blocked;            /* all that could run wait for memory: until some is given back */
     uint32_t turn_keys;      /* left of this turn's budget */
     bool resume_next;        /* whose turn it is: resumed ones or the ring */
@@ -131,13 +177,53 @@ static inline void sl_server_unblock(struct sl_server *server)
     server->blocked = false;
 }
 
-/* ---- server_control.c ---- */
+/* ---- server_send.c ---- */
 
-/* Sends a control message; closes the connection when there is no memory for it. */
+/* Sends a control message, now or when there is room; closes a connection that has too many answers
+ * waiting already. */
 void sl_server_send(struct sl_server_conn *conn, const struct sl_message *message);
 
 /* Sends an Error. */
 void sl_server_send_error(struct sl_server_conn *conn, uint64_t id, int err, const char *text);
+
+/* There is room in the outbox again. */
+void sl_server_send_later(struct sl_server *server, struct sl_outbox *outbox);
+
+/* The connection has closed: forgets what it has yet to be sent. */
+void sl_server_send_drop(struct sl_server_conn *conn);
+
+/* Of the server. */
+void sl_server_send_fini(struct sl_server *server);
+
+/* ---- server_auth.c ---- */
+
+/* Its hello has come: admits it, at once or when it has proved that it has the secret. */
+void sl_server_authenticate(struct sl_server_conn *conn);
+
+/* A message of a connection that was challenged. */
+void sl_server_auth_message(struct sl_server_conn *conn, const struct sl_message *message);
+
+/* ---- server_watch.c ---- */
+
+/* A connection has come: it is looked at from now on. */
+void sl_server_watch(struct sl_server *server);
+
+/* The connection is about to leave the list. */
+void sl_server_watch_forget(struct sl_server_conn *conn);
+
+/* Memory for a long payload; NULL: none now. */
+uint8_t *sl_server_watch_sink(struct sl_server_conn *conn, uint32_t bytes);
+
+/* Room for a reply in the outbox; NULL: none now. */
+uint8_t *sl_server_watch_reserve(struct sl_server_conn *conn, uint32_t bytes);
+
+/* Room for a reply that takes several turns; false: none now. */
+bool sl_server_watch_reply(struct sl_server_request *request);
+
+/* Gives it back, if there is one. */
+void sl_server_watch_put_reply(struct sl_server_request *request);
+
+/* ---- server_control.c ---- */
 
 /* A control frame: the hello, or what follows it. */
 void sl_server_control(struct sl_server_conn *conn, const struct sl_transport_message *message);
@@ -145,9 +231,16 @@ void sl_server_control(struct sl_server_conn *conn, const struct sl_transport_me
 /* Tells the peer which versions both sides speak, and closes. */
 void sl_server_refuse_version(struct sl_server_conn *conn, uint32_t version);
 
-/* The connection is for this server's shard: welcomes it, now or when the shard's number is known.
- */
-void sl_server_adopt(struct sl_server_conn *conn);
+/* Tells the peer why it is not welcome, or no longer so, and closes. */
+void sl_server_refuse(struct sl_server_conn *conn, int err, const char *text);
+
+/* Its hello is read, on the reactor that it is for. */
+void sl_server_greet(struct sl_server_conn *conn);
+
+/* The peer is who it says it is. */
+void sl_server_admit(struct sl_server_conn *conn);
+
+/* The shard's number is known. */
 void sl_server_welcome(struct sl_server_conn *conn);
 
 /* ---- server_request.c ---- */
@@ -166,7 +259,12 @@ enum sl_server_outcome {
 enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, uint32_t keys,
                                              uint32_t *spent);
 
-/* Answers with an error and frees the request. */
+/* The session's orphan comes again, as the request with this header: the connection gets its
+ * answer. */
+void sl_server_request_adopt(struct sl_server_request *request, struct sl_server_conn *conn,
+                             uint32_t budget_us, uint64_t credit_bytes);
+
+/* Answers with an error, which the session remembers if it writes, and frees the request. */
 void sl_server_request_fail(struct sl_server_request *request, int err, const char *text);
 
 /* Likewise with DEADLINE, and what it waited for: clocks, or its turn. */
@@ -189,8 +287,15 @@ void sl_server_queue_add(struct sl_server_request *request, bool park);
 /* Takes the request out of its list. */
 void sl_server_queue_remove(struct sl_server_request *request);
 
-/* The connection has closed: drops its requests, but for those that have begun to write. */
+/* The connection is no longer its session's: drops its requests, but for one that has begun to
+ * write, which becomes the session's orphan. */
 void sl_server_queue_drop(struct sl_server_conn *conn);
+
+/* The orphan has a connection again. */
+void sl_server_queue_adopt(struct sl_server_request *request, struct sl_server_conn *conn);
+
+/* The session ends: drops its orphan, but for a push in its middle. */
+void sl_server_queue_abandon(struct sl_server_session *session);
 
 /* Answers all parked requests with the error. */
 void sl_server_queue_cancel_parked(struct sl_server *server, int err, const char *text);

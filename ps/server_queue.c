@@ -38,7 +38,8 @@ static void list_remove(struct sl_server_request *request)
 static bool head_may_run(const struct sl_server_conn *conn)
 {
     const struct sl_server_request *first = conn->queue.first;
-    return first != NULL && (first->started || !first->work.writes || conn->passed_writes == 0);
+    return first != NULL && (first->started || !sl_server_request_writes(&first->work) ||
+                             conn->session->passed_writes == 0);
 }
 
 static void ready_append(struct sl_server_conn *conn)
@@ -102,13 +103,30 @@ static size_t buffer_bytes(const struct sl_server_request *request)
            (request->reply == NULL ? 0 : sl_server_buffers_size(buffers, request->reply));
 }
 
+static bool is_passed_write(const struct sl_server_request *request)
+{
+    return request->passed && sl_server_request_writes(&request->work);
+}
+
 /* The request stands in the way of later ones that write no more. */
 static void unpass(struct sl_server_request *request)
 {
-    if (request->passed && request->work.writes) {
-        request->conn->passed_writes--;
+    struct sl_server_session *session = request->session;
+    if (is_passed_write(request)) {
+        session->passed_writes--;
+    }
+    if (session->orphan == request) {
+        session->orphan = NULL;
     }
     request->passed = false;
+}
+
+static void pass(struct sl_server_request *request)
+{
+    if (!request->passed && sl_server_request_writes(&request->work)) {
+        request->session->passed_writes++;
+    }
+    request->passed = true;
 }
 
 /* What a request in the middle has done already, and the room for a reply that it has not begun,
@@ -116,10 +134,8 @@ static void unpass(struct sl_server_request *request)
 static void shrink(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
-    if (request->reply != NULL && request->work.reply_done == 0) {
-        sl_server_buffers_put(&server->buffers, request->reply);
-        request->reply = NULL;
-        sl_server_unblock(server);
+    if (request->work.reply_done == 0) {
+        sl_server_watch_put_reply(request);
     }
     size_t bytes = sl_shard_rest_bytes(server->shard, &request->work);
     size_t size = sl_server_buffers_size(&server->buffers, request->payload);
@@ -135,17 +151,26 @@ static void shrink(struct sl_server_request *request)
     }
 }
 
+/* Nobody may fill the room for those who wait and go away. */
+static bool has_room_to_park(const struct sl_server_request *request)
+{
+    const struct sl_server *server = request->server;
+    size_t bytes = buffer_bytes(request);
+    if (request->conn == NULL && server->orphan_bytes + bytes > server->buffers.bytes / 8) {
+        return false;
+    }
+    return server->parked_bytes + bytes <= server->buffers.bytes / 2;
+}
+
 /* True when a request that would have to wait for clocks has been answered with an error instead.
  */
 static bool refuse_to_park(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     bool late = !sl_timer_armed(&request->deadline); /* it passed in the middle of the request */
-    bool has_room = server->parked_bytes + buffer_bytes(request) <= server->buffers.bytes / 2;
-    if (!late && !server->draining && has_room) {
+    if (!late && !server->draining && has_room_to_park(request)) {
         return false;
     }
-    unpass(request);
     if (late) {
         sl_server_request_fail_late(request, true);
     } else if (server->draining) {
@@ -161,21 +186,17 @@ static bool refuse_to_park(struct sl_server_request *request)
 static void park(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
-    if (request->conn == NULL) {
-        /* Its connection is gone: nobody waits for the rest, and nothing more is to be written
-         * before the clocks move. */
-        sl_server_request_free(request);
+    if (request->session == NULL) {
+        sl_server_request_free(request); /* and nothing of it is left by half */
         return;
     }
     shrink(request);
     if (refuse_to_park(request)) {
         return;
     }
-    if (!request->passed && request->work.writes) {
-        request->conn->passed_writes++;
-    }
-    request->passed = true;
+    pass(request);
     server->parked_bytes += buffer_bytes(request);
+    server->orphan_bytes += request->conn == NULL ? buffer_bytes(request) : 0;
     list_append(&server->parked, request);
 }
 
@@ -196,6 +217,7 @@ static void unlist(struct sl_server_request *request)
     struct sl_server *server = request->server;
     if (request->list == &server->parked) {
         server->parked_bytes -= buffer_bytes(request);
+        server->orphan_bytes -= request->conn == NULL ? buffer_bytes(request) : 0;
     } else if (request->list == &server->resumed) {
         server->runnable_count--;
     }
@@ -204,24 +226,35 @@ static void unlist(struct sl_server_request *request)
 
 void sl_server_queue_remove(struct sl_server_request *request)
 {
-    struct sl_server_conn *conn = request->conn;
-    unlist(request);
-    if (conn == NULL) {
+    if (request->list != NULL) {
+        unlist(request);
+    }
+    if (request->session == NULL) {
         return;
     }
     unpass(request);
+    struct sl_server_conn *conn = request->session->conn;
+    if (conn == NULL) {
+        return;
+    }
     if (conn->queue.first == NULL) {
         ready_remove(conn);
     }
     ready_append(conn);
 }
 
+static void to_resumed(struct sl_server_request *request)
+{
+    struct sl_server *server = request->server;
+    list_append(&server->resumed, request);
+    server->runnable_count++;
+}
+
 static void resume(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     unlist(request);
-    list_append(&server->resumed, request);
-    server->runnable_count++;
+    to_resumed(request);
     sl_server_unblock(server);
 }
 
@@ -245,21 +278,38 @@ void sl_server_queue_cancel_parked(struct sl_server *server, int err, const char
     }
 }
 
-/* The connection of a request has closed. What has begun to write is finished, so that a push is
- * not applied by half. */
+static void leave_conn(struct sl_server_request *request)
+{
+    request->conn->long_requests -= request->is_long;
+    request->conn = NULL;
+}
+
+/* The request loses its connection. What has begun to write is finished, and may be asked for
+ * again; everything else can begin anew. */
 static void orphan(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
-    bool finish = request->started && request->work.writes && !request->done &&
-                  request->list != &server->parked;
-    unlist(request);
-    request->conn = NULL;
-    if (!finish) {
+    struct sl_server_session *session = request->session;
+    bool begun = request->started && !request->done && sl_server_request_writes(&request->work);
+    bool is_parked = request->list == &server->parked;
+    bool is_queued = request->list == &request->conn->queue;
+    if (!begun || is_parked || is_queued) {
+        unlist(request);
+    }
+    leave_conn(request);
+    if (!begun) {
+        unpass(request);
         sl_server_request_free(request);
         return;
     }
-    list_append(&server->resumed, request);
-    server->runnable_count++;
+    sl_assert(session->orphan == NULL); /* the next write begins when this one is done */
+    pass(request);
+    session->orphan = request;
+    if (is_parked) {
+        park(request);
+    } else if (is_queued) {
+        to_resumed(request);
+    }
 }
 
 static void orphan_of(struct sl_server_list *list, const struct sl_server_conn *conn)
@@ -277,11 +327,38 @@ static void orphan_of(struct sl_server_list *list, const struct sl_server_conn *
 void sl_server_queue_drop(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
+    sl_assert(conn->session->conn == NULL);
     ready_remove(conn);
     orphan_of(&server->resumed, conn);
     orphan_of(&server->parked, conn);
     while (conn->queue.first != NULL) {
         orphan(conn->queue.first);
+    }
+}
+
+void sl_server_queue_adopt(struct sl_server_request *request, struct sl_server_conn *conn)
+{
+    struct sl_server *server = request->server;
+    if (request->list == &server->parked) {
+        server->orphan_bytes -= buffer_bytes(request);
+    }
+    request->session->orphan = NULL;
+    request->conn = conn;
+    conn->long_requests += request->is_long;
+}
+
+void sl_server_queue_abandon(struct sl_server_session *session)
+{
+    struct sl_server_request *request = session->orphan;
+    if (request == NULL) {
+        return;
+    }
+    bool ends = sl_shard_curtail(&request->work);
+    session->orphan = NULL;
+    request->session = NULL;
+    if (ends) {
+        unlist(request);
+        sl_server_request_free(request);
     }
 }
 

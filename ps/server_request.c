@@ -41,6 +41,16 @@ static void reply_error(struct sl_server_conn *conn, uint64_t id, uint64_t credi
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
 }
 
+/* A request that is not queued fails; its session remembers that, since later ones may be done. */
+static void fail(struct sl_server_conn *conn, const struct sl_shard_work *work, uint64_t id,
+                 uint64_t credit_bytes, int err, const char *text)
+{
+    if (sl_server_request_writes(work)) {
+        sl_server_session_failed(conn->session, id, err);
+    }
+    reply_error(conn, id, credit_bytes, err, text);
+}
+
 static struct sl_shard_caller caller_of(const struct sl_server_conn *conn)
 {
     return (struct sl_shard_caller){
@@ -56,7 +66,7 @@ static bool run_in_place(struct sl_server_conn *conn, struct sl_shard_work *work
 {
     struct sl_server *server = conn->server;
     uint32_t bytes = (uint32_t)work->reply_bytes;
-    uint8_t *frame = sl_outbox_reserve(conn->outbox, bytes);
+    uint8_t *frame = sl_server_watch_reserve(conn, bytes);
     if (frame == NULL) {
         return false;
     }
@@ -66,10 +76,13 @@ static bool run_in_place(struct sl_server_conn *conn, struct sl_shard_work *work
     server->request_count++;
     if (result < 0) {
         sl_outbox_abandon(conn->outbox);
-        reply_error(conn, id, credit_bytes, result, reason);
+        fail(conn, work, id, credit_bytes, result, reason);
         return true;
     }
     sl_assert(result == SL_SHARD_DONE);
+    if (sl_server_request_writes(work)) {
+        sl_server_session_wrote(conn->session, id);
+    }
     struct sl_frame header = reply_header(conn, id, credit_bytes, bytes);
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
     return true;
@@ -115,13 +128,16 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
     }
     *request = (struct sl_server_request){
         .server = server,
+        .session = conn->session,
         .conn = conn,
         .deadline.run = deadline_passed,
         .id = message->header.request_id,
     };
     if (message->token == NULL) {
         request->payload = conn->sink;
+        request->is_long = true;
         conn->sink = NULL;
+        conn->long_requests++;
         return request;
     }
     uint32_t bytes = message->header.payload_bytes;
@@ -134,15 +150,22 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
     return request;
 }
 
+static void set_deadline(struct sl_server_request *request, uint32_t budget_us)
+{
+    struct sl_reactor *reactor = request->server->options.reactor;
+    sl_timer_arm(sl_reactor_timers(reactor), &request->deadline,
+                 sl_reactor_now_ns(reactor) + budget_us * SL_CLOCK_NS_PER_US);
+}
+
 /* What could not run at once: queues it, with its own copy of the bytes. */
 static void enqueue(struct sl_server_conn *conn, const struct sl_transport_message *message,
-                    uint64_t credit_bytes, bool park)
+                    const struct sl_shard_work *work, uint64_t credit_bytes, bool park)
 {
     struct sl_server *server = conn->server;
     struct sl_server_request *request = request_make(conn, message);
     if (request == NULL) {
-        reply_error(conn, message->header.request_id, credit_bytes, SL_ERR_NO_MEMORY,
-                    "the ps has no room for more requests that wait");
+        fail(conn, work, message->header.request_id, credit_bytes, SL_ERR_NO_MEMORY,
+             "the ps has no room for more requests that wait");
         return;
     }
     request->credit_bytes = credit_bytes;
@@ -151,27 +174,69 @@ static void enqueue(struct sl_server_conn *conn, const struct sl_transport_messa
     int err = sl_shard_begin(server->shard, &caller, request->payload,
                              message->header.payload_bytes, &request->work, reason, sizeof reason);
     sl_assert(err == 0); /* the same bytes have been checked in their first place */
-    uint64_t now_ns = sl_reactor_now_ns(server->options.reactor);
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), &request->deadline,
-                 now_ns + message->header.budget_us * SL_CLOCK_NS_PER_US);
+    if (work->replayed) {
+        sl_shard_replay(&request->work);
+    }
+    set_deadline(request, message->header.budget_us);
     if (park) {
         (void)sl_shard_waits(server->shard, &request->work);
     }
     sl_server_queue_add(request, park);
 }
 
-/* Checks what the frame's header says; false: the connection is being closed. */
-static bool check_header(struct sl_server_conn *conn, const struct sl_frame *header)
+/* Checks what the frame's header says; false: the connection is being closed. *comes_again: the
+ * session has had the id before, on an earlier connection. */
+static bool check_header(struct sl_server_conn *conn, const struct sl_frame *header,
+                         bool *comes_again)
 {
-    if (header->request_id != conn->next_request_id || header->budget_us == 0) {
-        sl_server_drop(conn, SL_ERR_PROTOCOL,
-                       "request %llu with a budget of %u us, where request %llu was expected",
-                       (unsigned long long)header->request_id, header->budget_us,
-                       (unsigned long long)conn->next_request_id);
+    struct sl_server_session *session = conn->session;
+    uint64_t id = header->request_id;
+    *comes_again = id <= session->id_max;
+    if (header->budget_us == 0 || (*comes_again && id <= conn->request_id_last)) {
+        sl_server_drop(conn, SL_ERR_PROTOCOL, "request %llu with a budget of %u us, behind %llu",
+                       (unsigned long long)id, header->budget_us,
+                       (unsigned long long)conn->request_id_last);
         return false;
     }
-    conn->next_request_id++;
+    session->id_max = *comes_again ? session->id_max : id;
+    conn->request_id_last = id;
     return true;
+}
+
+/* A write that has failed, fails again. */
+static void fail_again(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes, int err)
+{
+    char text[SL_MESSAGE_TEXT_BYTES];
+    (void)snprintf(text, sizeof text, "shard %u: it failed before the connection broke (%s)",
+                   conn->server->options.shard.index, sl_err_name(err));
+    reply_error(conn, id, credit_bytes, err, text);
+}
+
+/* A request that has come before, on an earlier connection. True: that is all. False: it is to be
+ * carried out, as far as it was not. */
+static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
+                   struct sl_shard_work *work, uint64_t credit_bytes)
+{
+    struct sl_server_session *session = conn->session;
+    uint64_t id = header->request_id;
+    int err = 0;
+    if (!work->writes) {
+        return false;
+    }
+    switch (sl_server_session_recall(session, id, &err)) {
+    case SL_SERVER_RECALL_FAILED:
+        fail_again(conn, id, credit_bytes, err);
+        return true;
+    case SL_SERVER_RECALL_ORPHAN:
+        sl_server_request_adopt(session->orphan, conn, header->budget_us, credit_bytes);
+        return true;
+    case SL_SERVER_RECALL_DONE:
+        sl_shard_replay(work);
+        return false;
+    case SL_SERVER_RECALL_NOTHING:
+        break;
+    }
+    return false;
 }
 
 /* Runs the request at once, or queues it. */
@@ -181,10 +246,11 @@ static void serve(struct sl_server_conn *conn, const struct sl_transport_message
     struct sl_server *server = conn->server;
     uint64_t id = message->header.request_id;
     if (server->draining) {
-        reply_error(conn, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
+        fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
         return;
     }
-    bool is_free = sl_server_queue_is_free(conn) && !(work->writes && conn->passed_writes > 0);
+    bool is_held = sl_server_request_writes(work) && conn->session->passed_writes > 0;
+    bool is_free = sl_server_queue_is_free(conn) && !is_held;
     uint32_t spent = 0;
     if (is_free && sl_shard_ready(server->shard, work, server->turn_keys) &&
         run_in_place(conn, work, id, credit_bytes, &spent)) {
@@ -192,7 +258,7 @@ static void serve(struct sl_server_conn *conn, const struct sl_transport_message
         return;
     }
     bool park = is_free && sl_shard_waits(server->shard, work);
-    enqueue(conn, message, credit_bytes, park);
+    enqueue(conn, message, work, credit_bytes, park);
 }
 
 void sl_server_request_arrive(struct sl_server_conn *conn,
@@ -202,7 +268,8 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
     struct sl_shard_caller caller = caller_of(conn);
     struct sl_shard_work work;
     char reason[SL_MESSAGE_TEXT_BYTES];
-    if (check_header(conn, header)) {
+    bool comes_again;
+    if (check_header(conn, header, &comes_again)) {
         int err = sl_shard_begin(conn->server->shard, &caller, message->payload,
                                  header->payload_bytes, &work, reason, sizeof reason);
         if (err != 0) {
@@ -211,10 +278,10 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
             sl_server_drop(conn, err, "%s", reason);
         } else {
             uint64_t cost = sl_request_credit_bytes(header->payload_bytes, work.reply_bytes);
-            if (sl_credit_spend(&conn->credit, cost)) {
-                serve(conn, message, &work, cost);
-            } else {
+            if (!sl_credit_spend(&conn->credit, cost)) {
                 sl_server_drop(conn, SL_ERR_PROTOCOL, "it spends more credit than it was granted");
+            } else if (!comes_again || !replay(conn, header, &work, cost)) {
+                serve(conn, message, &work, cost);
             }
         }
     }
@@ -225,6 +292,19 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
 static void reply_sent(void *ctx)
 {
     sl_server_request_free(ctx);
+}
+
+/* The reply is made: what the request came with is not needed any more. */
+static void put_payload(struct sl_server_request *request)
+{
+    if (request->payload != NULL) {
+        sl_server_buffers_put(&request->server->buffers, request->payload);
+        request->payload = NULL;
+    }
+    if (request->is_long && request->conn != NULL) {
+        request->conn->long_requests--;
+    }
+    request->is_long = false;
 }
 
 /* Sends a reply that was made in a buffer; false: no room for its header now. */
@@ -240,6 +320,7 @@ static bool reply_from_buffer(struct sl_server_request *request)
         return false;
     }
     sl_server_queue_remove(request);
+    put_payload(request);
     sl_timer_disarm(sl_reactor_timers(request->server->options.reactor), &request->deadline);
     uint32_t bytes = (uint32_t)request->work.reply_bytes;
     struct sl_frame header = reply_header(conn, request->id, request->credit_bytes, bytes);
@@ -254,13 +335,22 @@ static bool reply_from_buffer(struct sl_server_request *request)
 
 void sl_server_request_fail(struct sl_server_request *request, int err, const char *text)
 {
-    if (request->list != NULL) {
-        sl_server_queue_remove(request);
-    }
-    if (request->conn != NULL) {
-        reply_error(request->conn, request->id, request->credit_bytes, err, text);
+    struct sl_server_conn *conn = request->conn;
+    sl_server_queue_remove(request);
+    if (conn != NULL) {
+        fail(conn, &request->work, request->id, request->credit_bytes, err, text);
+    } else if (request->session != NULL && sl_server_request_writes(&request->work)) {
+        sl_server_session_failed(request->session, request->id, err);
     }
     sl_server_request_free(request);
+}
+
+void sl_server_request_adopt(struct sl_server_request *request, struct sl_server_conn *conn,
+                             uint32_t budget_us, uint64_t credit_bytes)
+{
+    sl_server_queue_adopt(request, conn);
+    request->credit_bytes = credit_bytes;
+    set_deadline(request, budget_us);
 }
 
 void sl_server_request_free(struct sl_server_request *request)
@@ -271,25 +361,10 @@ void sl_server_request_free(struct sl_server_request *request)
     if (server->shard != NULL) {
         sl_shard_abandon(server->shard, &request->work);
     }
-    if (request->payload != NULL) {
-        sl_server_buffers_put(&server->buffers, request->payload);
-    }
-    if (request->reply != NULL) {
-        sl_server_buffers_put(&server->buffers, request->reply);
-    }
+    put_payload(request);
+    sl_server_watch_put_reply(request);
     sl_pool_put(&server->requests, request);
     sl_server_unblock(server);
-}
-
-/* Takes room for a reply that takes several turns; false: there is none now. */
-static bool take_reply(struct sl_server_request *request)
-{
-    struct sl_server_buffers *buffers = &request->server->buffers;
-    if (request->reply == NULL && request->work.reply_bytes > 0) {
-        request->reply = sl_server_buffers_get(buffers, request->work.reply_bytes, buffers->bytes);
-        return request->reply != NULL;
-    }
-    return true;
 }
 
 /* A request that has not begun: in place if it fits, else with a buffer for the reply. */
@@ -309,7 +384,7 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
         sl_server_request_free(request);
         return SL_SERVER_ANSWERED;
     }
-    if (!take_reply(request)) {
+    if (!sl_server_watch_reply(request)) {
         return SL_SERVER_GOES_ON;
     }
     request->started = true;
@@ -325,7 +400,7 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
         return run_first(request, keys, spent);
     }
     if (!request->done) {
-        if (!take_reply(request)) {
+        if (!sl_server_watch_reply(request)) {
             return SL_SERVER_GOES_ON; /* it was parked, and gave it back */
         }
         char reason[SL_MESSAGE_TEXT_BYTES];
@@ -336,10 +411,18 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
             sl_server_request_fail(request, result, reason);
             return SL_SERVER_ANSWERED;
         }
+        if (request->session == NULL && sl_shard_curtail(&request->work)) {
+            sl_server_queue_remove(request);
+            sl_server_request_free(request);
+            return SL_SERVER_ANSWERED;
+        }
         if (result != SL_SHARD_DONE) {
             return result == SL_SHARD_PARKED ? SL_SERVER_WAITS : SL_SERVER_GOES_ON;
         }
         request->done = true;
+        if (sl_server_request_writes(&request->work)) {
+            sl_server_session_wrote(request->session, request->id);
+        }
     }
     return reply_from_buffer(request) ? SL_SERVER_ANSWERED : SL_SERVER_GOES_ON;
 }

@@ -125,18 +125,6 @@ static void server_hello__to_a_shard_that_is_not_there_is_refused(void **state)
     expect_refusal(&peer, &answer, SL_ERR_INVALID, "shards 0 to 1");
 }
 
-static void server_hello__twice_by_one_client_is_refused(void **state)
-{
-    struct peer *first = peer_connect(*state);
-    struct sl_message_hello hello = data_hello(1);
-    struct sl_message answer = peer_hello(first, &hello);
-    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
-    struct peer *second = peer_connect(*state);
-    answer = peer_hello(second, &hello);
-    expect_refusal(&second, &answer, SL_ERR_EXISTS, "already");
-    peer_close(&first);
-}
-
 static void server_hello__for_control_is_refused_without_the_coordinator(void **state)
 {
     struct peer *peer = peer_connect(*state);
@@ -296,7 +284,6 @@ int main(void)
                                         teardown),
         CASE(server_hello__of_another_version_is_told_both),
         CASE(server_hello__to_a_shard_that_is_not_there_is_refused),
-        CASE(server_hello__twice_by_one_client_is_refused),
         cmocka_unit_test_setup_teardown(
             server_hello__for_control_is_refused_without_the_coordinator, setup_alone, teardown),
         CASE(server_hello__for_control_reaches_the_coordinator),

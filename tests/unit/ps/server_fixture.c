@@ -39,7 +39,12 @@ static int start_server(void *ctx)
     options.servers = fixture->servers;
     options.server_count = SERVER_COUNT;
     options.coordinator = start->index == 0 ? fixture->coordinator : NULL;
-    return sl_server_create(&options, &fixture->servers[start->index]);
+    options.incarnation = options.incarnation == 0 ? 4711 : options.incarnation;
+    int err = sl_server_create(&options, &fixture->servers[start->index]);
+    if (err == 0 && fixture->lease_ns != 0) {
+        sl_server_set_lease(fixture->servers[start->index], fixture->lease_ns);
+    }
+    return err;
 }
 
 static void stop_server(void *ctx)
@@ -83,7 +88,12 @@ void server_fixture_start(struct server_fixture *fixture, bool with_coordinator)
     sl_log_setup(SL_LOG_OFF, "test");
     sem_init(&fixture->drained, 0, 0);
     if (with_coordinator) {
-        struct sl_coordinator_options options = {.ps_count = 1, .send = sl_server_send_to_peer};
+        struct sl_coordinator_options options = {
+            .ps_count = 1,
+            .lease_ns = fixture->lease_ns,
+            .send = sl_server_send_to_peer,
+            .close = sl_server_close_peer,
+        };
         assert_int_equal(sl_coordinator_create(&options, &fixture->coordinator), 0);
     }
     for (uint32_t i = 0; i < SERVER_COUNT; i++) {
@@ -286,10 +296,22 @@ struct sl_message peer_hello(struct peer *peer, const struct sl_message_hello *h
     return answer;
 }
 
+static struct peer *connect_as(const struct server_fixture *fixture,
+                               const struct sl_message_hello *hello)
+{
+    struct peer *peer = peer_connect(fixture);
+    struct sl_message answer = peer_hello(peer, hello);
+    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
+    assert_int_equal(answer.welcome.shard, hello->shard);
+    assert_int_equal(answer.welcome.shard_count, SERVER_COUNT);
+    peer->hello = *hello;
+    peer->welcome = answer.welcome;
+    return peer;
+}
+
 struct peer *peer_join(const struct server_fixture *fixture, uint32_t worker, uint32_t shard)
 {
     static uint64_t client_id;
-    struct peer *peer = peer_connect(fixture);
     struct sl_message_hello hello = {
         .purpose = SL_MESSAGE_PURPOSE_DATA,
         .role = worker == UINT32_MAX ? SL_MESSAGE_ROLE_CLIENT : SL_MESSAGE_ROLE_WORKER,
@@ -297,11 +319,41 @@ struct peer *peer_join(const struct server_fixture *fixture, uint32_t worker, ui
         .client_id = ++client_id,
         .shard = shard,
     };
-    struct sl_message answer = peer_hello(peer, &hello);
-    assert_int_equal(answer.kind, SL_MESSAGE_WELCOME);
-    assert_int_equal(answer.welcome.shard, shard);
-    assert_int_equal(answer.welcome.shard_count, SERVER_COUNT);
-    return peer;
+    return connect_as(fixture, &hello);
+}
+
+struct peer *peer_again(const struct server_fixture *fixture, const struct peer *peer)
+{
+    struct peer *again = connect_as(fixture, &peer->hello);
+    again->next_id = peer->next_id;
+    return again;
+}
+
+void peer_leave(struct peer **peer)
+{
+    struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
+    peer_send_message(*peer, &goodbye);
+    peer_expect_end(*peer);
+    peer_close(peer);
+}
+
+void peer_join_clock(struct peer *peer, uint32_t clock)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_JOIN, .id = 6, .clock = clock};
+    peer_send_message(peer, &message);
+    peer_receive_message(peer, &message);
+    assert_int_equal(message.kind, SL_MESSAGE_JOINED);
+    assert_int_equal(message.id, 6);
+    assert_int_equal(message.clock, clock);
+}
+
+void peer_sync(struct peer *peer)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_STATS_GET, .id = 8};
+    peer_send_message(peer, &message);
+    peer_receive_message(peer, &message);
+    assert_int_equal(message.kind, SL_MESSAGE_STATS);
+    sl_message_fini(&message);
 }
 
 void peer_open_table(struct peer *peer, uint32_t id, enum sl_consistency_mode mode)

@@ -19,6 +19,7 @@ struct server_fixture {
     struct sl_coordinator *coordinator;
     struct sl_server_options options; /* what the test wants different */
     bool number_late;                 /* set_shard is left to the test */
+    uint64_t lease_ns;                /* 0: the default */
     uint16_t port;
     sem_t drained; /* posted once for each server that was drained */
 };
@@ -38,6 +39,8 @@ void server_fixture_run_on(struct server_fixture *fixture, uint32_t index,
 struct peer {
     int fd;
     uint64_t next_id;
+    struct sl_message_hello hello;
+    struct sl_message_welcome welcome;
     bool checksum;
     struct sl_frame header; /* received last */
     _Alignas(8) uint8_t payload[SL_LIMIT_FRAME_PAYLOAD_BYTES];
@@ -71,6 +74,18 @@ struct sl_message peer_hello(struct peer *peer, const struct sl_message_hello *h
 
 /* A worker (UINT32_MAX: a client) welcomed by the shard. */
 struct peer *peer_join(const struct server_fixture *fixture, uint32_t worker, uint32_t shard);
+
+/* The same client on another connection, welcomed; its request ids go on. */
+struct peer *peer_again(const struct server_fixture *fixture, const struct peer *peer);
+
+/* Says goodbye, and waits for the end. */
+void peer_leave(struct peer **peer);
+
+/* The worker counts from `clock` on. */
+void peer_join_clock(struct peer *peer, uint32_t clock);
+
+/* Returns when the server has seen everything that the peer sent. */
+void peer_sync(struct peer *peer);
 
 /* Opens a SUM table of dim 4; consistency: over two workers. */
 void peer_open_table(struct peer *peer, uint32_t id, enum sl_consistency_mode mode);

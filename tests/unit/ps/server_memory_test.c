@@ -104,9 +104,10 @@ static void server_parked__in_the_middle_keeps_only_what_is_left(void **state)
     enum { PEERS = 4 };
     struct peer *peers[PEERS];
     for (int i = 0; i < PEERS; i++) {
-        peers[i] = peer_join(*state, 0, 0);
+        peers[i] = peer_join(*state, 2 + (uint32_t)i, 0);
         peer_open_table(peers[i], 0, SL_CONSISTENCY_BSP);
         peer_open_table(peers[i], 1, SL_CONSISTENCY_ASP);
+        peer_join_clock(peers[i], 1);
         shard_request_begin(&request, 1);
         shard_request_push(&request, SL_REQUEST_PUSH, 1, keys, LONG_KEYS, gradients, DIM);
         shard_request_pull(&request, 0, keys, LONG_KEYS);
@@ -148,40 +149,34 @@ static void open_spec(struct peer *peer, uint32_t id, const struct sl_table_spec
     assert_int_equal(answer.kind, SL_MESSAGE_TABLE_OPENED);
 }
 
-/* Returns when everything that the peer has sent has been received. */
-static void sync_with(struct peer *peer)
-{
-    struct sl_message message = {.kind = SL_MESSAGE_STATS_GET, .id = 8};
-    peer_send_message(peer, &message);
-    struct sl_message answer;
-    peer_receive_message(peer, &answer);
-    assert_int_equal(answer.kind, SL_MESSAGE_STATS);
-    sl_message_fini(&answer);
-}
-
 /* The smallest server has four blocks of a frame's length for requests and replies in the making.
  */
 static void server_queue__who_lacks_memory_holds_nobody_up(void **state)
 {
-    struct peer *holder = peer_join(*state, 0, 0);
-    peer_open_table(holder, 0, SL_CONSISTENCY_BSP);
-    open_spec(holder, 2,
+    enum { HOLDERS = 2 }; /* of three blocks, until worker/0 and worker/1 tick */
+    struct peer *holders[HOLDERS];
+    for (uint32_t i = 0; i < HOLDERS; i++) {
+        holders[i] = peer_join(*state, 2 + i, 0);
+        peer_open_table(holders[i], 0, SL_CONSISTENCY_BSP);
+        peer_join_clock(holders[i], 1);
+        shard_request_begin(&request, 1);
+        shard_request_push(&request, SL_REQUEST_PUSH_PULL, 0, keys, LONG_KEYS, gradients, DIM);
+        (void)peer_send_request(holders[i], &request, LONG_US);
+        if (i == 0) {
+            (void)peer_send_request(holders[i], &request, LONG_US);
+        }
+        peer_sync(holders[i]);
+    }
+    struct peer *lacking = peer_join(*state, NOBODY, 0);
+    open_spec(lacking, 2,
               &(struct sl_table_spec){.name = "dense",
                                       .kind = SL_TABLE_DENSE,
                                       .length = (uint64_t)SERVER_COUNT * FRAME_FLOATS});
-    open_spec(holder, 3, &(struct sl_table_spec){.name = "wide", .dim = SL_LIMIT_DIM});
-    for (int i = 0; i < 3; i++) { /* three blocks, until worker/1 ticks */
-        shard_request_begin(&request, 1);
-        shard_request_push(&request, SL_REQUEST_PUSH_PULL, 0, keys, LONG_KEYS, gradients, DIM);
-        (void)peer_send_request(holder, &request, LONG_US);
-    }
-    sync_with(holder);
-
-    struct peer *lacking = peer_join(*state, NOBODY, 0);
+    open_spec(lacking, 3, &(struct sl_table_spec){.name = "wide", .dim = SL_LIMIT_DIM});
     shard_request_begin(&request, 0);
     shard_request_dense(&request, SL_REQUEST_DENSE_PULL, 2, 0, FRAME_FLOATS, NULL);
     (void)peer_send_request(lacking, &request, LONG_US);
-    sync_with(lacking);
+    peer_sync(lacking);
 
     struct peer *modest = peer_join(*state, NOBODY, 0);
     uint32_t bag_end = 200; /* of such rows as take several turns */
@@ -190,7 +185,9 @@ static void server_queue__who_lacks_memory_holds_nobody_up(void **state)
     uint64_t id = peer_send_request(modest, &request, LONG_US / 6); /* before others give up */
     assert_int_equal(peer_receive_reply(modest, id), 0);
 
-    peer_close(&holder); /* gives back what the other waits for */
+    for (int i = 0; i < HOLDERS; i++) {
+        peer_close(&holders[i]); /* gives back what the other waits for */
+    }
     assert_int_equal(peer_receive_reply(lacking, 1), 0);
     peer_close(&lacking);
     peer_close(&modest);

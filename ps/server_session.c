@@ -1,0 +1,339 @@
+#include "ps/server_session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/hash.h"
+#include "core/log.h"
+#include "ps/server_internal.h"
+
+#define BUCKETS 16384 /* a power of two */
+
+enum ending { LEFT, LOST };
+
+int sl_server_sessions_init(struct sl_server_sessions *sessions)
+{
+    *sessions = (struct sl_server_sessions){
+        .buckets = calloc(BUCKETS, sizeof(struct sl_server_session *)),
+        .workers = calloc(SL_LIMIT_WORKERS, sizeof(struct sl_server_session *)),
+    };
+    if (sessions->buckets == NULL || sessions->workers == NULL) {
+        sl_server_sessions_fini(sessions);
+        return SL_ERR_NO_MEMORY;
+    }
+    return 0;
+}
+
+static struct sl_server_session **bucket_of(const struct sl_server_sessions *sessions,
+                                            uint64_t client_id)
+{
+    return &sessions->buckets[sl_hash_key(client_id) % BUCKETS];
+}
+
+static struct sl_server_session *find(const struct sl_server_sessions *sessions, uint64_t client_id)
+{
+    struct sl_server_session *session = *bucket_of(sessions, client_id);
+    while (session != NULL && session->client_id != client_id) {
+        session = session->next;
+    }
+    return session;
+}
+
+/* One line for each process; where the coordinator is, it writes its own. */
+static void report(const struct sl_server_session *session, const char *what)
+{
+    struct sl_server *server = session->server;
+    if (session->role == SL_MESSAGE_ROLE_WORKER && server->options.local_index == 0 &&
+        server->options.coordinator == NULL) {
+        sl_server_log(server, "%s %s", session->name, what);
+    } else {
+        sl_log_debug("%s %s (shard %u)", session->name, what, server->options.shard.index);
+    }
+}
+
+static void away_append(struct sl_server_session *session)
+{
+    struct sl_server_sessions *sessions = &session->server->sessions;
+    session->away_prev = sessions->away_last;
+    session->away_next = NULL;
+    if (sessions->away_last == NULL) {
+        sessions->away_first = session;
+    } else {
+        sessions->away_last->away_next = session;
+    }
+    sessions->away_last = session;
+    sessions->away_count++;
+}
+
+static void away_remove(struct sl_server_session *session)
+{
+    struct sl_server_sessions *sessions = &session->server->sessions;
+    if (session->away_prev == NULL) {
+        sessions->away_first = session->away_next;
+    } else {
+        session->away_prev->away_next = session->away_next;
+    }
+    if (session->away_next == NULL) {
+        sessions->away_last = session->away_prev;
+    } else {
+        session->away_next->away_prev = session->away_prev;
+    }
+    sessions->away_count--;
+    sl_timer_disarm(sl_reactor_timers(session->server->options.reactor), &session->lease);
+}
+
+/* The connection is the session's no more; what it had begun to write may go on. */
+static void conn_release(struct sl_server_session *session)
+{
+    struct sl_server_conn *conn = session->conn;
+    session->conn = NULL;
+    sl_server_queue_drop(conn);
+    conn->session = NULL;
+}
+
+static void clock_ends(const struct sl_server_session *session, enum ending ending)
+{
+    struct sl_shard *shard = session->server->shard;
+    if (session->role != SL_MESSAGE_ROLE_WORKER || shard == NULL) {
+        return;
+    }
+    if (ending == LEFT) {
+        sl_shard_worker_left(shard, session->task_index);
+    } else {
+        sl_shard_worker_lost(shard, session->task_index);
+    }
+}
+
+static void unlink_and_free(struct sl_server_session *session)
+{
+    struct sl_server_sessions *sessions = &session->server->sessions;
+    struct sl_server_session **at = bucket_of(sessions, session->client_id);
+    while (*at != session) {
+        at = &(*at)->next;
+    }
+    *at = session->next;
+    if (session->role == SL_MESSAGE_ROLE_WORKER) {
+        sl_assert(sessions->workers[session->task_index] == session);
+        sessions->workers[session->task_index] = NULL;
+    }
+    free(session->failures);
+    free(session);
+}
+
+static void end(struct sl_server_session *session, enum ending ending)
+{
+    if (session->conn != NULL) {
+        conn_release(session);
+    } else {
+        away_remove(session);
+    }
+    sl_server_queue_abandon(session);
+    clock_ends(session, ending);
+    unlink_and_free(session);
+}
+
+static void lose(struct sl_server_session *session, const char *why)
+{
+    char text[SL_MESSAGE_TEXT_BYTES];
+    (void)snprintf(text, sizeof text, "is lost: %s%s", why,
+                   session->role == SL_MESSAGE_ROLE_WORKER ? "; its clock counts no more" : "");
+    report(session, text);
+    end(session, LOST);
+}
+
+void sl_server_sessions_fini(struct sl_server_sessions *sessions)
+{
+    while (sessions->away_first != NULL) {
+        struct sl_server_session *session = sessions->away_first;
+        away_remove(session);
+        sl_server_queue_abandon(session);
+        unlink_and_free(session);
+    }
+    free(sessions->buckets);
+    free(sessions->workers);
+    *sessions = (struct sl_server_sessions){0};
+}
+
+static double lease_s(const struct sl_server *server)
+{
+    return (double)server->lease_ns / (double)SL_CLOCK_NS_PER_S;
+}
+
+static void lease_passed(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_server_session *session =
+        (struct sl_server_session *)(void *)((uint8_t *)timer -
+                                             offsetof(struct sl_server_session, lease));
+    char why[SL_MESSAGE_NAME_BYTES];
+    (void)snprintf(why, sizeof why, "it has not come back within %.3g s", lease_s(session->server));
+    lose(session, why);
+}
+
+static struct sl_server_session *create(const struct sl_server_conn *conn)
+{
+    struct sl_server_session *session = calloc(1, sizeof *session);
+    if (session == NULL) {
+        return NULL;
+    }
+    struct sl_server_sessions *sessions = &conn->server->sessions;
+    session->server = conn->server;
+    session->client_id = conn->hello.client_id;
+    session->role = conn->hello.role;
+    session->task_index = conn->hello.task_index;
+    session->lease.run = lease_passed;
+    memcpy(session->name, conn->name, sizeof session->name);
+    struct sl_server_session **bucket = bucket_of(sessions, session->client_id);
+    session->next = *bucket;
+    *bucket = session;
+    if (session->role == SL_MESSAGE_ROLE_WORKER) {
+        sl_assert(sessions->workers[session->task_index] == NULL);
+        sessions->workers[session->task_index] = session;
+    }
+    return session;
+}
+
+/* Another process had the worker's name. */
+static int replace_worker(const struct sl_server_conn *conn, char *reason, size_t reason_bytes)
+{
+    struct sl_server_session *other = conn->hello.role == SL_MESSAGE_ROLE_WORKER
+                                          ? conn->server->sessions.workers[conn->hello.task_index]
+                                          : NULL;
+    if (other == NULL) {
+        return 0;
+    }
+    if (other->conn != NULL) {
+        (void)snprintf(reason, reason_bytes, "another process is connected as %s (%s)", other->name,
+                       other->conn->conn->peer);
+        return SL_ERR_AGAIN;
+    }
+    lose(other, "another process has taken its place");
+    return 0;
+}
+
+int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t reason_bytes)
+{
+    struct sl_server_session *session = find(&conn->server->sessions, conn->hello.client_id);
+    if (session == NULL) {
+        int err = replace_worker(conn, reason, reason_bytes);
+        if (err != 0) {
+            return err;
+        }
+        session = create(conn);
+        if (session == NULL) {
+            (void)snprintf(reason, reason_bytes, "the ps has no memory for another client");
+            return SL_ERR_NO_MEMORY;
+        }
+    } else if (session->role != conn->hello.role || session->task_index != conn->hello.task_index) {
+        (void)snprintf(reason, reason_bytes, "%s has the client id of %s", conn->name,
+                       session->name);
+        return SL_ERR_INVALID;
+    } else {
+        conn->resumed = true;
+        if (session->conn != NULL) {
+            struct sl_server_conn *old = session->conn;
+            conn_release(session);
+            sl_server_drop(old, SL_ERR_CLOSED, "it has connected anew, from %s", conn->conn->peer);
+        } else {
+            away_remove(session);
+        }
+        report(session, "is back");
+    }
+    session->conn = conn;
+    conn->session = session;
+    return 0;
+}
+
+void sl_server_session_detach(struct sl_server_conn *conn)
+{
+    struct sl_server *server = conn->server;
+    struct sl_server_session *session = conn->session;
+    if (session == NULL) {
+        return;
+    }
+    if (conn->said_goodbye || server->draining) {
+        end(session, LEFT);
+        return;
+    }
+    if (session->forgets) {
+        lose(session, "there was no memory to remember which of its writes failed");
+        return;
+    }
+    conn_release(session);
+    struct sl_server_sessions *sessions = &server->sessions;
+    if (sessions->away_count == SL_LIMIT_CONNECTIONS) {
+        lose(sessions->away_first, "too many others are away");
+    }
+    away_append(session);
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease,
+                 sl_reactor_now_ns(server->options.reactor) + server->lease_ns);
+    char text[SL_MESSAGE_TEXT_BYTES];
+    (void)snprintf(text, sizeof text, "is away: its connection broke; it has %.3g s to come back",
+                   lease_s(server));
+    report(session, text);
+}
+
+void sl_server_lost(struct sl_server *server, const struct sl_message_lost *lost)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    if (lost->role != SL_MESSAGE_ROLE_WORKER || lost->task_index >= SL_LIMIT_WORKERS) {
+        return;
+    }
+    struct sl_server_session *session = server->sessions.workers[lost->task_index];
+    if (session != NULL && session->client_id != lost->client_id) {
+        return; /* another has its place already */
+    }
+    if (session == NULL) {
+        if (server->shard != NULL) {
+            sl_shard_worker_lost(server->shard, lost->task_index);
+        } else {
+            server->sessions.lost_early[lost->task_index / 8] |=
+                (uint8_t)(1U << (lost->task_index % 8));
+        }
+        return;
+    }
+    struct sl_server_conn *conn = session->conn;
+    lose(session, lost->why);
+    if (conn != NULL) {
+        sl_server_drop(conn, SL_ERR_CLOSED, "the coordinator has lost it: %s", lost->why);
+    }
+}
+
+void sl_server_sessions_number(struct sl_server *server)
+{
+    for (uint32_t worker = 0; worker < SL_LIMIT_WORKERS; worker++) {
+        if ((server->sessions.lost_early[worker / 8] & (1U << (worker % 8))) != 0) {
+            sl_shard_worker_lost(server->shard, worker);
+        }
+    }
+}
+
+enum sl_server_recall sl_server_session_recall(const struct sl_server_session *session, uint64_t id,
+                                               int *err)
+{
+    for (uint32_t i = 0; session->failures != NULL && i < SL_SERVER_SESSION_FAILURES; i++) {
+        if (session->failures[i].id == id) {
+            *err = session->failures[i].err;
+            return SL_SERVER_RECALL_FAILED;
+        }
+    }
+    if (session->orphan != NULL && session->orphan->id == id) {
+        return SL_SERVER_RECALL_ORPHAN;
+    }
+    return id <= session->last_write_id ? SL_SERVER_RECALL_DONE : SL_SERVER_RECALL_NOTHING;
+}
+
+void sl_server_session_failed(struct sl_server_session *session, uint64_t id, int err)
+{
+    if (session->failures == NULL) {
+        session->failures = calloc(SL_SERVER_SESSION_FAILURES, sizeof *session->failures);
+    }
+    if (session->failures == NULL) {
+        session->forgets = true;
+        return;
+    }
+    session->failures[session->failure_next] = (struct sl_server_failure){.id = id, .err = err};
+    session->failure_next = (session->failure_next + 1) % SL_SERVER_SESSION_FAILURES;
+}

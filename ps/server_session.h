@@ -1,0 +1,97 @@
+/* What a server knows of a client beyond its connection, so that a request that comes again after
+ * the connection broke is not carried out twice. A client's requests to a shard have ascending ids
+ * over all its connections. Its writes are done in that order, one at a time; so it is enough to
+ * remember the greatest id seen, the last write done, the write that is in progress (which goes on
+ * without a connection, as the orphan) and, since there the order says nothing, which of its last
+ * writes have failed.
+ *
+ * A session ends when its client says goodbye, is lost by the coordinator's word, or has been
+ * without a connection for a lease. There are at most SL_LIMIT_CONNECTIONS sessions away: the one
+ * that has been so for longest ends first. Owner reactor. Allocates when a client comes, and when
+ * the first write of it fails. */
+#ifndef SL_PS_SERVER_SESSION_H
+#define SL_PS_SERVER_SESSION_H
+
+#include "core/limits.h"
+#include "net/control/message.h"
+#include "reactor/timer.h"
+
+/* A client has no more requests than these without an answer, and the answers come in order. */
+#define SL_SERVER_SESSION_FAILURES SL_LIMIT_CREDIT_REQUESTS
+
+struct sl_server;
+struct sl_server_conn;
+struct sl_server_request;
+
+struct sl_server_failure {
+    uint64_t id; /* 0: none */
+    int err;
+};
+
+struct sl_server_session {
+    struct sl_server_session *next; /* in its bucket */
+    struct sl_server *server;
+    uint64_t client_id;
+    enum sl_message_role role;
+    uint32_t task_index;
+    char name[SL_MESSAGE_NAME_BYTES];
+    struct sl_server_conn *conn; /* NULL: it is away */
+
+    uint64_t id_max;        /* of its requests that have come */
+    uint64_t last_write_id; /* that was done; every earlier write was, or has failed */
+    uint32_t passed_writes; /* its requests that write and were parked or orphaned: at most one */
+    struct sl_server_request *orphan;   /* has begun to write, and has no connection */
+    struct sl_server_failure *failures; /* [SL_SERVER_SESSION_FAILURES], or NULL: none yet */
+    uint32_t failure_next;
+    bool forgets; /* there was no memory to remember a failure: it ends with its connection */
+
+    struct sl_timer lease;                           /* while it is away */
+    struct sl_server_session *away_prev, *away_next; /* the longest away is the first */
+};
+
+struct sl_server_sessions {
+    struct sl_server_session **buckets; /* by client_id */
+    struct sl_server_session **workers; /* [SL_LIMIT_WORKERS], by task index */
+    struct sl_server_session *away_first, *away_last;
+    uint32_t away_count;
+    uint8_t lost_early[SL_LIMIT_WORKERS / 8]; /* lost before there was a shard, as bits */
+};
+
+/* Errors: NO_MEMORY. */
+int sl_server_sessions_init(struct sl_server_sessions *sessions);
+void sl_server_sessions_fini(struct sl_server_sessions *sessions);
+
+/* There is a shard now: it learns who was lost before. */
+void sl_server_sessions_number(struct sl_server *server);
+
+/* The connection has been admitted to the shard: it takes its place in the session of its
+ * client_id, an old one if there is one (conn->resumed), where it replaces the connection that that
+ * had. A worker's older session under another client_id ends if it is away. Errors: AGAIN (that one
+ * has a connection), INVALID (the client was somebody else before), NO_MEMORY; reason says it. */
+int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t reason_bytes);
+
+/* The connection has closed, or its client has said goodbye. Does nothing without a session. */
+void sl_server_session_detach(struct sl_server_conn *conn);
+
+/* What became of a write that has an id of before. */
+enum sl_server_recall {
+    SL_SERVER_RECALL_NOTHING, /* it never began */
+    SL_SERVER_RECALL_DONE,
+    SL_SERVER_RECALL_FAILED, /* with *err */
+    SL_SERVER_RECALL_ORPHAN, /* it goes on */
+};
+enum sl_server_recall sl_server_session_recall(const struct sl_server_session *session, uint64_t id,
+                                               int *err);
+
+/* A write was done. One that comes late, out of a client's order, takes nothing back. */
+static inline void sl_server_session_wrote(struct sl_server_session *session, uint64_t id)
+{
+    if (id > session->last_write_id) {
+        session->last_write_id = id;
+    }
+}
+
+/* A write has failed, or has been refused. */
+void sl_server_session_failed(struct sl_server_session *session, uint64_t id, int err);
+
+#endif
