@@ -12,7 +12,9 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/process_internal.h"
+#include "ps/coordinator.h"
+#include "ps/member.h"
+#include "ps/server.h"
 #include "reactor/topology.h"
 
 /* How long an idle reactor spins: about what waking it up would cost. */
@@ -21,34 +23,79 @@
 /* A Waiting must come well before the deadline that it explains. */
 #define WAITING_INTERVAL_NS (2 * SL_CLOCK_NS_PER_S)
 
+struct process;
+
+/* One reactor, with its server. Its thread's, but for what is set before start. */
+struct process_core {
+    struct process *process;
+    uint32_t index;
+    struct sl_reactor *reactor;
+    struct sl_server *server;
+    struct sl_mailbox_lane *to_core; /* the main thread's */
+    struct sl_mailbox_lane *to_main; /* the reactor's */
+    struct sl_message_stats stats;   /* written when it stops, read after join */
+};
+
+struct process {
+    struct sl_process_options options;
+    uint64_t incarnation;
+    struct process_core *cores;
+    struct sl_reactor **reactors;
+    struct sl_server **servers;
+    uint32_t created_count; /* of reactors */
+    uint32_t started_count;
+    struct sl_coordinator *coordinator;
+    struct sl_endpoint bound_control, bound_data;
+
+    /* Reactor 0's; the numbers are read by others after the mail that says they are there. */
+    struct sl_member *member;
+    uint32_t first_shard, shard_count;
+    uint64_t lease_ns;
+
+    struct sl_mailbox *mailbox; /* the main thread's */
+    int signal_fd;
+    int signal;              /* that arrived; 0: none */
+    uint32_t answers_wanted; /* from cores */
+    int result;              /* the first error that a core reported */
+};
+
 /* ---- On the reactors ------------------------------------------------------------------------- */
 
 static void on_answer(void *ctx, uint64_t a, uint64_t b)
 {
+    (void)a;
     (void)b;
-    struct sl_process *process = ctx;
-    int result = (int)(int64_t)a;
+    struct process *process = ctx;
     process->answers_wanted--;
-    process->result = process->result == 0 ? result : process->result;
 }
 
-void sl_process_answer(struct sl_process_core *core, int result)
+static void on_failure(void *ctx, uint64_t a, uint64_t b)
 {
-    int err = sl_mailbox_post(
-        core->to_main,
-        (struct sl_mail){.run = on_answer, .ctx = core->process, .a = (uint64_t)(int64_t)result});
-    sl_assert(err == 0); /* a core has at most a few answers to give */
+    (void)b;
+    struct process *process = ctx;
+    process->result = process->result == 0 ? (int)(int64_t)a : process->result;
+}
+
+/* Reports to the main thread that what it asked for is done, or that something failed. */
+static void report(struct process_core *core, int result)
+{
+    int err =
+        sl_mailbox_post(core->to_main, (struct sl_mail){.run = result == 0 ? on_answer : on_failure,
+                                                        .ctx = core->process,
+                                                        .a = (uint64_t)(int64_t)result});
+    sl_assert(err == 0); /* a core has at most a few things to say */
 }
 
 static int core_start(void *ctx)
 {
-    struct sl_process_core *core = ctx;
-    struct sl_process *process = core->process;
+    struct process_core *core = ctx;
+    struct process *process = core->process;
     const struct sl_process_options *options = &process->options;
     struct sl_server_options server = {
         .reactor = core->reactor,
         .transport = sl_transport_find(options->data.scheme),
-        .transport_options = {.congestion_control = options->congestion_control},
+        .transport_options = {.congestion_control = options->congestion_control,
+                              .tls = options->tls},
         .shard = {.memory_bytes_max = options->memory_bytes_max / options->reactor_count},
         .task_index = options->task_index,
         .local_index = core->index,
@@ -56,6 +103,8 @@ static int core_start(void *ctx)
         .server_count = options->reactor_count,
         .coordinator = core->index == 0 ? process->coordinator : NULL,
         .checksum = options->checksum,
+        .secret = options->secret,
+        .incarnation = process->incarnation,
     };
     int err = sl_server_create(&server, &core->server);
     process->servers[core->index] = core->server;
@@ -64,9 +113,9 @@ static int core_start(void *ctx)
 
 static void core_stop(void *ctx)
 {
-    struct sl_process_core *core = ctx;
+    struct process_core *core = ctx;
     if (core->index == 0) {
-        sl_process_link_close(core->process);
+        sl_member_close(&core->process->member);
     }
     if (sl_server_stats(core->server, &core->stats) != 0) {
         sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
@@ -79,13 +128,101 @@ static bool same_endpoint(const struct sl_endpoint *a, const struct sl_endpoint 
     return a->scheme == b->scheme && a->port == b->port && strcmp(a->host, b->host) == 0;
 }
 
-/* Reactor 0: listens, and joins the cluster. */
+/* Its reactor knows which shard it has: the last step of the start. */
+static void core_set_shard(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct process_core *core = ctx;
+    const struct process *process = core->process;
+    if (process->lease_ns != 0) {
+        sl_server_set_lease(core->server, process->lease_ns);
+    }
+    report(core, sl_server_set_shard(core->server, process->first_shard + core->index,
+                                     process->shard_count));
+}
+
+/* Reactor 0 tells the others, and itself, in its own order: nobody hears of a loss before he knows
+ * his shard. */
+static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
+{
+    struct process *process = ctx;
+    process->first_shard = first_shard;
+    process->shard_count = shard_count;
+    process->lease_ns = lease_ns;
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        sl_reactor_post(process->reactors[0], i,
+                        (struct sl_mail){.run = core_set_shard, .ctx = &process->cores[i]});
+    }
+}
+
+static void on_join_failed(void *ctx, int err)
+{
+    report(&((struct process *)ctx)->cores[0], err);
+}
+
+struct loss {
+    struct sl_server *server;
+    struct sl_message_lost lost;
+};
+
+static void core_lost(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct loss *loss = ctx;
+    sl_server_lost(loss->server, &loss->lost);
+    free(loss);
+}
+
+static void on_lost(void *ctx, const struct sl_message_lost *lost)
+{
+    struct process *process = ctx;
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        struct loss *loss = malloc(sizeof *loss);
+        if (loss == NULL) {
+            sl_log_error("no memory to tell shard %u that worker/%u is lost", i, lost->task_index);
+            continue; /* its session there ends by its own lease */
+        }
+        *loss = (struct loss){.server = process->servers[i], .lost = *lost};
+        sl_reactor_post(process->reactors[0], i,
+                        (struct sl_mail){.run = core_lost, .ctx = loss, .drop = free});
+    }
+}
+
+static int join(struct process *process)
+{
+    const struct sl_process_options *options = &process->options;
+    const struct sl_member_options member = {
+        .reactor = process->reactors[0],
+        .transport = sl_transport_find(options->coordinator.scheme),
+        .transport_options = {.congestion_control = options->congestion_control,
+                              .tls = options->tls},
+        .coordinator = options->coordinator,
+        .task_index = options->task_index,
+        .shard_count = options->reactor_count,
+        .ps_count = options->ps_count,
+        .worker_count = options->worker_count,
+        .data = options->data,
+        .incarnation = process->incarnation,
+        .secret = options->secret,
+        .checksum = options->checksum,
+        .start_timeout_ns = options->start_timeout_ns,
+        .joined = on_joined,
+        .failed = on_join_failed,
+        .lost = on_lost,
+        .ctx = process,
+    };
+    return sl_member_open(&member, &process->member);
+}
+
+/* Reactor 0: listens, and joins the cluster; each core answers when it knows its shard. */
 static void core_join(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct sl_process_core *core = ctx;
-    struct sl_process *process = core->process;
+    struct process_core *core = ctx;
+    struct process *process = core->process;
     const struct sl_process_options *options = &process->options;
     int err = sl_server_listen(core->server, &options->control, &process->bound_control);
     process->bound_data = process->bound_control;
@@ -93,53 +230,37 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
         err = sl_server_listen(core->server, &options->data, &process->bound_data);
     }
     if (err == 0) {
-        err = sl_process_link_open(process);
+        err = join(process);
     }
     if (err != 0) {
-        sl_process_answer(core, err);
+        report(core, err);
     }
-}
-
-static void core_set_shard(void *ctx, uint64_t a, uint64_t b)
-{
-    struct sl_process_core *core = ctx;
-    sl_process_answer(core,
-                      sl_server_set_shard(core->server, (uint32_t)a + core->index, (uint32_t)b));
 }
 
 static void core_drained(void *ctx)
 {
-    sl_process_answer(ctx, 0);
+    report(ctx, 0);
 }
 
 static void core_drain(void *ctx, uint64_t a, uint64_t b)
 {
     (void)b;
-    struct sl_process_core *core = ctx;
+    struct process_core *core = ctx;
     if (core->index == 0) {
-        sl_process_link_leave(core->process);
+        sl_member_leave(core->process->member);
     }
     sl_server_drain(core->server, a, core_drained, core);
 }
 
 /* ---- On the main thread ---------------------------------------------------------------------- */
 
-static void post(struct sl_process_core *core, sl_mail_fn *run, uint64_t a, uint64_t b)
+static void post(struct process_core *core, sl_mail_fn *run, uint64_t a)
 {
-    int err =
-        sl_mailbox_post(core->to_core, (struct sl_mail){.run = run, .ctx = core, .a = a, .b = b});
+    int err = sl_mailbox_post(core->to_core, (struct sl_mail){.run = run, .ctx = core, .a = a});
     sl_assert(err == 0); /* the main thread posts a few mails in a process's life */
-    core->process->answers_wanted++;
 }
 
-static void post_all(struct sl_process *process, sl_mail_fn *run, uint64_t a, uint64_t b)
-{
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-        post(&process->cores[i], run, a, b);
-    }
-}
-
-static void take_signal(struct sl_process *process)
+static void take_signal(struct process *process)
 {
     struct signalfd_siginfo info;
     if (read(process->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
@@ -152,7 +273,7 @@ static void take_signal(struct sl_process *process)
 }
 
 /* Sleeps until a mail or a signal has come, and sees to them. */
-static void wait_once(struct sl_process *process)
+static void wait_once(struct process *process)
 {
     struct pollfd fds[] = {
         {.fd = process->signal_fd, .events = POLLIN},
@@ -169,7 +290,7 @@ static void wait_once(struct sl_process *process)
 }
 
 /* Waits for the answers of the cores. Errors: theirs, or CANCELLED when a signal came first. */
-static int wait_answers(struct sl_process *process)
+static int wait_answers(struct process *process)
 {
     while (process->answers_wanted > 0 && process->signal == 0 && process->result == 0) {
         wait_once(process);
@@ -177,7 +298,7 @@ static int wait_answers(struct sl_process *process)
     return process->result != 0 ? process->result : process->signal != 0 ? SL_ERR_CANCELLED : 0;
 }
 
-static int block_signals(struct sl_process *process)
+static int block_signals(struct process *process)
 {
     sigset_t set;
     (void)sigemptyset(&set);
@@ -199,10 +320,10 @@ static void raise_descriptor_limit(void)
     }
 }
 
-static int create_core(struct sl_process *process, uint32_t index)
+static int create_core(struct process *process, uint32_t index)
 {
     const struct sl_process_options *options = &process->options;
-    struct sl_process_core *core = &process->cores[index];
+    struct process_core *core = &process->cores[index];
     struct sl_reactor_options reactor = {
         .index = index,
         .core = -1,
@@ -228,7 +349,7 @@ static int create_core(struct sl_process *process, uint32_t index)
     return err != 0 ? err : sl_mailbox_lane_open(process->mailbox, &core->to_main);
 }
 
-static int create_coordinator(struct sl_process *process)
+static int create_coordinator(struct process *process)
 {
     const struct sl_process_options *options = &process->options;
     if (options->task_index != 0) {
@@ -239,12 +360,14 @@ static int create_coordinator(struct sl_process *process)
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
         .waiting_interval_ns = half < WAITING_INTERVAL_NS ? half : WAITING_INTERVAL_NS,
+        .lease_ns = options->lease_ns,
         .send = sl_server_send_to_peer,
+        .close = sl_server_close_peer,
     };
     return sl_coordinator_create(&coordinator, &process->coordinator);
 }
 
-static int create(struct sl_process *process)
+static int create(struct process *process)
 {
     uint32_t count = process->options.reactor_count;
     process->cores = calloc(count, sizeof *process->cores);
@@ -263,11 +386,12 @@ static int create(struct sl_process *process)
     }
     if (err == 0) {
         err = sl_reactor_connect(process->reactors, count);
+        process->incarnation = sl_reactor_random(process->reactors[0]);
     }
     return err != 0 ? err : create_coordinator(process);
 }
 
-static int start(struct sl_process *process)
+static int start(struct process *process)
 {
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
         int err = sl_reactor_start(process->reactors[i], core_start, &process->cores[i]);
@@ -276,41 +400,40 @@ static int start(struct sl_process *process)
         }
         process->started_count++;
     }
-    post(&process->cores[0], core_join, 0, 0);
-    int err = wait_answers(process);
-    if (err != 0) {
-        return err;
-    }
-    const struct sl_process_link *link = &process->link;
-    post_all(process, core_set_shard, link->first_shard, link->shard_count);
+    process->answers_wanted = process->options.reactor_count;
+    post(&process->cores[0], core_join, 0);
     return wait_answers(process);
 }
 
-static void print_ready(const struct sl_process *process)
+static void print_ready(const struct process *process)
 {
-    const struct sl_process_link *link = &process->link;
     char control[SL_LIMIT_ENDPOINT_BYTES];
     char data[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&process->bound_control, control, sizeof control);
     sl_endpoint_format(&process->bound_data, data, sizeof data);
     (void)printf("ps/%u ready: control %s, data %s, shards %u-%u of %u\n",
-                 process->options.task_index, control, data, link->first_shard,
-                 link->first_shard + process->options.reactor_count - 1, link->shard_count);
+                 process->options.task_index, control, data, process->first_shard,
+                 process->first_shard + process->options.reactor_count - 1, process->shard_count);
     (void)fflush(stdout);
 }
 
 /* Lets the servers answer what they have; a second signal ends the process meanwhile. */
-static void drain(struct sl_process *process)
+static void drain(struct process *process)
 {
-    sl_log_info("%s: draining", process->signal == SIGINT ? "SIGINT" : "SIGTERM");
-    post_all(process, core_drain, process->options.drain_timeout_ns, 0);
+    sl_log_info("%s: draining", process->signal == 0        ? "no longer a member"
+                                : process->signal == SIGINT ? "SIGINT"
+                                                            : "SIGTERM");
+    process->answers_wanted = process->options.reactor_count;
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        post(&process->cores[i], core_drain, process->options.drain_timeout_ns);
+    }
     while (process->answers_wanted > 0) {
         wait_once(process);
     }
 }
 
 /* Rows of one table over all shards, "emb 1000"; each table once. */
-static void print_tables(const struct sl_process *process)
+static void print_tables(const struct process *process)
 {
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
         const struct sl_message_stats *stats = &process->cores[i].stats;
@@ -328,7 +451,7 @@ static void print_tables(const struct sl_process *process)
     }
 }
 
-static void print_totals(const struct sl_process *process)
+static void print_totals(const struct process *process)
 {
     struct sl_message_stats total = {0};
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
@@ -348,7 +471,7 @@ static void print_totals(const struct sl_process *process)
 }
 
 /* Reactor 0 hands connections to the others: it stops first. */
-static void stop(struct sl_process *process)
+static void stop(struct process *process)
 {
     for (uint32_t i = 0; i < process->started_count; i++) {
         sl_reactor_stop(process->reactors[i]);
@@ -356,10 +479,10 @@ static void stop(struct sl_process *process)
     }
 }
 
-static void destroy(struct sl_process *process)
+static void destroy(struct process *process)
 {
     for (uint32_t i = 0; process->cores != NULL && i < process->options.reactor_count; i++) {
-        struct sl_process_core *core = &process->cores[i];
+        struct process_core *core = &process->cores[i];
         if (core->to_core != NULL) {
             sl_mailbox_lane_close(&core->to_core);
         }
@@ -389,17 +512,19 @@ static void destroy(struct sl_process *process)
 int sl_process_run(const struct sl_process_options *options)
 {
     sl_assert(options->reactor_count > 0);
-    struct sl_process process = {.options = *options, .signal_fd = -1};
+    struct process process = {.options = *options, .signal_fd = -1};
     int err = create(&process);
     if (err == 0) {
         err = start(&process);
     }
     bool ready = err == 0;
+    bool failed = !ready && process.signal == 0;
     if (ready) {
         print_ready(&process);
-        while (process.signal == 0) {
+        while (process.signal == 0 && process.result == 0) {
             wait_once(&process);
         }
+        failed = process.result != 0;
         drain(&process);
     } else if (process.signal != 0) {
         sl_log_info("stopped by a signal before it was ready");
@@ -411,5 +536,5 @@ int sl_process_run(const struct sl_process_options *options)
         print_totals(&process);
     }
     destroy(&process);
-    return ready || process.signal != 0 ? 0 : 1;
+    return failed ? 1 : 0;
 }

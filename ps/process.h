@@ -6,6 +6,9 @@
 
 #include "core/endpoint.h"
 #include "core/err.h"
+#include "core/secret.h"
+
+struct sl_transport_tls;
 
 struct sl_process_options {
     uint32_t task_index;
@@ -21,12 +24,16 @@ struct sl_process_options {
     size_t memory_bytes_max; /* of the tables of all shards; 0: no limit */
     uint64_t start_timeout_ns;
     uint64_t drain_timeout_ns;
-    const char *congestion_control; /* NULL: the system's */
+    uint64_t lease_ns;                  /* told by the coordinator; only task 0's counts */
+    const struct sl_secret *secret;     /* outlives the run; NULL: the cluster has none */
+    const struct sl_transport_tls *tls; /* likewise; NULL: in the clear */
+    const char *congestion_control;     /* NULL: the system's */
 };
 
 /* Runs the ps until SIGTERM or SIGINT. Returns the process's exit status: 0 after an orderly end, 1
- * when it could not start, with the reason logged. A second signal ends the process at once, with
- * 128 + its number. Blocks both signals in the calling thread. */
+ * when it could not start, or the cluster has no place for it any more (another process has taken
+ * it), with the reason logged. While the coordinator is out of reach it serves on. A second signal
+ * ends the process at once, with 128 + its number. Blocks both signals in the calling thread. */
 int sl_process_run(const struct sl_process_options *options);
 
 #endif

@@ -1,0 +1,294 @@
+#include "ps/member.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "net/control/session.h"
+
+#define CONNECTIONS            4
+#define BUFFERS                16
+#define HEARTBEATS_OF_A_LEASE  4
+
+/* Between two attempts to register anew where the coordinator has no leases. */
+#define INTERVAL_WITHOUT_LEASE (2 * SL_CLOCK_NS_PER_S)
+
+struct sl_member {
+    struct sl_member_options options;
+    struct sl_transport *transport;
+    struct sl_outbox outbox;
+    struct sl_session *session; /* NULL: we left */
+    struct sl_timer heartbeat;
+    uint64_t lease_ns;
+    bool registering; /* a Register is on its way, or kept by the session */
+    bool registered;  /* since the last welcome */
+    bool joined;      /* the owner has been told */
+    bool failed;      /* likewise: nothing more is done */
+    bool is_lost;     /* the coordinator is, and the user has been told so */
+    uint32_t first_shard, shard_count;
+};
+
+static struct sl_timer_wheel *timers_of(struct sl_member *member)
+{
+    return sl_reactor_timers(member->options.reactor);
+}
+
+static void fail(struct sl_member *member, int err, const char *reason)
+{
+    if (member->failed) {
+        return;
+    }
+    member->failed = true;
+    sl_timer_disarm(timers_of(member), &member->heartbeat);
+    sl_log_error("%s the cluster: %s", member->joined ? "no longer a member of" : "cannot join",
+                 reason);
+    member->options.failed(member->options.ctx, err);
+}
+
+/* ---- Registering ---------------------------------------------------------------------------- */
+
+/* Finds this process in the cluster; false: it is not there as it is. */
+static bool find_shards(const struct sl_member *member, const struct sl_message_cluster *cluster,
+                        uint32_t *first_shard, uint32_t *shard_count)
+{
+    uint32_t count = 0;
+    bool found = false;
+    for (uint32_t i = 0; i < cluster->ps_count; i++) {
+        const struct sl_message_ps *ps = &cluster->ps[i];
+        if (ps->task_index == member->options.task_index) {
+            found = ps->shard_count == member->options.shard_count;
+            *first_shard = count;
+        }
+        count += ps->shard_count;
+    }
+    *shard_count = count;
+    return found;
+}
+
+static void cluster_came(struct sl_member *member, const struct sl_message_cluster *cluster)
+{
+    uint32_t first_shard = 0;
+    uint32_t shard_count = 0;
+    if (!find_shards(member, cluster, &first_shard, &shard_count)) {
+        fail(member, SL_ERR_PROTOCOL, "the coordinator's cluster does not have this ps as it is");
+        return;
+    }
+    if (member->joined &&
+        (first_shard != member->first_shard || shard_count != member->shard_count)) {
+        fail(member, SL_ERR_PROTOCOL, "its shards are numbered otherwise than before");
+        return;
+    }
+    member->registered = true;
+    if (member->is_lost) {
+        sl_log_info("the coordinator is back");
+        member->is_lost = false;
+    }
+    if (!member->joined) {
+        member->joined = true;
+        member->first_shard = first_shard;
+        member->shard_count = shard_count;
+        member->options.joined(member->options.ctx, first_shard, shard_count, member->lease_ns);
+    }
+}
+
+static void register_answered(void *ctx, const struct sl_message *answer, int err,
+                              const char *reason)
+{
+    struct sl_member *member = ctx;
+    member->registering = false;
+    if (member->session == NULL) {
+        return; /* we left */
+    }
+    if (err == 0) {
+        cluster_came(member, &answer->cluster);
+    } else if (member->joined && (err == SL_ERR_DEADLINE || err == SL_ERR_NO_MEMORY)) {
+        sl_log_debug("not registered again: %s", reason); /* with a heartbeat, anew */
+    } else {
+        fail(member, err, reason);
+    }
+}
+
+static void register_once(struct sl_member *member)
+{
+    if (member->registering) {
+        return; /* the session sends it again */
+    }
+    const struct sl_member_options *options = &member->options;
+    struct sl_message message = {
+        .kind = SL_MESSAGE_REGISTER,
+        .reg = {.shard_count = options->shard_count,
+                .ps_count = options->ps_count,
+                .worker_count = options->worker_count},
+    };
+    sl_endpoint_format(&options->data, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
+    member->registering = true;
+    sl_session_request(member->session, &message, options->start_timeout_ns, register_answered,
+                       member);
+}
+
+/* ---- The session ---------------------------------------------------------------------------- */
+
+static void arm_heartbeat(struct sl_member *member)
+{
+    uint64_t interval_ns =
+        member->lease_ns == 0 ? INTERVAL_WITHOUT_LEASE : member->lease_ns / HEARTBEATS_OF_A_LEASE;
+    sl_timer_arm(timers_of(member), &member->heartbeat,
+                 sl_reactor_now_ns(member->options.reactor) + interval_ns);
+}
+
+static void on_heartbeat(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_member *member = (void *)((char *)timer - offsetof(struct sl_member, heartbeat));
+    arm_heartbeat(member);
+    if (member->lease_ns != 0) {
+        struct sl_message message = {.kind = SL_MESSAGE_HEARTBEAT};
+        /* An outbox that is full holds what says as much as a heartbeat. */
+        (void)sl_session_tell(member->session, &message);
+    }
+    if (!member->registered && sl_session_conn(member->session) != NULL) {
+        register_once(member);
+    }
+}
+
+static void on_welcomed(void *ctx, struct sl_session *session,
+                        const struct sl_message_welcome *welcome)
+{
+    (void)session;
+    struct sl_member *member = ctx;
+    member->lease_ns = welcome->lease_ms * SL_CLOCK_NS_PER_MS;
+    arm_heartbeat(member);
+    register_once(member);
+}
+
+static void on_lost(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    (void)session;
+    (void)err;
+    struct sl_member *member = ctx;
+    sl_timer_disarm(timers_of(member), &member->heartbeat);
+    member->registered = false;
+    if (!member->is_lost) {
+        sl_log_warn("lost the coordinator: %s; %strying again", reason,
+                    member->joined ? "serving goes on, " : "");
+        member->is_lost = true;
+    }
+}
+
+static void on_closed(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    (void)session;
+    fail(ctx, err, reason);
+}
+
+static void on_told(void *ctx, struct sl_session *session, const struct sl_message *message)
+{
+    (void)session;
+    struct sl_member *member = ctx;
+    if (message->kind != SL_MESSAGE_LOST || member->failed) {
+        return; /* where the other ps are does not matter to this one */
+    }
+    const struct sl_message_lost *lost = &message->lost;
+    bool is_worker = lost->role == SL_MESSAGE_ROLE_WORKER;
+    if (member->options.task_index != 0) { /* there the coordinator has said so */
+        sl_log_warn("%s/%" PRIu32 " is lost: %s", is_worker ? "worker" : "ps", lost->task_index,
+                    lost->why);
+    }
+    if (is_worker) {
+        member->options.lost(member->options.ctx, lost);
+    }
+}
+
+static const struct sl_session_events session_events = {
+    .welcomed = on_welcomed,
+    .told = on_told,
+    .lost = on_lost,
+    .closed = on_closed,
+};
+
+/* ---- For the owner -------------------------------------------------------------------------- */
+
+static int open_session(struct sl_member *member)
+{
+    const struct sl_member_options *options = &member->options;
+    const struct sl_session_options session = {
+        .transport = member->transport,
+        .outbox = &member->outbox,
+        .endpoint = options->coordinator,
+        .hello = {.purpose = SL_MESSAGE_PURPOSE_CONTROL,
+                  .role = SL_MESSAGE_ROLE_PS,
+                  .task_index = options->task_index,
+                  .client_id = options->incarnation,
+                  .checksum = options->checksum},
+        .events = &session_events,
+        .ctx = member,
+        .peer_name = "the coordinator (ps/0)",
+        .start_timeout_ns = options->start_timeout_ns,
+        .persistent = true,
+        .secret = options->secret,
+    };
+    return sl_session_open(&session, &member->session);
+}
+
+int sl_member_open(const struct sl_member_options *options, struct sl_member **out)
+{
+    sl_assert(options->joined != NULL);
+    sl_assert(options->failed != NULL);
+    sl_assert(options->lost != NULL);
+    sl_reactor_assert_owner(options->reactor);
+    struct sl_member *member = calloc(1, sizeof *member);
+    if (member == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    member->options = *options;
+    member->options.transport_options.connections_max = CONNECTIONS;
+    member->options.transport_options.buffer_count = BUFFERS;
+    member->heartbeat.run = on_heartbeat;
+    int err = sl_outbox_init(&member->outbox, SL_OUTBOX_MEMORY_BYTES_MIN, options->checksum);
+    if (err != 0) {
+        goto free_member;
+    }
+    err = sl_transport_open(options->transport, options->reactor,
+                            &member->options.transport_options, &member->transport);
+    if (err != 0) {
+        goto fini_outbox;
+    }
+    err = open_session(member);
+    if (err != 0) {
+        goto close_transport;
+    }
+    *out = member;
+    return 0;
+
+close_transport:
+    sl_transport_close(&member->transport);
+fini_outbox:
+    sl_outbox_fini(&member->outbox);
+free_member:
+    free(member);
+    return err;
+}
+
+void sl_member_leave(struct sl_member *member)
+{
+    sl_reactor_assert_owner(member->options.reactor);
+    sl_timer_disarm(timers_of(member), &member->heartbeat);
+    if (member->session != NULL) {
+        sl_session_close(&member->session);
+    }
+}
+
+void sl_member_close(struct sl_member **member)
+{
+    struct sl_member *closing = *member;
+    *member = NULL;
+    if (closing == NULL) {
+        return;
+    }
+    sl_member_leave(closing);
+    sl_transport_close(&closing->transport);
+    sl_outbox_fini(&closing->outbox);
+    free(closing);
+}
