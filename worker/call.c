@@ -19,6 +19,12 @@ void sl_call_fail(struct sl_call *call, int err, const char *format, ...)
     va_end(arguments);
 }
 
+void sl_call_take_clock(struct sl_call *call, bool counts, uint32_t clock)
+{
+    call->counts = call->counts && counts;
+    call->clock = clock > call->clock ? clock : call->clock;
+}
+
 static void mark_done(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;

@@ -26,6 +26,12 @@ struct sl_call {
     const char *name;
     uint32_t count;
     struct sl_client_stats *stats;
+    struct sl_link *links;
+    uint32_t shard_count;
+    uint32_t payload_bytes_max; /* out: the least that a shard takes */
+    uint32_t clock_asked;
+    uint32_t clock; /* out: the greatest that a shard told */
+    bool counts;    /* out: on every shard */
 
     /* The reactor's, while it runs. */
     struct sl_mailbox_lane *answers;
@@ -40,6 +46,9 @@ struct sl_call {
 /* Records an error unless there is one. Hub's reactor, or the caller's thread before posting. */
 void sl_call_fail(struct sl_call *call, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Takes in what one shard told of this worker's clock. Hub's reactor. */
+void sl_call_take_clock(struct sl_call *call, bool counts, uint32_t clock);
 
 /* Gives the call back to its thread. Hub's reactor. */
 void sl_call_answer(struct sl_call *call);

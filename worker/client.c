@@ -17,8 +17,8 @@
 
 /* ---- Reactors */
 
-static int start_reactor(const struct sl_client_options *options, uint32_t index,
-                         struct sl_reactor **out)
+static int create_reactor(const struct sl_client_options *options, uint32_t index,
+                          struct sl_reactor **out)
 {
     struct sl_reactor_options reactor = {
         .index = index,
@@ -31,15 +31,7 @@ static int start_reactor(const struct sl_client_options *options, uint32_t index
         sl_log_warn("client: reactor %u: no core left to pin it to", index);
         reactor.core = -1;
     }
-    int err = sl_reactor_create(&reactor, out);
-    if (err != 0) {
-        return err;
-    }
-    err = sl_reactor_start(*out, NULL, NULL);
-    if (err != 0) {
-        sl_reactor_destroy(out);
-    }
-    return err;
+    return sl_reactor_create(&reactor, out);
 }
 
 static void stop_reactors(struct sl_reactor **reactors, uint32_t count)
@@ -53,9 +45,21 @@ static void stop_reactors(struct sl_reactor **reactors, uint32_t count)
 static void destroy_reactors(struct sl_reactor **reactors, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        sl_reactor_destroy(&reactors[i]);
+        if (reactors[i] != NULL) {
+            sl_reactor_destroy(&reactors[i]);
+        }
     }
     free(reactors);
+}
+
+static int create_reactors(const struct sl_client_options *options, uint32_t count,
+                           struct sl_reactor **reactors)
+{
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        err = create_reactor(options, i, &reactors[i]);
+    }
+    return err == 0 ? sl_reactor_connect(reactors, count) : err;
 }
 
 static int start_reactors(const struct sl_client_options *options, uint32_t count,
@@ -65,14 +69,17 @@ static int start_reactors(const struct sl_client_options *options, uint32_t coun
     if (reactors == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        int err = start_reactor(options, i, &reactors[i]);
-        if (err != 0) {
-            sl_log_error("client: cannot start reactor %u: %s", i, sl_err_name(err));
-            stop_reactors(reactors, i);
-            destroy_reactors(reactors, i);
-            return err;
-        }
+    int err = create_reactors(options, count, reactors);
+    uint32_t started = 0;
+    while (err == 0 && started < count) {
+        err = sl_reactor_start(reactors[started], NULL, NULL);
+        started += err == 0 ? 1 : 0;
+    }
+    if (err != 0) {
+        sl_log_error("client: cannot start reactor %u: %s", started, sl_err_name(err));
+        stop_reactors(reactors, started);
+        destroy_reactors(reactors, count);
+        return err;
     }
     *out = reactors;
     return 0;
@@ -176,7 +183,8 @@ void sl_client_destroy(struct sl_client **client)
     if (*client == NULL) {
         return;
     }
-    if ((*client)->task_index >= 0 && !(*client)->finished) {
+    bool counts = (*client)->task_index >= 0 && (*client)->start_clock != SL_REQUEST_CLOCK_FINISHED;
+    if (counts && !(*client)->finished) {
         finish_clock(*client);
     }
     close_and_free(client);
@@ -208,7 +216,7 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     sl_assert(client != NULL);
     sl_assert(name != NULL);
     size_t name_bytes = strlen(name);
-    if (name_bytes == 0 || name_bytes >= SL_MESSAGE_NAME_BYTES || count == 0) {
+    if (name_bytes == 0 || name_bytes >= SL_MESSAGE_NAME_BYTES) {
         return SL_ERR_INVALID;
     }
     struct sl_port *port = port_of_caller(client);
@@ -230,6 +238,12 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
         sl_log_error("barrier %s: %s", name, call.text);
     }
     return call.err;
+}
+
+uint32_t sl_client_clock(const struct sl_client *client)
+{
+    sl_assert(client != NULL);
+    return client->start_clock;
 }
 
 uint32_t sl_client_shard_count(const struct sl_client *client)

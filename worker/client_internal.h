@@ -10,7 +10,7 @@
 
 /* What a client is made on; copied, what it points to must outlive the client. */
 struct sl_client_setup {
-    struct sl_reactor *const *reactors; /* started, or stepped by the caller */
+    struct sl_reactor *const *reactors; /* connected, and started or stepped by the caller */
     uint32_t reactor_count;
     const struct sl_transport_ops *(*find_transport)(enum sl_endpoint_scheme scheme);
     void *medium;       /* of the transports: net/transport.h */
@@ -21,6 +21,8 @@ enum sl_client_stage {
     SL_CLIENT_STARTING,   /* hubs take their memory */
     SL_CLIENT_JOINING,    /* the coordinator knows, or will know, all ps processes */
     SL_CLIENT_CONNECTING, /* to every shard */
+    SL_CLIENT_AGREEING,   /* the shards, on the clock that this worker begins with */
+    SL_CLIENT_BEGINNING,  /* the links are told that clock */
     SL_CLIENT_RUNNING,
     SL_CLIENT_CLOSING,
     SL_CLIENT_CLOSED
@@ -33,7 +35,8 @@ struct sl_client {
     struct sl_hub_options hub_options;
     const struct sl_clock *clock;
     uint64_t start_deadline_ns;
-    bool finished; /* a step with sl_step_finish was submitted */
+    uint32_t start_clock; /* that was asked for, and at last agreed on: sl_client_clock */
+    bool finished;        /* a step with sl_step_finish was submitted */
 
     struct sl_port_set *ports;
     struct sl_hub *hubs;

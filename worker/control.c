@@ -6,6 +6,12 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "worker/move.h"
+
+/* A registration that nobody waits for is asked for again after this time. */
+#define REGISTER_TIMEOUT_NS (60 * SL_CLOCK_NS_PER_S)
+
+#define HEARTBEATS_A_LEASE  4
 
 /* ---- Joining the cluster */
 
@@ -34,17 +40,128 @@ static void cluster_came(void *ctx, const struct sl_message *answer, int err, co
     sl_call_answer(call);
 }
 
+static void send_register(struct sl_hub *hub, uint64_t timeout_ns, sl_session_answer_fn *answer,
+                          void *ctx)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_REGISTER};
+    message.reg.ps_count = hub->options->ps_count;
+    sl_session_request(hub->coordinator, &message, timeout_ns, answer, ctx);
+}
+
+/* ---- Staying a member */
+
+static void register_again(struct sl_hub *hub);
+
+static void registered_again(void *ctx, const struct sl_message *answer, int err,
+                             const char *reason)
+{
+    struct sl_hub *hub = ctx;
+    hub->registering = false;
+    if (err == 0) {
+        sl_move_links(hub, &answer->cluster);
+    } else if (err == SL_ERR_DEADLINE) {
+        register_again(hub);
+    } else if (err != SL_ERR_CANCELLED) {
+        sl_log_warn("%s: %s", hub->options->coordinator_name,
+                    sl_call_reason(hub->options->coordinator_name, reason));
+    }
+}
+
+/* The session itself sends a registration that is not answered yet once more. */
+static void register_again(struct sl_hub *hub)
+{
+    if (!hub->registering) {
+        hub->registering = true;
+        send_register(hub, REGISTER_TIMEOUT_NS, registered_again, hub);
+    }
+}
+
+static void table_kept(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct sl_hub *hub = ctx;
+    (void)answer;
+    if (err != 0 && err != SL_ERR_CANCELLED) {
+        sl_log_warn("%s: a table is not known to it again: %s", hub->options->coordinator_name,
+                    sl_call_reason(hub->options->coordinator_name, reason));
+    }
+}
+
+/* The coordinator has started anew: the ids that are in use must stay what they are. */
+static void keep_tables(struct sl_hub *hub)
+{
+    for (uint32_t i = 0; i < hub->table_count; i++) {
+        struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
+        message.table_open.spec = hub->tables[i].spec;
+        message.table_open.table_id = hub->tables[i].id;
+        message.table_open.keep_id = true;
+        sl_session_request(hub->coordinator, &message, REGISTER_TIMEOUT_NS, table_kept, hub);
+    }
+}
+
+static void beat(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_hub *hub =
+        (struct sl_hub *)(void *)((uint8_t *)timer - offsetof(struct sl_hub, heartbeat));
+    struct sl_message message = {.kind = SL_MESSAGE_HEARTBEAT};
+    /* Without a connection there is nobody to tell; with a full outbox the next one does. */
+    (void)sl_session_tell(hub->coordinator, &message);
+    sl_timer_arm(sl_reactor_timers(hub->reactor), timer, now_ns + hub->heartbeat_ns);
+}
+
+static void start_heartbeats(struct sl_hub *hub, uint32_t lease_ms)
+{
+    struct sl_timer_wheel *timers = sl_reactor_timers(hub->reactor);
+    sl_timer_disarm(timers, &hub->heartbeat);
+    if (lease_ms != 0) {
+        hub->heartbeat.run = beat;
+        hub->heartbeat_ns = lease_ms * SL_CLOCK_NS_PER_MS / HEARTBEATS_A_LEASE;
+        sl_timer_arm(timers, &hub->heartbeat, sl_reactor_now_ns(hub->reactor) + hub->heartbeat_ns);
+    }
+}
+
+/* ---- The session */
+
 static void welcomed(void *ctx, struct sl_session *session,
                      const struct sl_message_welcome *welcome)
 {
-    (void)welcome;
+    (void)session;
     struct sl_hub *hub = ctx;
+    bool started_anew = hub->coordinator_incarnation != welcome->incarnation;
+    hub->coordinator_incarnation = welcome->incarnation;
+    start_heartbeats(hub, welcome->lease_ms);
     struct sl_call *call = hub->joining;
-    hub->joining = NULL;
-    struct sl_message message = {.kind = SL_MESSAGE_REGISTER};
-    message.reg.ps_count = hub->options->ps_count;
-    sl_session_request(session, &message, sl_hub_time_left(hub, call->deadline_ns), cluster_came,
-                       call);
+    if (call != NULL) {
+        hub->joining = NULL;
+        send_register(hub, sl_hub_time_left(hub, call->deadline_ns), cluster_came, call);
+        return;
+    }
+    sl_log_info("%s: connected again", hub->options->coordinator_name);
+    if (started_anew) {
+        keep_tables(hub);
+    }
+    register_again(hub);
+}
+
+static void told(void *ctx, struct sl_session *session, const struct sl_message *message)
+{
+    (void)session;
+    struct sl_hub *hub = ctx;
+    if (message->kind == SL_MESSAGE_CLUSTER) {
+        sl_move_links(hub, &message->cluster);
+    } else if (message->kind == SL_MESSAGE_LOST) {
+        const struct sl_message_lost *lost = &message->lost;
+        sl_log_warn("%s/%u is lost: %s", lost->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker",
+                    lost->task_index, lost->why);
+    }
+}
+
+static void lost(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    (void)session;
+    (void)err;
+    struct sl_hub *hub = ctx;
+    sl_log_warn("%s: connection lost: %s; it is tried again", hub->options->coordinator_name,
+                sl_call_reason(hub->options->coordinator_name, reason));
 }
 
 static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
@@ -60,13 +177,15 @@ static void closed(void *ctx, struct sl_session *session, int err, const char *r
         sl_call_fail(call, err == 0 ? SL_ERR_CLOSED : err, "%s", reason);
         sl_call_answer(call);
     } else {
-        sl_log_warn("%s: connection lost: %s", hub->options->coordinator_name,
+        sl_log_warn("%s: connection lost for good: %s", hub->options->coordinator_name,
                     hub->coordinator_reason);
     }
 }
 
 static const struct sl_session_events control_events = {
     .welcomed = welcomed,
+    .told = told,
+    .lost = lost,
     .closed = closed,
 };
 
@@ -81,6 +200,8 @@ void sl_control_join(struct sl_call *call)
         .ctx = hub,
         .peer_name = "coordinator",
         .start_timeout_ns = sl_hub_time_left(hub, call->deadline_ns),
+        .persistent = true,
+        .secret = &hub->options->secret,
     };
     options.hello.purpose = SL_MESSAGE_PURPOSE_CONTROL;
     int err = sl_hub_transport(hub, options.endpoint.scheme, &options.transport);
@@ -133,6 +254,8 @@ static void table_opened(void *ctx, const struct sl_message *answer, int err, co
         if (call->table_id >= SL_LIMIT_TABLES) {
             sl_call_fail(call, SL_ERR_PROTOCOL, "%s: it gave a table id beyond the limit",
                          call->hub->options->coordinator_name);
+        } else if (sl_hub_note_table(call->hub, call->table_id, call->spec) != 0) {
+            sl_call_fail(call, SL_ERR_NO_MEMORY, "no memory for one more table");
         }
     }
     sl_call_answer(call);
@@ -157,5 +280,15 @@ void sl_control_barrier(struct sl_call *call)
     struct sl_message message = {.kind = SL_MESSAGE_BARRIER};
     snprintf(message.barrier.name, sizeof message.barrier.name, "%s", call->name);
     message.barrier.count = call->count;
+    uint64_t left_ms = sl_hub_time_left(call->hub, call->deadline_ns) / SL_CLOCK_NS_PER_MS;
+    message.barrier.timeout_ms = left_ms < UINT32_MAX ? (uint32_t)left_ms : UINT32_MAX;
     ask(call, &message, barrier_done);
+}
+
+void sl_control_leave(struct sl_hub *hub)
+{
+    sl_timer_disarm(sl_reactor_timers(hub->reactor), &hub->heartbeat);
+    if (hub->coordinator != NULL) {
+        sl_session_close(&hub->coordinator);
+    }
 }

@@ -1,4 +1,6 @@
-/* What hub 0 asks the coordinator: run functions of calls. Hub 0's reactor. */
+/* What hub 0 says to the coordinator: run functions of calls, and what keeps the client a member. A
+ * connection that breaks is made again: the client registers anew, and a coordinator that has
+ * started anew is told the tables that this client knows. Hub 0's reactor. */
 #ifndef SL_WORKER_CONTROL_H
 #define SL_WORKER_CONTROL_H
 
@@ -13,7 +15,11 @@ void sl_control_join(struct sl_call *call);
  */
 void sl_control_table_open(struct sl_call *call);
 
-/* Waits at the barrier call->name for call->count clients. Errors: DEADLINE, CLOSED. */
+/* Waits at the barrier call->name for call->count clients, 0: for all workers of the job. Errors:
+ * DEADLINE, CLOSED. */
 void sl_control_barrier(struct sl_call *call);
+
+/* Says goodbye. No call may be under way. */
+void sl_control_leave(struct sl_hub *hub);
 
 #endif

@@ -81,6 +81,9 @@ static int encode_tick(struct sl_encoder *encoder)
         }
     }
     sl_encoder_put_section(encoder, &(struct sl_request_section){.op = SL_REQUEST_TICK});
+    encoder->request->ticks = plan->tick;
+    encoder->request->tick_clock = plan->clock;
+    encoder->request->finishes = plan->finish;
     if (plan->finish) {
         encoder->prefix.clock = SL_REQUEST_CLOCK_FINISHED;
     }

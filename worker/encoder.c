@@ -83,6 +83,10 @@ void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_request_
 {
     sl_bytes_put(&encoder->writer, section, sizeof *section);
     encoder->prefix.section_count++;
+    encoder->request->writes =
+        encoder->request->writes ||
+        !(section->op == SL_REQUEST_PULL || section->op == SL_REQUEST_PULL_POOLED ||
+          section->op == SL_REQUEST_DENSE_PULL);
 }
 
 /* Room for an array of the section's body, its padding already zero. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "worker/control.h"
 
 #define RETRY_NS         SL_CLOCK_NS_PER_MS
 #define CLOSE_TIMEOUT_NS (2 * SL_CLOCK_NS_PER_S)
@@ -80,8 +81,12 @@ static uint32_t links_of(const struct sl_hub *hub)
 void sl_hub_connect(struct sl_call *call)
 {
     struct sl_hub *hub = call->hub;
+    hub->links = call->links;
+    hub->shard_count = call->shard_count;
     uint32_t link_count = hub->index < hub->shard_count ? links_of(hub) : 0;
     call->left = link_count + 1;
+    call->payload_bytes_max = UINT32_MAX;
+    call->counts = true;
     if (link_count > 0) {
         uint32_t count = link_count < SL_HUB_BUFFERS_MAX ? link_count : SL_HUB_BUFFERS_MAX;
         int err = sl_pool_init(&hub->buffers, SL_LIMIT_FRAME_PAYLOAD_BYTES, count);
@@ -98,31 +103,37 @@ void sl_hub_connect(struct sl_call *call)
     sl_call_answer_one(call);
 }
 
-/* Whom an answer about a table comes from. */
+/* Whom an answer comes from. */
 struct asked {
     struct sl_call *call;
     struct sl_link *link;
 };
 
-static void table_opened(void *ctx, const struct sl_message *answer, int err, const char *reason)
+/* True when the shard has done what it was asked for. */
+static bool take_answer(struct asked *asked, int err, const char *reason)
 {
-    struct asked *asked = ctx;
-    struct sl_call *call = asked->call;
     if (err != 0) {
         const char *name = asked->link->name;
-        sl_call_fail(call, err, "%s: %s", name, sl_call_reason(name, reason));
-    } else if (answer->kind != SL_MESSAGE_TABLE_OPENED || answer->table_id != call->table_id) {
-        sl_call_fail(call, SL_ERR_PROTOCOL, "%s: it opened another table", asked->link->name);
+        sl_call_fail(asked->call, err, "%s: %s", name, sl_call_reason(name, reason));
     }
+    return err == 0;
+}
+
+static void finish_answer(struct asked *asked)
+{
+    struct sl_call *call = asked->call;
     free(asked);
     sl_call_answer_one(call);
 }
 
-static void ask_for_table(struct sl_link *link, struct sl_call *call)
+/* Asks one shard; counted into call->left, and answered when it has. */
+static void ask(struct sl_link *link, struct sl_call *call, struct sl_message *message,
+                sl_session_answer_fn *answer)
 {
+    bool down = sl_link_is_down(link);
     struct asked *asked = malloc(sizeof *asked);
-    if (asked == NULL || link->state != SL_LINK_OPEN) {
-        bool down = link->state != SL_LINK_OPEN;
+    call->left++;
+    if (asked == NULL || down) {
         sl_call_fail(call, down ? SL_ERR_CLOSED : SL_ERR_NO_MEMORY, "%s: %s", link->name,
                      down ? link->reason : "out of memory");
         free(asked);
@@ -130,11 +141,22 @@ static void ask_for_table(struct sl_link *link, struct sl_call *call)
         return;
     }
     *asked = (struct asked){.call = call, .link = link};
-    struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
-    message.table_open.spec = *call->spec;
-    message.table_open.table_id = call->table_id;
-    sl_session_request(link->session, &message, sl_hub_time_left(link->hub, call->deadline_ns),
-                       table_opened, asked);
+    sl_session_request(link->session, message, sl_hub_time_left(link->hub, call->deadline_ns),
+                       answer, asked);
+}
+
+static void table_opened(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct asked *asked = ctx;
+    struct sl_call *call = asked->call;
+    if (take_answer(asked, err, reason)) {
+        if (answer->table_id != call->table_id) {
+            sl_call_fail(call, SL_ERR_PROTOCOL, "%s: it opened another table", asked->link->name);
+        } else if (sl_hub_note_table(call->hub, call->table_id, call->spec) != 0) {
+            sl_call_fail(call, SL_ERR_NO_MEMORY, "no memory for one more table");
+        }
+    }
+    finish_answer(asked);
 }
 
 void sl_hub_table_open(struct sl_call *call)
@@ -142,10 +164,67 @@ void sl_hub_table_open(struct sl_call *call)
     struct sl_hub *hub = call->hub;
     call->left = 1;
     for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
-        call->left++;
-        ask_for_table(&hub->links[shard], call);
+        struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
+        message.table_open.spec = *call->spec;
+        message.table_open.table_id = call->table_id;
+        ask(&hub->links[shard], call, &message, table_opened);
     }
     sl_call_answer_one(call);
+}
+
+int sl_hub_note_table(struct sl_hub *hub, uint32_t id, const struct sl_table_spec *spec)
+{
+    for (uint32_t i = 0; i < hub->table_count; i++) {
+        if (hub->tables[i].id == id) {
+            return 0;
+        }
+    }
+    if (hub->table_count == hub->table_capacity) {
+        uint32_t capacity = hub->table_capacity == 0 ? 8 : 2 * hub->table_capacity;
+        struct sl_hub_table *grown = realloc(hub->tables, capacity * sizeof *grown);
+        if (grown == NULL) {
+            return SL_ERR_NO_MEMORY;
+        }
+        hub->tables = grown;
+        hub->table_capacity = capacity;
+    }
+    hub->tables[hub->table_count++] = (struct sl_hub_table){.id = id, .spec = *spec};
+    return 0;
+}
+
+/* ---- The clock to begin with */
+
+static void joined(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct asked *asked = ctx;
+    if (take_answer(asked, err, reason)) {
+        struct sl_link *link = asked->link;
+        link->counts = answer->clock == asked->call->clock_asked;
+        link->clock_told = answer->clock;
+        sl_call_take_clock(asked->call, link->counts, answer->clock);
+    }
+    finish_answer(asked);
+}
+
+void sl_hub_join(struct sl_call *call)
+{
+    struct sl_hub *hub = call->hub;
+    call->left = 1;
+    call->counts = true;
+    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+        struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = call->clock_asked};
+        ask(&hub->links[shard], call, &message, joined);
+    }
+    sl_call_answer_one(call);
+}
+
+void sl_hub_begin(struct sl_call *call)
+{
+    struct sl_hub *hub = call->hub;
+    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+        sl_link_begin(&hub->links[shard], call->clock_asked);
+    }
+    sl_call_answer(call);
 }
 
 void sl_hub_stats(struct sl_call *call)
@@ -195,6 +274,7 @@ static void finish_closing(struct sl_hub *hub)
     if (hub->has_buffers) {
         sl_pool_fini(&hub->buffers);
     }
+    free(hub->tables);
     sl_call_answer(hub->closing);
 }
 
@@ -202,7 +282,8 @@ static void finish_closing(struct sl_hub *hub)
 static void look_if_closed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_hub *hub = HUB_OF(timer, closing_timer);
-    if (connections_left(hub) == 0 || now_ns >= hub->closing_until_ns) {
+    bool is_quiet = connections_left(hub) == 0 || now_ns >= hub->closing_until_ns;
+    if (is_quiet && hub->moves_out == 0) {
         finish_closing(hub);
     } else {
         sl_timer_arm(sl_reactor_timers(hub->reactor), timer, now_ns + CLOSE_LOOK_NS);
@@ -215,9 +296,7 @@ void sl_hub_close(struct sl_call *call)
     for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
         sl_link_close(&hub->links[shard]);
     }
-    if (hub->coordinator != NULL) {
-        sl_session_close(&hub->coordinator);
-    }
+    sl_control_leave(hub);
     if (sl_timer_armed(&hub->retry)) {
         sl_timer_disarm(sl_reactor_timers(hub->reactor), &hub->retry);
     }

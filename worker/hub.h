@@ -27,12 +27,21 @@ struct sl_hub_options {
     const struct sl_transport_ops *(*find_transport)(enum sl_endpoint_scheme scheme);
     struct sl_transport_options transport;
     char congestion_control[16]; /* what transport.congestion_control points to; TCP_CA_NAME_MAX */
+    struct sl_transport_tls tls; /* what transport.tls points to; its strings are the client's */
+    struct sl_secret secret;
     struct sl_message_hello hello; /* without purpose and shard */
     struct sl_endpoint coordinator;
     char coordinator_name[SL_LIMIT_ENDPOINT_BYTES + 16]; /* "coordinator (tcp://…)" */
     uint32_t ps_count;                                   /* expected; 0: unknown */
 };
 
+/* A table that this client has opened: for a shard or a coordinator that has forgotten it. */
+struct sl_hub_table {
+    uint32_t id;
+    struct sl_table_spec spec;
+};
+
+/* The hubs of a client are one array. */
 struct sl_hub {
     struct sl_reactor *reactor;
     uint32_t index, hub_count;
@@ -44,13 +53,22 @@ struct sl_hub {
     bool has_outbox, has_buffers;
     struct sl_timer retry;
 
-    struct sl_link *links; /* of all hubs, by shard; set before sl_hub_connect is posted */
+    struct sl_link *links; /* of all hubs, by shard; since sl_hub_connect */
     uint32_t shard_count;
 
-    struct sl_session *coordinator; /* hub 0 */
-    struct sl_call *joining;        /* hub 0: the call that waits for the coordinator's welcome */
-    bool coordinator_lost;
+    struct sl_hub_table *tables;
+    uint32_t table_count, table_capacity;
+
+    /* Hub 0's conversation with the coordinator. */
+    struct sl_session *coordinator;
+    struct sl_call *joining; /* the call that waits for the coordinator's first welcome */
+    uint64_t coordinator_incarnation;
+    bool registering;      /* again: an answer is awaited */
+    bool coordinator_lost; /* for good */
     char coordinator_reason[SL_MESSAGE_TEXT_BYTES];
+    struct sl_timer heartbeat;
+    uint64_t heartbeat_ns; /* between two */
+    uint32_t moves_out;    /* mail to other hubs that has not come back: move.h */
 
     struct sl_call *closing;
     uint64_t closing_until_ns;
@@ -66,8 +84,18 @@ struct sl_hub {
 /* Takes the memory. Errors: NO_MEMORY. */
 void sl_hub_start(struct sl_call *call);
 
-/* Connects this hub's links; links and shard_count are set. Errors: as sl_link_open. */
+/* Connects this hub's of call->links, one for each of call->shard_count shards. Writes
+ * call->payload_bytes_max, and for a worker call->counts and call->clock. Errors: as sl_link_open.
+ */
 void sl_hub_connect(struct sl_call *call);
+
+/* Asks every shard to let this worker's clock count from call->clock_asked on; writes call->counts
+ * and, as the greatest that one of them answered, call->clock. Errors: DEADLINE, CLOSED, what a
+ * shard says. */
+void sl_hub_join(struct sl_call *call);
+
+/* The shards agree on call->clock_asked for this worker; UINT32_MAX: it had finished. No error. */
+void sl_hub_begin(struct sl_call *call);
 
 /* Opens table call->table_id with call->spec on this hub's shards. */
 void sl_hub_table_open(struct sl_call *call);
@@ -85,6 +113,9 @@ static inline struct sl_link *sl_hub_link(const struct sl_hub *hub, uint32_t sha
 {
     return &hub->links[shard];
 }
+
+/* Keeps what a table is, unless it is known. Errors: NO_MEMORY. */
+int sl_hub_note_table(struct sl_hub *hub, uint32_t id, const struct sl_table_spec *spec);
 
 /* The transport of a scheme, opened at its first use. Errors: UNSUPPORTED, NO_MEMORY. */
 int sl_hub_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme, struct sl_transport **out);

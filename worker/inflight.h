@@ -18,6 +18,7 @@ struct sl_request;
 struct sl_inflight_entry {
     uint64_t id;                /* 0: the slot is free */
     struct sl_request *request; /* NULL: nobody waits for it any more */
+    uint32_t clock_after;       /* then: the worker's clock once it was carried out, or 0 */
 };
 
 /* Zeroed: empty. */

@@ -1,11 +1,9 @@
 #include "worker/link.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/assert.h"
-#include "core/log.h"
-#include "worker/call.h"
 #include "worker/hub.h"
 #include "worker/part.h"
 #include "worker/scatter.h"
@@ -15,33 +13,24 @@
 
 /* ---- The queue */
 
-static void queue_append(struct sl_link *link, struct sl_request *request)
+/* Puts the request behind `prev`, NULL: at the head. */
+static void queue_insert(struct sl_link *link, struct sl_request *prev, struct sl_request *request)
 {
+    struct sl_request *next = prev == NULL ? link->queue_first : prev->queue_next;
     request->queued = true;
-    request->queue_next = NULL;
-    request->queue_prev = link->queue_last;
-    if (link->queue_last == NULL) {
-        link->queue_first = request;
-    } else {
-        link->queue_last->queue_next = request;
-    }
-    link->queue_last = request;
+    request->queue_prev = prev;
+    request->queue_next = next;
+    *(prev == NULL ? &link->queue_first : &prev->queue_next) = request;
+    *(next == NULL ? &link->queue_last : &next->queue_prev) = request;
 }
 
 void sl_link_withdraw(struct sl_link *link, struct sl_request *request)
 {
     sl_assert(request->queued);
+    struct sl_request *prev = request->queue_prev, *next = request->queue_next;
     request->queued = false;
-    if (request->queue_prev == NULL) {
-        link->queue_first = request->queue_next;
-    } else {
-        request->queue_prev->queue_next = request->queue_next;
-    }
-    if (request->queue_next == NULL) {
-        link->queue_last = request->queue_prev;
-    } else {
-        request->queue_next->queue_prev = request->queue_prev;
-    }
+    *(prev == NULL ? &link->queue_first : &prev->queue_next) = next;
+    *(next == NULL ? &link->queue_last : &next->queue_prev) = prev;
 }
 
 /* ---- Sending */
@@ -68,10 +57,13 @@ static void commit(struct sl_link *link, struct sl_request *request, uint8_t *ro
     const void *rest = copied == 0 ? request->body : request->tail;
     uint32_t rest_bytes = copied == 0 ? request->body_bytes : request->tail_bytes;
     memcpy(room + SL_FRAME_HEADER_BYTES, request->body, copied);
-    request->id = link->next_id++;
+    if (request->id == 0) {
+        request->id = link->next_id++;
+    }
     request->in_flight = true;
     request->tail_unsent = request->tail != NULL;
     part->unsent += rest != NULL ? 1 : 0;
+    link->finished = link->finished || request->finishes;
     sl_inflight_add(&link->inflight, request->id, request);
     link->hub->stats.requests++;
     struct sl_frame frame = {
@@ -85,44 +77,104 @@ static void commit(struct sl_link *link, struct sl_request *request, uint8_t *ro
                      rest == NULL ? NULL : sl_part_rest_sent, rest == NULL ? NULL : request);
 }
 
-/* False when it must wait: for credit, for a slot, or for memory of the outbox. */
+/* Spends the credit and reserves the room for a frame; NULL when it must wait: for credit, for a
+ * slot, or for memory of the outbox. */
+static uint8_t *prepare(struct sl_link *link, uint64_t cost, uint32_t near_bytes)
+{
+    if (sl_inflight_full(&link->inflight) || !sl_credit_spend(&link->credit, cost)) {
+        return NULL;
+    }
+    uint8_t *room = sl_outbox_reserve(&link->hub->outbox, near_bytes);
+    if (room == NULL) {
+        sl_credit_grant(&link->credit, cost, 1);
+        sl_hub_retry_later(link->hub);
+    }
+    return room;
+}
+
 static bool try_send(struct sl_link *link, struct sl_request *request)
 {
     uint64_t cost = sl_request_credit_bytes((uint64_t)request->body_bytes + request->tail_bytes,
                                             request->reply_bytes);
-    if (sl_inflight_full(&link->inflight) || !sl_credit_spend(&link->credit, cost)) {
-        return false;
-    }
-    uint8_t *room = sl_outbox_reserve(&link->hub->outbox, copied_bytes(request));
+    uint8_t *room = prepare(link, cost, copied_bytes(request));
     if (room == NULL) {
-        sl_credit_grant(&link->credit, cost, 1);
-        sl_hub_retry_later(link->hub);
         return false;
     }
     commit(link, request, room);
     return true;
 }
 
+/* A finish of the link's own, whose answer nobody waits for. */
+static bool try_finish(struct sl_link *link)
+{
+    const struct {
+        struct sl_request_prefix prefix;
+        struct sl_request_section section;
+    } body = {{.section_count = 1, .clock = SL_REQUEST_CLOCK_FINISHED}, {.op = SL_REQUEST_TICK}};
+    uint8_t *room = prepare(link, sl_request_credit_bytes(sizeof body, 0), sizeof body);
+    if (room == NULL) {
+        return false;
+    }
+    memcpy(room + SL_FRAME_HEADER_BYTES, &body, sizeof body);
+    struct sl_frame frame = {
+        .payload_bytes = sizeof body,
+        .type = SL_FRAME_REQUEST,
+        .request_id = link->next_id++,
+        .budget_us = UINT32_MAX,
+    };
+    sl_inflight_add(&link->inflight, frame.request_id, NULL);
+    sl_outbox_commit(&link->hub->outbox, sl_session_conn(link->session),
+                     sl_session_queue(link->session), &frame, NULL, 0, NULL, NULL);
+    link->must_finish = false;
+    return true;
+}
+
+int sl_link_check(const struct sl_link *link, const struct sl_request *request, const char **text)
+{
+    if (sl_link_is_down(link)) {
+        *text = link->reason;
+        return SL_ERR_CLOSED;
+    }
+    if ((uint64_t)request->body_bytes + request->tail_bytes > link->payload_bytes_max ||
+        request->reply_bytes > link->payload_bytes_max) {
+        *text = "since it was connected again it takes shorter messages only";
+        return SL_ERR_TOO_LARGE;
+    }
+    return 0;
+}
+
 void sl_link_submit(struct sl_link *link, struct sl_request *request)
 {
-    sl_assert(link->state == SL_LINK_OPEN);
-    if (link->queue_first != NULL || !try_send(link, request)) {
-        queue_append(link, request);
+    sl_assert(!sl_link_is_down(link));
+    if (link->state != SL_LINK_OPEN || link->queue_first != NULL || !try_send(link, request)) {
+        queue_insert(link, link->queue_last, request);
     }
 }
 
 void sl_link_pump(struct sl_link *link)
 {
-    while (link->state == SL_LINK_OPEN && link->queue_first != NULL) {
+    while (link->state == SL_LINK_OPEN) {
         struct sl_request *request = link->queue_first;
-        if (!try_send(link, request)) {
+        bool old_ids_left = request != NULL && request->id != 0;
+        if (link->must_finish && !old_ids_left) {
+            if (!try_finish(link)) {
+                return;
+            }
+        } else if (request == NULL || !try_send(link, request)) {
             return;
+        } else {
+            sl_link_withdraw(link, request);
         }
-        sl_link_withdraw(link, request);
     }
 }
 
 /* ---- Replies */
+
+/* The clock that this worker has here once the request was carried out; 0: it ticks nothing. */
+static uint32_t clock_after(const struct sl_request *request)
+{
+    return request->ticks ? request->tick_clock + 1 : 0;
+}
 
 void sl_link_forget(struct sl_link *link, struct sl_request *request)
 {
@@ -131,10 +183,11 @@ void sl_link_forget(struct sl_link *link, struct sl_request *request)
     struct sl_inflight_entry *entry = sl_inflight_find(&link->inflight, request->id);
     sl_assert(entry != NULL);
     entry->request = NULL;
+    entry->clock_after = clock_after(request);
     request->in_flight = false;
 }
 
-static void *sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
+void *sl_link_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
 {
     (void)session;
     struct sl_link *link = ctx;
@@ -198,30 +251,9 @@ static void refused(struct sl_link *link, struct sl_request *request,
     }
 }
 
-static void replied(struct sl_link *link, const struct sl_transport_message *message)
+static void succeeded(struct sl_link *link, struct sl_request *request,
+                      const struct sl_transport_message *message)
 {
-    struct sl_inflight_entry *entry = sl_inflight_find(&link->inflight, message->header.request_id);
-    if (entry == NULL) {
-        release(link, message);
-        sl_link_break(link, SL_ERR_PROTOCOL, "it answered a request that is not in flight");
-        return;
-    }
-    struct sl_request *request = entry->request;
-    sl_inflight_remove(&link->inflight, entry);
-    link->hub->stats.replies++;
-    if (request != NULL) {
-        request->in_flight = false;
-    }
-    if (message->header.status != 0) {
-        refused(link, request, message);
-        return;
-    }
-    if (request != NULL && message->header.payload_bytes != request->reply_bytes) {
-        release(link, message);
-        sl_part_failed(request, SL_ERR_PROTOCOL, "its reply has the wrong length");
-        sl_link_break(link, SL_ERR_PROTOCOL, "one of its replies had the wrong length");
-        return;
-    }
     if (request != NULL && request != link->landing) {
         sl_scatter_reply(request, message->payload);
     }
@@ -232,8 +264,37 @@ static void replied(struct sl_link *link, const struct sl_transport_message *mes
     }
 }
 
-static void received(void *ctx, struct sl_session *session,
-                     const struct sl_transport_message *message)
+static void replied(struct sl_link *link, const struct sl_transport_message *message)
+{
+    struct sl_inflight_entry *entry = sl_inflight_find(&link->inflight, message->header.request_id);
+    if (entry == NULL) {
+        release(link, message);
+        sl_link_break(link, "it answered a request that is not in flight", true);
+        return;
+    }
+    struct sl_request *request = entry->request;
+    uint32_t clock = request == NULL ? entry->clock_after : clock_after(request);
+    sl_inflight_remove(&link->inflight, entry);
+    link->hub->stats.replies++;
+    if (request != NULL) {
+        request->in_flight = false;
+    }
+    if (message->header.status != 0) {
+        refused(link, request, message);
+        return;
+    }
+    link->clock = clock > link->clock ? clock : link->clock;
+    if (request != NULL && message->header.payload_bytes != request->reply_bytes) {
+        release(link, message);
+        sl_part_failed(request, SL_ERR_PROTOCOL, "its reply has the wrong length");
+        sl_link_break(link, "one of its replies had the wrong length", true);
+        return;
+    }
+    succeeded(link, request, message);
+}
+
+void sl_link_received(void *ctx, struct sl_session *session,
+                      const struct sl_transport_message *message)
 {
     (void)session;
     struct sl_link *link = ctx;
@@ -246,56 +307,80 @@ static void received(void *ctx, struct sl_session *session,
     sl_link_pump(link);
 }
 
-/* ---- The connection */
+/* ---- The end of a connection */
 
-/* The call that waited for this link has its answer. */
-static void opened(struct sl_link *link)
+static int by_id(const void *a, const void *b)
 {
-    struct sl_call *call = link->opening;
-    link->opening = NULL;
-    if (call != NULL) {
-        sl_call_answer_one(call);
+    uint64_t left = (*(struct sl_request *const *)a)->id;
+    uint64_t right = (*(struct sl_request *const *)b)->id;
+    return (left > right) - (left < right);
+}
+
+void sl_link_keep(struct sl_link *link)
+{
+    struct sl_request *kept[SL_INFLIGHT_MAX];
+    uint32_t count = 0;
+    landed(link);
+    struct sl_inflight_entry *entry;
+    while ((entry = sl_inflight_any(&link->inflight)) != NULL) {
+        struct sl_request *request = entry->request;
+        sl_inflight_remove(&link->inflight, entry);
+        if (request == NULL) {
+            continue;
+        }
+        request->in_flight = false;
+        sl_assert(!request->tail_unsent); /* the transport gave all memory back when it closed */
+        if (request->part->err != 0) {
+            sl_part_settle(request); /* its part has failed: nobody wants it any more */
+        } else {
+            kept[count++] = request;
+        }
+    }
+    qsort(kept, count, sizeof *kept, by_id);
+    for (uint32_t i = count; i > 0; i--) {
+        queue_insert(link, NULL, kept[i - 1]);
     }
 }
 
-/* Every request must be possible with what the peer grants, or it would wait for ever. */
-static bool grants_enough(const struct sl_message_welcome *welcome)
+static void fail_queued(struct sl_link *link, struct sl_request *request, int err, const char *text)
 {
-    uint64_t payload = welcome->payload_bytes_max;
-    return payload >= SL_ENCODE_PAYLOAD_BYTES_MIN && welcome->credit_requests > 0 &&
-           welcome->credit_bytes >= sl_request_credit_bytes(payload, payload);
+    sl_link_withdraw(link, request);
+    sl_part_failed(request, err, text);
 }
 
-static void welcomed(void *ctx, struct sl_session *session,
-                     const struct sl_message_welcome *welcome)
+/* Each failure may give up other requests of this link: after one the search begins anew. */
+void sl_link_fail_writes(struct sl_link *link, const char *text)
 {
-    (void)session;
-    struct sl_link *link = ctx;
-    const char *reason = NULL;
-    link->state = SL_LINK_OPEN;
-    link->credit =
-        (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
-    link->payload_bytes_max = welcome->payload_bytes_max;
-    if (welcome->shard != link->shard || welcome->shard_count != link->hub->shard_count) {
-        reason = "it says that it is another shard, of another cluster";
-    } else if (!grants_enough(welcome)) {
-        reason = "the credit that it grants is less than one request may need";
+    struct sl_request *at = link->queue_first;
+    while (at != NULL && at->id != 0) {
+        if (at->writes) {
+            fail_queued(link, at, SL_ERR_CLOSED, text);
+            at = link->queue_first;
+        } else {
+            at = at->queue_next;
+        }
     }
-    if (reason != NULL) {
-        sl_call_fail(link->opening, SL_ERR_PROTOCOL, "%s: %s", link->name, reason);
-        sl_link_break(link, SL_ERR_PROTOCOL, reason);
+    for (at = link->queue_first; at != NULL && at->id != 0; at = at->queue_next) {
+        at->id = 0;
     }
-    opened(link);
 }
 
-static void writable(void *ctx, struct sl_session *session)
+void sl_link_fail_oversized(struct sl_link *link)
 {
-    (void)session;
-    sl_link_pump(ctx);
+    struct sl_request *at = link->queue_first;
+    while (at != NULL) {
+        const char *text;
+        int err = sl_link_check(link, at, &text);
+        if (err != 0) {
+            fail_queued(link, at, err, text);
+            at = link->queue_first;
+        } else {
+            at = at->queue_next;
+        }
+    }
 }
 
-/* Each failure may give up other requests of this link: take them one at a time. */
-static void fail_all(struct sl_link *link)
+void sl_link_fail_all(struct sl_link *link)
 {
     landed(link);
     struct sl_inflight_entry *entry;
@@ -308,79 +393,6 @@ static void fail_all(struct sl_link *link)
         }
     }
     while (link->queue_first != NULL) {
-        struct sl_request *request = link->queue_first;
-        sl_link_withdraw(link, request);
-        sl_part_failed(request, SL_ERR_CLOSED, link->reason);
+        fail_queued(link, link->queue_first, SL_ERR_CLOSED, link->reason);
     }
-}
-
-static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
-{
-    (void)session;
-    struct sl_link *link = ctx;
-    if (link->state != SL_LINK_BROKEN) {
-        snprintf(link->reason, sizeof link->reason, "%s", sl_call_reason(link->name, reason));
-    }
-    if (link->opening != NULL) {
-        sl_call_fail(link->opening, err == 0 ? SL_ERR_CLOSED : err, "%s", reason);
-    } else {
-        sl_log_warn("%s: connection lost: %s", link->name, link->reason);
-    }
-    link->state = SL_LINK_CLOSED;
-    fail_all(link);
-    opened(link);
-}
-
-void sl_link_break(struct sl_link *link, int err, const char *reason)
-{
-    if (link->state != SL_LINK_OPEN) {
-        return;
-    }
-    link->state = SL_LINK_BROKEN;
-    snprintf(link->reason, sizeof link->reason, "%s (%s)", reason, sl_err_name(err));
-    sl_transport_disconnect(sl_session_conn(link->session));
-}
-
-static const struct sl_session_events link_events = {
-    .welcomed = welcomed,
-    .received = received,
-    .sink = sink,
-    .writable = writable,
-    .closed = closed,
-};
-
-void sl_link_open(struct sl_link *link, struct sl_call *call)
-{
-    struct sl_hub *hub = link->hub;
-    struct sl_session_options options = {
-        .outbox = &hub->outbox,
-        .endpoint = link->endpoint,
-        .hello = hub->options->hello,
-        .events = &link_events,
-        .ctx = link,
-        .peer_name = link->peer_name,
-    };
-    options.hello.purpose = SL_MESSAGE_PURPOSE_DATA;
-    options.hello.shard = link->local_shard;
-    options.start_timeout_ns = sl_hub_time_left(hub, call->deadline_ns);
-    link->next_id = 1;
-    link->opening = call;
-    int err = sl_hub_transport(hub, link->endpoint.scheme, &options.transport);
-    if (err == 0) {
-        err = sl_session_open(&options, &link->session);
-    }
-    if (err != 0) {
-        link->state = SL_LINK_CLOSED;
-        snprintf(link->reason, sizeof link->reason, "cannot connect: %s", sl_err_name(err));
-        sl_call_fail(call, err, "%s: %s", link->name, link->reason);
-        opened(link);
-    }
-}
-
-void sl_link_close(struct sl_link *link)
-{
-    if (link->session != NULL) {
-        sl_session_close(&link->session);
-    }
-    link->state = SL_LINK_CLOSED;
 }

@@ -1,6 +1,16 @@
 /* One shard's connection on its worker reactor: the requests that wait for credit, those in flight,
- * and where replies go. A link that breaks fails all that it has, naming the peer and why, and
- * everything that is given to it afterwards. Owner reactor. */
+ * and where replies go. A connection that breaks is made again; what it had in flight is kept and
+ * sent again under its old id, before everything else. Meanwhile requests wait, and end by their
+ * deadline at the latest.
+ *
+ * A shard that does not remember this client (it was restarted, or the client was away for longer
+ * than its lease) is given the client's tables again, and the worker's clock joins again at its own
+ * iteration, before any request; writes that had been sent to it fail. A link that is CLOSED, since
+ * the peer refuses it for good, breaks the protocol, or the others went on without this worker,
+ * fails all that it has, naming the peer and why, and everything that is given to it afterwards.
+ *
+ * link.c: requests and replies. link_connection.c: connections, and what outlives them.
+ * link_restore.c: what a shard that has forgotten is told. Owner reactor. */
 #ifndef SL_WORKER_LINK_H
 #define SL_WORKER_LINK_H
 
@@ -14,10 +24,12 @@ struct sl_call;
 struct sl_hub;
 
 enum sl_link_state {
-    SL_LINK_OPENING,
-    SL_LINK_OPEN,
-    SL_LINK_BROKEN, /* disconnect was called; `closed` has not come */
-    SL_LINK_CLOSED
+    SL_LINK_OPENING,   /* never welcomed yet */
+    SL_LINK_OPEN,      /* requests are sent */
+    SL_LINK_RESTORING, /* welcomed by a shard that had forgotten this client */
+    SL_LINK_BREAKING,  /* was told to end its connection, which has not ended */
+    SL_LINK_AWAY,      /* between two connections */
+    SL_LINK_CLOSED     /* for good */
 };
 
 #define SL_LINK_NAME_BYTES   (SL_LIMIT_ENDPOINT_BYTES + 48)
@@ -31,38 +43,110 @@ struct sl_link {
     char name[SL_LINK_NAME_BYTES]; /* "ps/1 shard 3 (tcp://127.0.0.1:5555)" */
     struct sl_endpoint endpoint;
     enum sl_link_state state;
-    char reason[SL_LINK_REASON_BYTES]; /* of the end */
+    bool ends;                         /* BREAKING: for good */
+    char reason[SL_LINK_REASON_BYTES]; /* why the last connection broke */
     struct sl_session *session;
-    struct sl_call *opening; /* the call that waits for the welcome, or NULL */
+    struct sl_call *opening; /* the call that waits for the first welcome, or NULL */
 
-    struct sl_credit credit;
-    uint32_t payload_bytes_max; /* of one frame, as the peer says */
-    uint64_t next_id;
+    /* As the last welcome said. */
+    struct sl_credit credit;    /* what is left of it */
+    uint32_t payload_bytes_max; /* of one frame */
+    uint64_t incarnation;
+    bool counts; /* this worker's clock, on this shard */
+    uint32_t clock_told;
+
+    /* This worker's clock on this shard, as far as this side knows. */
+    bool has_clock;   /* the start has agreed on one */
+    bool finished;    /* a finish was sent, or the worker began as finished */
+    uint32_t clock;   /* iterations ticked */
+    bool must_finish; /* a shard that has forgotten the finish is to be told again */
+
+    struct {
+        bool pending;   /* the shard does not have yet what it forgot */
+        bool asked;     /* one request is out */
+        bool anew;      /* it forgot once more meanwhile: begin again with the answer */
+        uint32_t table; /* of the hub's: the next */
+    } restore;
+
+    uint64_t next_id; /* ascends over connections */
     struct sl_inflight inflight;
-    struct sl_request *queue_first, *queue_last;
+    struct sl_request *queue_first, *queue_last; /* those to be sent again come first */
     struct sl_request *landing; /* its reply is being received into the caller's memory */
     void *buffer;               /* of the hub's: a long reply is being received into it */
 };
 
-/* Begins to connect; counted into call->left, and answered when welcomed or failed. */
+/* ---- link_connection.c */
+
+/* Writes the link's names from its endpoint and numbers. Before the link is its reactor's. */
+void sl_link_set_name(struct sl_link *link);
+
+/* Begins to connect; counted into call->left, and answered when welcomed or failed: then
+ * call->clock, call->counts and call->payload_bytes_max have taken in what the shard said. */
 void sl_link_open(struct sl_link *link, struct sl_call *call);
 
 /* Ends the session, with a goodbye where it is open. No request may be left. */
 void sl_link_close(struct sl_link *link);
 
-/* Sends the request, or queues it until there is credit. The link is open. Never fails. */
+/* The shard is reached elsewhere: the next connection goes there. */
+void sl_link_move(struct sl_link *link, const struct sl_endpoint *endpoint);
+
+/* Ends the connection for this reason; another one is made, unless `for_good`: then all that the
+ * link has fails when the connection has closed. */
+void sl_link_break(struct sl_link *link, const char *reason, bool for_good);
+
+/* Will never be open again. */
+static inline bool sl_link_is_down(const struct sl_link *link)
+{
+    return link->state == SL_LINK_CLOSED || (link->state == SL_LINK_BREAKING && link->ends);
+}
+
+/* Why nothing is sent at the moment; "" when something is. Valid until the link changes. */
+const char *sl_link_obstacle(const struct sl_link *link);
+
+/* ---- link.c */
+
+/* 0, or why the link will not take this request: CLOSED, TOO_LARGE, with *text. */
+int sl_link_check(const struct sl_link *link, const struct sl_request *request, const char **text);
+
+/* Sends the request, or queues it until there is a connection and credit. It was checked. Never
+ * fails. */
 void sl_link_submit(struct sl_link *link, struct sl_request *request);
 
 /* Takes a queued request back. */
 void sl_link_withdraw(struct sl_link *link, struct sl_request *request);
 
-/* Nobody waits for the reply of a request in flight any more: when it comes, it is dropped. */
+/* Nobody waits for the reply of a request in flight any more: when it comes, it is dropped; when
+ * the connection breaks, it is not sent again. */
 void sl_link_forget(struct sl_link *link, struct sl_request *request);
-
-/* Disconnects for this reason; what is in flight fails when the connection has closed. */
-void sl_link_break(struct sl_link *link, int err, const char *reason);
 
 /* Sends what waits, as far as credit and the outbox allow. */
 void sl_link_pump(struct sl_link *link);
+
+/* The data events of the session: as in net/control/session.h. */
+void sl_link_received(void *ctx, struct sl_session *session,
+                      const struct sl_transport_message *message);
+void *sl_link_sink(void *ctx, struct sl_session *session, const struct sl_frame *header);
+
+/* The connection has closed: what was in flight, and is still wanted, goes to the head of the
+ * queue, in ascending order of id. */
+void sl_link_keep(struct sl_link *link);
+
+/* The shard does not know what was sent to it: writes fail with this text, reads are as new. */
+void sl_link_fail_writes(struct sl_link *link, const char *text);
+
+/* Fails those that are longer than what the shard takes now. */
+void sl_link_fail_oversized(struct sl_link *link);
+
+/* Fails everything, for link->reason. The connection has closed or will deliver nothing more. */
+void sl_link_fail_all(struct sl_link *link);
+
+/* ---- link_restore.c */
+
+/* Goes on with what the shard is to be told, one request at a time; opens the link after the last.
+ * Does nothing while an answer is out, or there is no connection. */
+void sl_link_restore(struct sl_link *link);
+
+/* The start has agreed on the clock to begin with; UINT32_MAX: this worker counts no more. */
+void sl_link_begin(struct sl_link *link, uint32_t clock);
 
 #endif

@@ -39,7 +39,7 @@ void sl_part_settle(struct sl_request *request)
 }
 
 /* Gives up every request that nobody else holds; with `by_force`, also those whose caller's memory
- * is in the transport's hands, by closing their connections: they are over when it has closed. */
+ * is in the transport's hands, by breaking their connections: they are over when it has closed. */
 static void abandon(struct sl_part *part, bool by_force)
 {
     part->left++; /* so that the part is not complete, and gone, inside the loop */
@@ -48,18 +48,15 @@ static void abandon(struct sl_part *part, bool by_force)
             continue;
         }
         struct sl_link *link = sl_hub_link(part->hub, at->shard);
-        if (at->tail_unsent || at->is_landing) {
-            if (by_force) {
-                sl_link_break(link, SL_ERR_CLOSED,
-                              "disconnected when a deadline passed in the middle of a transfer");
-            }
-            continue;
-        }
         if (at->queued) {
             sl_link_withdraw(link, at);
         }
-        if (at->in_flight) {
+        if (at->in_flight && !at->is_landing) {
             sl_link_forget(link, at);
+        }
+        if (by_force && (at->tail_unsent || at->is_landing)) {
+            sl_link_break(link, "disconnected when a deadline passed in the middle of a transfer",
+                          false);
         }
         sl_part_settle(at);
     }
@@ -111,32 +108,51 @@ void sl_part_rest_sent(void *ctx)
     }
 }
 
+/* Whom the deadline is blamed on: a link that is not connected, if there is one, else the first
+ * that owes something. */
+static const struct sl_link *culprit_of(const struct sl_part *part)
+{
+    const struct sl_link *culprit = NULL;
+    for (const struct sl_request *at = part->requests.first; at != NULL; at = at->next) {
+        const struct sl_link *link = sl_hub_link(part->hub, at->shard);
+        if (at->over) {
+            continue;
+        }
+        if (link->state != SL_LINK_OPEN) {
+            return link;
+        }
+        culprit = culprit == NULL ? link : culprit;
+    }
+    sl_assert(culprit != NULL);
+    return culprit;
+}
+
 static void expire(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
     struct sl_part *part =
         (struct sl_part *)(void *)((uint8_t *)timer - offsetof(struct sl_part, timer));
-    struct sl_request *late = part->requests.first;
-    while (late->over) {
-        late = late->next;
-    }
-    char text[64];
-    snprintf(text, sizeof text, "deadline of %u ms passed", part->timeout_ms);
+    const struct sl_link *culprit = culprit_of(part);
+    const char *obstacle = sl_link_obstacle(culprit);
+    char text[SL_PART_ERROR_BYTES - SL_LINK_NAME_BYTES - 2];
+    snprintf(text, sizeof text, "deadline of %u ms passed%s%s", part->timeout_ms,
+             obstacle[0] == '\0' ? "" : ": not connected: ", obstacle);
     part->left++;
     part->hub->stats.failures++;
-    fail(part, sl_hub_link(part->hub, late->shard), SL_ERR_DEADLINE, text);
+    fail(part, culprit, SL_ERR_DEADLINE, text);
     abandon(part, true);
     part->left--;
     complete_if_over(part);
 }
 
-/* True when a link that the part needs is down; then nothing of it is sent. */
-static bool refuse_if_down(struct sl_part *part)
+/* True when a link will not take what the part has for it; then nothing of it is sent. */
+static bool refuse(struct sl_part *part)
 {
     for (struct sl_request *at = part->requests.first; at != NULL; at = at->next) {
-        struct sl_link *link = sl_hub_link(part->hub, at->shard);
-        if (link->state != SL_LINK_OPEN) {
-            sl_part_failed(at, SL_ERR_CLOSED, link->reason);
+        const char *text;
+        int err = sl_link_check(sl_hub_link(part->hub, at->shard), at, &text);
+        if (err != 0) {
+            sl_part_failed(at, err, text);
             return true;
         }
     }
@@ -151,7 +167,7 @@ void sl_part_start(void *ctx, uint64_t a, uint64_t b)
     sl_reactor_assert_owner(part->hub->reactor);
     part->left = part->requests.count;
     part->timer = (struct sl_timer){.run = expire};
-    if (refuse_if_down(part)) {
+    if (refuse(part)) {
         return;
     }
     sl_timer_arm(sl_reactor_timers(part->hub->reactor), &part->timer, part->deadline_ns);

@@ -2,6 +2,7 @@
  * call by call, and never blocks in here. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "core/log.h"
@@ -23,6 +24,9 @@ static void call_hub(struct sl_client *client, struct sl_port *port, uint32_t in
         .run = run,
         .deadline_ns = client->start_deadline_ns,
         .cluster = &client->cluster,
+        .links = client->links,
+        .shard_count = client->shard_count,
+        .clock_asked = client->start_clock,
     };
     sl_port_call(port, call);
 }
@@ -54,6 +58,30 @@ static int calls_result(const struct sl_client *client, uint32_t count)
 
 /* ---- Beginning */
 
+static bool is_path(const char *path)
+{
+    return path != NULL && path[0] != '\0';
+}
+
+static int check_security(const struct sl_client_options *options)
+{
+    if (options->secret != NULL && (options->secret_bytes < SL_SECRET_BYTES_MIN ||
+                                    options->secret_bytes > SL_SECRET_BYTES_MAX)) {
+        sl_log_error("client: a secret of %zu bytes: accepts %d to %d", options->secret_bytes,
+                     SL_SECRET_BYTES_MIN, SL_SECRET_BYTES_MAX);
+        return SL_ERR_INVALID;
+    }
+    bool all = is_path(options->tls_certificate) && is_path(options->tls_key) &&
+               is_path(options->tls_authority);
+    bool none = options->tls_certificate == NULL && options->tls_key == NULL &&
+                options->tls_authority == NULL;
+    if (!all && !none) {
+        sl_log_error("client: tls_certificate, tls_key and tls_authority: all three or none");
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
 static int check_options(const struct sl_client_options *options,
                          const struct sl_client_setup *setup, struct sl_endpoint *coordinator)
 {
@@ -83,7 +111,41 @@ static int check_options(const struct sl_client_options *options,
                      options->congestion_control);
         return SL_ERR_INVALID;
     }
-    return 0;
+    return check_security(options);
+}
+
+static int copy_path(const char **to, const char *from)
+{
+    *to = strdup(from);
+    return *to == NULL ? SL_ERR_NO_MEMORY : 0;
+}
+
+static int copy_security(struct sl_hub_options *to, const struct sl_client_options *options)
+{
+    if (options->secret != NULL) {
+        to->secret.byte_count = (uint32_t)options->secret_bytes;
+        memcpy(to->secret.bytes, options->secret, options->secret_bytes);
+    }
+    if (options->tls_certificate == NULL) {
+        return 0;
+    }
+    to->transport.tls = &to->tls;
+    int err = copy_path(&to->tls.certificate, options->tls_certificate);
+    if (err == 0) {
+        err = copy_path(&to->tls.key, options->tls_key);
+    }
+    if (err == 0) {
+        err = copy_path(&to->tls.authority, options->tls_authority);
+    }
+    return err;
+}
+
+static void free_security(struct sl_hub_options *options)
+{
+    free((char *)(uintptr_t)options->tls.certificate);
+    free((char *)(uintptr_t)options->tls.key);
+    free((char *)(uintptr_t)options->tls.authority);
+    explicit_bzero(&options->secret, sizeof options->secret);
 }
 
 static void fill_hub_options(struct sl_client *client, const struct sl_client_options *options,
@@ -106,6 +168,7 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
         .task_index = worker ? (uint32_t)options->task_index : 0,
         .client_id = setup->client_id,
         .checksum = options->checksum,
+        .joins = options->joins,
     };
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(coordinator, text, sizeof text);
@@ -149,8 +212,12 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     client->start_deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
     fill_hub_options(client, options, setup, &coordinator);
     struct sl_port *port;
-    err = sl_port_set_create(setup->reactors, setup->reactor_count, &client->ports);
+    err = copy_security(&client->hub_options, options);
+    if (err == 0) {
+        err = sl_port_set_create(setup->reactors, setup->reactor_count, &client->ports);
+    }
     if (err != 0) {
+        free_security(&client->hub_options);
         free(client);
         return err;
     }
@@ -189,20 +256,17 @@ static int count_shards(const struct sl_message_cluster *cluster, uint32_t *out)
 static int fill_link(struct sl_client *client, const struct sl_message_ps *ps, uint32_t local_shard,
                      struct sl_link *link)
 {
-    char reason[160], text[SL_LIMIT_ENDPOINT_BYTES];
+    char reason[160];
     int err = sl_endpoint_parse(ps->data_endpoint, &link->endpoint, reason, sizeof reason);
     if (err != 0) {
         sl_log_error("client: data endpoint of ps/%u: %s", ps->task_index, reason);
         return err;
     }
-    sl_endpoint_format(&link->endpoint, text, sizeof text);
     link->shard = (uint32_t)(link - client->links);
     link->hub = &client->hubs[link->shard % client->hub_count];
     link->ps_task = ps->task_index;
     link->local_shard = local_shard;
-    snprintf(link->peer_name, sizeof link->peer_name, "ps/%u shard %u", ps->task_index,
-             local_shard);
-    snprintf(link->name, sizeof link->name, "%s (%s)", link->peer_name, text);
+    sl_link_set_name(link);
     return 0;
 }
 
@@ -229,21 +293,54 @@ static int make_links(struct sl_client *client)
         }
     }
     client->shard_count = shard_count;
-    for (uint32_t i = 0; i < client->hub_count; i++) {
-        client->hubs[i].links = client->links;
-        client->hubs[i].shard_count = shard_count;
-    }
     return 0;
 }
 
 static void connected(struct sl_client *client)
 {
     client->payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
-    for (uint32_t shard = 0; shard < client->shard_count; shard++) {
-        if (client->links[shard].payload_bytes_max < client->payload_bytes_max) {
-            client->payload_bytes_max = client->links[shard].payload_bytes_max & ~7U;
+    for (uint32_t i = 0; i < client->hub_count; i++) {
+        if (client->calls[i].payload_bytes_max < client->payload_bytes_max) {
+            client->payload_bytes_max = client->calls[i].payload_bytes_max & ~7U;
         }
     }
+}
+
+/* Where the shards say that this worker stands, or may join: the greatest clock of all, and whether
+ * it counts from there on every shard. */
+static bool clocks_agree(struct sl_client *client)
+{
+    bool counts = true;
+    uint32_t clock = 0;
+    for (uint32_t i = 0; i < client->hub_count; i++) {
+        counts = counts && client->calls[i].counts;
+        clock = client->calls[i].clock > clock ? client->calls[i].clock : clock;
+    }
+    bool agree = counts && clock == client->start_clock;
+    client->start_clock = clock;
+    return agree || clock == SL_REQUEST_CLOCK_FINISHED;
+}
+
+/* One more round of joining, or none: each shard is asked for the greatest clock that one of them
+ * has told, until they all say the same. */
+static int agree_on_clock(struct sl_client *client, struct sl_port *port)
+{
+    if (client->task_index < 0) {
+        client->stage = SL_CLIENT_RUNNING;
+        return 0;
+    }
+    if (clocks_agree(client)) {
+        client->stage = SL_CLIENT_BEGINNING;
+        call_hubs(client, port, sl_hub_begin);
+        return SL_ERR_AGAIN;
+    }
+    if (sl_clock_now_ns(client->clock) >= client->start_deadline_ns) {
+        sl_log_error("client: cannot start: the shards do not agree on a clock for this worker");
+        return SL_ERR_DEADLINE;
+    }
+    client->stage = SL_CLIENT_AGREEING;
+    call_hubs(client, port, sl_hub_join);
+    return SL_ERR_AGAIN;
 }
 
 /* The calls of the stage at hand have ended well; AGAIN: there is another stage. */
@@ -265,6 +362,17 @@ static int next_stage(struct sl_client *client, struct sl_port *port)
         return SL_ERR_AGAIN;
     case SL_CLIENT_CONNECTING:
         connected(client);
+        return agree_on_clock(client, port);
+    case SL_CLIENT_AGREEING:
+        return agree_on_clock(client, port);
+    case SL_CLIENT_BEGINNING:
+        if (client->start_clock == SL_REQUEST_CLOCK_FINISHED) {
+            sl_log_info("client: worker/%d had finished: its clock counts no more",
+                        client->task_index);
+        } else if (client->start_clock > 0) {
+            sl_log_info("client: worker/%d begins at iteration %u", client->task_index,
+                        client->start_clock);
+        }
         client->stage = SL_CLIENT_RUNNING;
         return 0;
     default:
@@ -320,5 +428,6 @@ void sl_start_free(struct sl_client **client)
     free(gone->links);
     free(gone->calls);
     free(gone->hubs);
+    free_security(&gone->hub_options);
     free(gone);
 }

@@ -116,34 +116,28 @@ static void step_wait__gives_memory_back_in_the_middle_of_a_push(void **state)
     sl_cluster_resume(fixture.cluster, 1);
 }
 
-static void step_wait__fails_at_once_when_the_peer_goes(void **state)
+static void step_wait__says_why_a_ps_that_is_gone_is_not_connected(void **state)
 {
     (void)state;
     struct sl_table *table = table_of_ones("gone");
-    sl_cluster_pause(fixture.cluster, 1);
-    struct sl_step *step = submit_pull(table, TIMEOUT_MS);
-    sl_cluster_resume(fixture.cluster, 1);
     sl_cluster_kill(fixture.cluster, 1);
-    int err = sl_step_wait(step);
-    assert_true(err == 0 || err == SL_ERR_CLOSED); /* it may have answered before it went */
-    sl_step_end(&step);
     for (int i = 0; i < 3; i++) {
-        step = submit_pull(table, TIMEOUT_MS);
-        assert_int_equal(sl_step_wait(step), SL_ERR_CLOSED);
+        struct sl_step *step = submit_pull(table, 200);
+        assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
         assert_contains(sl_step_error(step), "ps/1 shard 0 (tcp://127.0.0.1:");
+        assert_contains(sl_step_error(step), "): deadline of 200 ms passed: not connected: ");
         sl_step_end(&step);
     }
     struct sl_table *other;
     const struct sl_table_spec spec = fixture_sparse("never", 1);
-    assert_int_equal(sl_client_table_open(fixture.client, &spec, TIMEOUT_MS, &other),
-                     SL_ERR_CLOSED);
+    assert_int_equal(sl_client_table_open(fixture.client, &spec, 200, &other), SL_ERR_DEADLINE);
     /* What the lost shard is not needed for goes on. */
     uint64_t key = 0;
     uint32_t served = 0;
-    for (; key < 20; key++) {
-        served += sl_client_pull(fixture.client, table, &key, 1, rows, TIMEOUT_MS) == 0;
+    for (; key < 8; key++) {
+        served += sl_client_pull(fixture.client, table, &key, 1, rows, 200) == 0;
     }
-    assert_in_range(served, 1, 19);
+    assert_in_range(served, 1, 7);
 }
 
 /* What is logged, read back. Begun and ended while nobody else runs who may log. */
@@ -196,6 +190,12 @@ static void client_create__says_what_is_wrong(void **state)
     check_create(&none, SL_ERR_INVALID, "coordinator: not given");
     const struct sl_client_options low = {.coordinator = "127.0.0.1:1", .task_index = -2};
     check_create(&low, SL_ERR_INVALID, "task_index -2 is not in -1 to ");
+    const struct sl_client_options secret = {
+        .coordinator = "127.0.0.1:1", .task_index = -1, .secret = "short", .secret_bytes = 5};
+    check_create(&secret, SL_ERR_INVALID, "a secret of 5 bytes: accepts 16 to 1024");
+    const struct sl_client_options tls = {
+        .coordinator = "127.0.0.1:1", .task_index = -1, .tls_key = "key.pem"};
+    check_create(&tls, SL_ERR_INVALID, "all three or none");
     const struct sl_client_options many = {
         .coordinator = "127.0.0.1:1", .task_index = -1, .reactor_count = 1000};
     check_create(&many, SL_ERR_INVALID, "reactor_count 1000");
@@ -224,20 +224,18 @@ static void client_barrier__ends_at_its_deadline(void **state)
     assert_int_equal(sl_client_barrier(fixture.client, "alone", 1, TIMEOUT_MS), 0);
     assert_int_equal(sl_client_barrier(fixture.client, "two", 2, 200), SL_ERR_DEADLINE);
     assert_int_equal(sl_client_barrier(fixture.client, "", 1, 200), SL_ERR_INVALID);
-    assert_int_equal(sl_client_barrier(fixture.client, "none", 0, 200), SL_ERR_INVALID);
 }
 
-/* The coordinator, which ps 0 hosts, goes: what needs it fails, and the client can still leave. */
-static void client_barrier__fails_when_the_coordinator_is_gone(void **state)
+/* The coordinator, which ps 0 hosts, goes: what needs it ends in time, and the client can leave. */
+static void client_barrier__ends_when_the_coordinator_is_gone(void **state)
 {
     (void)state;
     struct sl_client *worker = fixture_client(fixture.cluster, &two_ps, 0);
     sl_cluster_kill(fixture.cluster, 0);
-    assert_int_equal(sl_client_barrier(worker, "gone", 2, TIMEOUT_MS), SL_ERR_CLOSED);
-    assert_int_equal(sl_client_barrier(worker, "gone", 2, TIMEOUT_MS), SL_ERR_CLOSED);
+    assert_int_equal(sl_client_barrier(worker, "gone", 2, 200), SL_ERR_DEADLINE);
     const struct sl_table_spec spec = fixture_sparse("gone", 1);
     struct sl_table *table;
-    assert_int_equal(sl_client_table_open(worker, &spec, TIMEOUT_MS, &table), SL_ERR_CLOSED);
+    assert_int_equal(sl_client_table_open(worker, &spec, 200, &table), SL_ERR_DEADLINE);
     sl_client_destroy(&worker); /* one shard is not told that it has finished */
     assert_null(worker);
 }
@@ -280,11 +278,12 @@ int main(void)
                                         stop),
         cmocka_unit_test_setup_teardown(step_wait__gives_memory_back_in_the_middle_of_a_push, start,
                                         stop),
-        cmocka_unit_test_setup_teardown(step_wait__fails_at_once_when_the_peer_goes, start, stop),
+        cmocka_unit_test_setup_teardown(step_wait__says_why_a_ps_that_is_gone_is_not_connected,
+                                        start, stop),
         cmocka_unit_test(client_create__says_what_is_wrong),
         cmocka_unit_test(client_create__logs_for_which_ps_it_waits),
         cmocka_unit_test_setup_teardown(client_barrier__ends_at_its_deadline, start, stop),
-        cmocka_unit_test_setup_teardown(client_barrier__fails_when_the_coordinator_is_gone, start,
+        cmocka_unit_test_setup_teardown(client_barrier__ends_when_the_coordinator_is_gone, start,
                                         stop),
         cmocka_unit_test(step_wait__tells_what_the_shard_says),
     };

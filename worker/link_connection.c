@@ -1,0 +1,262 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "worker/call.h"
+#include "worker/encode.h"
+#include "worker/hub.h"
+#include "worker/link.h"
+
+void sl_link_set_name(struct sl_link *link)
+{
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(&link->endpoint, text, sizeof text);
+    snprintf(link->peer_name, sizeof link->peer_name, "ps/%u shard %u", link->ps_task,
+             link->local_shard);
+    snprintf(link->name, sizeof link->name, "%s (%s)", link->peer_name, text);
+}
+
+const char *sl_link_obstacle(const struct sl_link *link)
+{
+    switch (link->state) {
+    case SL_LINK_OPEN:
+        return "";
+    case SL_LINK_RESTORING:
+        return "it is being told what it has forgotten";
+    case SL_LINK_BREAKING:
+    case SL_LINK_CLOSED:
+        return link->reason;
+    default:
+        return sl_session_obstacle(link->session);
+    }
+}
+
+static void set_reason(struct sl_link *link, const char *reason)
+{
+    snprintf(link->reason, sizeof link->reason, "%s", sl_call_reason(link->name, reason));
+}
+
+/* The call that waited for this link has its answer. */
+static void opened(struct sl_link *link)
+{
+    struct sl_call *call = link->opening;
+    link->opening = NULL;
+    if (call == NULL) {
+        return;
+    }
+    if (call->payload_bytes_max > link->payload_bytes_max) {
+        call->payload_bytes_max = link->payload_bytes_max;
+    }
+    sl_call_take_clock(call, link->counts, link->clock_told);
+    sl_call_answer_one(call);
+}
+
+/* ---- Welcomes */
+
+/* Every request must be possible with what the peer grants, or it would wait for ever. */
+static bool grants_enough(const struct sl_message_welcome *welcome)
+{
+    uint64_t payload = welcome->payload_bytes_max;
+    return payload >= SL_ENCODE_PAYLOAD_BYTES_MIN && welcome->credit_requests > 0 &&
+           welcome->credit_bytes >= sl_request_credit_bytes(payload, payload);
+}
+
+/* What makes the welcome useless; NULL: nothing does. */
+static const char *flaw_of(const struct sl_link *link, const struct sl_message_welcome *welcome)
+{
+    if (welcome->shard != link->shard || welcome->shard_count != link->hub->shard_count) {
+        return "it says that it is another shard, of another cluster";
+    }
+    return grants_enough(welcome) ? NULL
+                                  : "the credit that it grants is less than one request may need";
+}
+
+static void take_welcome(struct sl_link *link, const struct sl_message_welcome *welcome)
+{
+    link->credit =
+        (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
+    link->payload_bytes_max = welcome->payload_bytes_max;
+    link->incarnation = welcome->incarnation;
+    link->counts = welcome->counts;
+    link->clock_told = welcome->clock;
+    link->must_finish = link->has_clock && link->finished && welcome->counts;
+}
+
+/* The shard has nothing of what this client did before; what it cannot have twice is given up. */
+static void forgotten(struct sl_link *link, bool restarted)
+{
+    const char *why = restarted ? "the ps was restarted: its tables began anew"
+                                : "it has forgotten this client, which was away for too long";
+    char text[192];
+    sl_log_warn("%s: connected again: %s", link->name, why);
+    snprintf(text, sizeof text, "%s; this request may or may not have been carried out", why);
+    link->restore.pending = true;
+    link->restore.anew = link->restore.asked;
+    link->restore.table = 0;
+    sl_link_fail_writes(link, text);
+}
+
+static void welcomed_again(struct sl_link *link, const struct sl_message_welcome *welcome)
+{
+    bool restarted = welcome->incarnation != link->incarnation;
+    bool remembers = welcome->resumed && !restarted;
+    take_welcome(link, welcome);
+    if (!remembers) {
+        forgotten(link, restarted);
+    } else {
+        sl_log_info("%s: connected again", link->name);
+        if (link->has_clock && link->counts && link->clock_told > link->clock) {
+            link->clock = link->clock_told; /* a tick that nobody waited for was carried out */
+        }
+    }
+    link->state = link->restore.pending ? SL_LINK_RESTORING : SL_LINK_OPEN;
+    sl_link_fail_oversized(link);
+    sl_link_restore(link);
+    sl_link_pump(link);
+}
+
+static void welcomed(void *ctx, struct sl_session *session,
+                     const struct sl_message_welcome *welcome)
+{
+    (void)session;
+    struct sl_link *link = ctx;
+    const char *flaw = flaw_of(link, welcome);
+    bool first = link->state == SL_LINK_OPENING;
+    if (flaw != NULL) {
+        link->state = SL_LINK_OPEN;
+        if (link->opening != NULL) {
+            sl_call_fail(link->opening, SL_ERR_PROTOCOL, "%s: %s", link->name, flaw);
+        }
+        sl_link_break(link, flaw, true);
+    } else if (first) {
+        take_welcome(link, welcome);
+        link->state = SL_LINK_OPEN;
+    } else {
+        welcomed_again(link, welcome);
+    }
+    opened(link);
+}
+
+static void writable(void *ctx, struct sl_session *session)
+{
+    (void)session;
+    sl_link_pump(ctx);
+}
+
+/* ---- Ends */
+
+static void end(struct sl_link *link)
+{
+    sl_log_warn("%s: connection lost for good: %s", link->name, link->reason);
+    link->state = SL_LINK_CLOSED;
+    sl_link_fail_all(link);
+}
+
+static void lost(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    (void)session;
+    (void)err;
+    struct sl_link *link = ctx;
+    if (link->state == SL_LINK_BREAKING && link->ends) {
+        sl_session_close(&link->session);
+        end(link);
+        return;
+    }
+    set_reason(link, reason);
+    sl_log_warn("%s: connection lost: %s; it is tried again", link->name, link->reason);
+    link->state = SL_LINK_AWAY;
+    sl_link_keep(link);
+}
+
+static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    (void)session;
+    struct sl_link *link = ctx;
+    if (link->state != SL_LINK_BREAKING) {
+        set_reason(link, reason);
+    }
+    if (link->opening != NULL) {
+        sl_call_fail(link->opening, err == 0 ? SL_ERR_CLOSED : err, "%s", reason);
+        link->state = SL_LINK_CLOSED;
+        opened(link);
+    } else {
+        end(link);
+    }
+}
+
+void sl_link_break(struct sl_link *link, const char *reason, bool for_good)
+{
+    if (link->state != SL_LINK_OPEN && link->state != SL_LINK_RESTORING) {
+        return; /* it has no connection, or breaks already */
+    }
+    link->state = SL_LINK_BREAKING;
+    link->ends = for_good;
+    snprintf(link->reason, sizeof link->reason, "%s", reason);
+    sl_session_reconnect(link->session, reason);
+}
+
+/* ---- Life */
+
+static const struct sl_session_events link_events = {
+    .welcomed = welcomed,
+    .received = sl_link_received,
+    .sink = sl_link_sink,
+    .writable = writable,
+    .lost = lost,
+    .closed = closed,
+};
+
+void sl_link_open(struct sl_link *link, struct sl_call *call)
+{
+    struct sl_hub *hub = link->hub;
+    struct sl_session_options options = {
+        .outbox = &hub->outbox,
+        .endpoint = link->endpoint,
+        .hello = hub->options->hello,
+        .events = &link_events,
+        .ctx = link,
+        .peer_name = link->peer_name,
+        .persistent = true,
+        .secret = &hub->options->secret,
+    };
+    options.hello.purpose = SL_MESSAGE_PURPOSE_DATA;
+    options.hello.shard = link->local_shard;
+    options.start_timeout_ns = sl_hub_time_left(hub, call->deadline_ns);
+    link->next_id = 1;
+    link->opening = call;
+    int err = sl_hub_transport(hub, link->endpoint.scheme, &options.transport);
+    if (err == 0) {
+        err = sl_session_open(&options, &link->session);
+    }
+    if (err != 0) {
+        link->state = SL_LINK_CLOSED;
+        snprintf(link->reason, sizeof link->reason, "cannot connect: %s", sl_err_name(err));
+        sl_call_fail(call, err, "%s: %s", link->name, link->reason);
+        opened(link);
+    }
+}
+
+void sl_link_close(struct sl_link *link)
+{
+    link->state = SL_LINK_CLOSED;
+    if (link->session != NULL) {
+        sl_session_close(&link->session);
+    }
+}
+
+static bool is_same(const struct sl_endpoint *a, const struct sl_endpoint *b)
+{
+    return a->scheme == b->scheme && a->port == b->port && strcmp(a->host, b->host) == 0;
+}
+
+void sl_link_move(struct sl_link *link, const struct sl_endpoint *endpoint)
+{
+    if (link->session == NULL || is_same(&link->endpoint, endpoint)) {
+        return;
+    }
+    link->endpoint = *endpoint;
+    sl_link_set_name(link);
+    sl_log_info("%s: this is where it is reached now", link->name);
+    sl_session_set_endpoint(link->session, endpoint);
+}
