@@ -1,0 +1,76 @@
+/* A whole cluster in one thread: ps processes, an observer, workers that come and go, the network
+ * between them, and the faults of the plan. Time is the network's; it jumps from one event to the
+ * next. Run once. Allocates. */
+#ifndef SL_TESTS_SIM_CLUSTER_H
+#define SL_TESTS_SIM_CLUSTER_H
+
+#include "core/secret.h"
+#include "tests/sim/credits.h"
+#include "tests/sim/oracle.h"
+#include "tests/sim/ps.h"
+#include "tests/sim/worker.h"
+
+/* A task's place in the cluster: one process after another may fill it. */
+struct sl_sim_place {
+    struct sl_sim_worker *worker; /* NULL: nobody is there */
+    uint32_t lives;               /* processes that may still come */
+    uint64_t start_ns;            /* when the next comes; SL_CLOCK_NEVER: none does */
+    bool crashes;                 /* how the next one that fails goes */
+};
+
+struct sl_sim_cluster {
+    const struct sl_sim_plan *plan;
+    bool verbose;
+    uint64_t random;
+    struct sl_sim_network *network;
+    struct sl_sim_oracle oracle;
+    struct sl_sim_credits credits;
+    struct sl_secret secret;
+    uint64_t now_ns;
+    struct sl_sim_ps *ps; /* [ps_count] */
+    uint64_t ps_start_ns[SL_SIM_PS_MAX];
+    struct sl_sim_place observer;
+    struct sl_sim_place *places; /* [tasks] */
+    uint64_t *hurt_ns;           /* [hosts] for how long each was out of reach, at the worst */
+    uint64_t hurt_all_ns;
+    uint64_t fault_begin_ns[SL_SIM_FAULTS_MAX], fault_end_ns[SL_SIM_FAULTS_MAX];
+    bool faults_are_over;
+    bool is_final;       /* the observer's steps are its last */
+    uint64_t observe_ns; /* when the observer looks next */
+    uint64_t trace;      /* hash over all that happened */
+    uint64_t frames, turns;
+};
+
+/* True: everything was as it must be. Else oracle.breach says what was not. */
+bool sl_sim_cluster_run(struct sl_sim_cluster *cluster, const struct sl_sim_plan *plan,
+                        bool verbose);
+
+/* Frees what run has left, also after a breach. */
+void sl_sim_cluster_fini(struct sl_sim_cluster *cluster);
+
+/* ---- Between its files ----------------------------------------------------------------------- */
+
+/* Prints a line of the trace, when asked to, and adds it to the hash. */
+void sl_sim_cluster_trace(struct sl_sim_cluster *cluster, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The process on a host; NULL: none. */
+struct sl_sim_process *sl_sim_cluster_process(const struct sl_sim_cluster *cluster, uint32_t host);
+
+void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index);
+void sl_sim_cluster_kill_ps(struct sl_sim_cluster *cluster, uint32_t index, bool silent);
+void sl_sim_cluster_start_worker(struct sl_sim_cluster *cluster, struct sl_sim_place *place,
+                                 uint32_t task);
+
+/* Its process is gone; another may come after a while. */
+void sl_sim_cluster_kill_worker(struct sl_sim_cluster *cluster, struct sl_sim_place *place,
+                                bool silent);
+
+/* faults.c: begins and ends what is due; returns when the next is. */
+void sl_sim_faults_schedule(struct sl_sim_cluster *cluster);
+uint64_t sl_sim_faults_run(struct sl_sim_cluster *cluster);
+
+/* Whether the host may have been believed lost by now. */
+bool sl_sim_faults_taint(const struct sl_sim_cluster *cluster, uint32_t host);
+
+#endif

@@ -1,0 +1,147 @@
+#include "tests/sim/final.h"
+
+#include <inttypes.h>
+
+#include "core/clock.h"
+#include "ps/server_internal.h"
+#include "ps/shard_internal.h"
+
+#define PULL_TIMEOUT_MS 60000
+
+static bool goes_on(const struct sl_sim_cluster *cluster)
+{
+    return cluster->oracle.breach[0] == '\0';
+}
+
+/* ---- The last pulls -------------------------------------------------------------------------- */
+
+static void judge_table(struct sl_sim_oracle *oracle, const struct sl_sim_operation *operation)
+{
+    const struct sl_sim_table *table = &oracle->tables[operation->table];
+    bool sparse = table->spec.kind == SL_TABLE_SPARSE;
+    uint32_t dim = sparse ? table->spec.dim : 1;
+    for (uint32_t i = 0; i < operation->watched_count; i++) {
+        const uint32_t *at = &operation->watched_at[2 * (size_t)i];
+        sl_sim_oracle_final(oracle, operation->units[i], operation->values[(size_t)at[0] * dim],
+                            operation->values[(size_t)at[1] * dim]);
+    }
+    for (uint32_t i = 0; i < table->shared_count; i++) {
+        uint64_t at = sparse ? (uint64_t)i * dim : table->shared[i];
+        sl_sim_oracle_sum(oracle, operation->table, i, operation->values[at]);
+    }
+}
+
+void sl_sim_final_ended(void *ctx, struct sl_sim_work *work, int err)
+{
+    struct sl_sim_cluster *cluster = ctx;
+    if (!cluster->is_final) {
+        return;
+    }
+    if (err != 0) {
+        sl_sim_oracle_fail(&cluster->oracle, "progress",
+                           "all is healed, and yet the observer's pull fails: %s: %s",
+                           sl_err_name(err), sl_step_error(work->step));
+        return;
+    }
+    judge_table(&cluster->oracle, &work->operations[0]);
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+static void check_server(struct sl_sim_oracle *oracle, const struct sl_server *server,
+                         const char *name)
+{
+    if (server->buffers.used_bytes != 0 || server->parked_bytes != 0 ||
+        server->requests.free_count != server->requests.block_count ||
+        server->replies.frame_count != 0) {
+        sl_sim_oracle_fail(oracle, "memory",
+                           "%s keeps %zu bytes of buffers, %zu of parked requests, %u requests and "
+                           "%u frames after all clients have gone",
+                           name, server->buffers.used_bytes, server->parked_bytes,
+                           server->requests.block_count - server->requests.free_count,
+                           server->replies.frame_count);
+    }
+    if (server->sessions.away_count != 0) {
+        sl_sim_oracle_fail(oracle, "memory", "%s keeps %u sessions longer than their lease", name,
+                           server->sessions.away_count);
+    }
+    if (server->shard != NULL && server->shard->staging.entry_count != 0) {
+        sl_sim_oracle_fail(oracle, "memory", "%s keeps %u pushes aside after all workers have gone",
+                           name, server->shard->staging.entry_count);
+    }
+}
+
+static void check_memory(struct sl_sim_cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
+        for (uint32_t k = 0; k < cluster->plan->shards_of_ps; k++) {
+            check_server(&cluster->oracle, cluster->ps[i].servers[k],
+                         sl_reactor_name(cluster->ps[i].process.reactors[k]));
+        }
+    }
+}
+
+/* All credit is back at a client that waits for nothing. */
+static void check_credit(struct sl_sim_cluster *cluster)
+{
+    const struct sl_client *client = cluster->observer.worker->client;
+    for (uint32_t i = 0; i < client->shard_count; i++) {
+        const struct sl_link *link = &client->links[i];
+        if (link->state == SL_LINK_OPEN && (link->credit.requests != SL_LIMIT_CREDIT_REQUESTS ||
+                                            link->credit.bytes != SL_LIMIT_CREDIT_BYTES)) {
+            sl_sim_oracle_fail(&cluster->oracle, "memory",
+                               "the observer waits for nothing, and has credit for %u requests and "
+                               "%" PRIu64 " bytes on shard %u",
+                               link->credit.requests, link->credit.bytes, i);
+        }
+    }
+}
+
+/* ---- In order -------------------------------------------------------------------------------- */
+
+static void pull_tables(struct sl_sim_cluster *cluster,
+                        void (*moment)(struct sl_sim_cluster *cluster))
+{
+    struct sl_sim_worker *observer = cluster->observer.worker;
+    cluster->is_final = true;
+    for (uint32_t i = 0; goes_on(cluster) && i < cluster->plan->table_count; i++) {
+        struct sl_sim_work *work = sl_sim_worker_begin(observer, 0);
+        sl_sim_work_pull_all(work, i);
+        sl_sim_worker_submit(observer, work, PULL_TIMEOUT_MS);
+        while (goes_on(cluster) && !sl_sim_worker_is_idle(observer)) {
+            moment(cluster);
+        }
+    }
+    cluster->is_final = false;
+}
+
+void sl_sim_final_run(struct sl_sim_cluster *cluster,
+                      void (*moment)(struct sl_sim_cluster *cluster))
+{
+    const struct sl_sim_plan *plan = cluster->plan;
+    /* Whoever is still believed to be there is lost by then, and every connection is back. */
+    uint64_t settled_ns = cluster->now_ns + 3 * plan->lease_ns +
+                          2 * plan->peer_timeout_ms * SL_CLOCK_NS_PER_MS + 15 * SL_CLOCK_NS_PER_S;
+    struct sl_sim_worker *observer = cluster->observer.worker;
+    while (goes_on(cluster) && (cluster->now_ns < settled_ns || !sl_sim_worker_is_idle(observer))) {
+        moment(cluster);
+    }
+    if (goes_on(cluster)) {
+        pull_tables(cluster, moment);
+    }
+    if (goes_on(cluster)) {
+        sl_sim_oracle_judge(&cluster->oracle);
+        check_credit(cluster);
+    }
+    observer->finished = true;
+    uint64_t gone_ns = cluster->now_ns + 3 * plan->lease_ns;
+    if (goes_on(cluster)) {
+        sl_sim_worker_close(observer);
+    }
+    while (goes_on(cluster) && (cluster->now_ns < gone_ns || cluster->observer.worker != NULL)) {
+        moment(cluster);
+    }
+    if (goes_on(cluster)) {
+        check_memory(cluster);
+    }
+}

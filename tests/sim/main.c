@@ -1,0 +1,130 @@
+/* starling-sim: whole clusters on a virtual clock, from seeds. tests/sim/README.md. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/log.h"
+#include "tests/sim/cluster.h"
+
+#define REPLAY_EVERY 64 /* of so many seeds one is run twice */
+
+struct flags {
+    uint64_t first, last;
+    double minutes; /* > 0: seeds from `first` on, for so long */
+    uint32_t faults;
+    bool verbose, quiet;
+};
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void usage(void)
+{
+    printf("starling-sim: runs simulated clusters from seeds and checks what must hold\n"
+           "  --seed N      one seed\n"
+           "  --seeds A-B   these seeds\n"
+           "  --minutes M   fresh seeds, or those from --seed on, for M minutes\n"
+           "  --faults MASK kinds of faults that may happen, as bits; 0: none\n"
+           "  --verbose     prints the plan and all that happens\n");
+}
+
+static bool parse(int argc, char **argv, struct flags *flags)
+{
+    bool seeded = false;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        char *end = NULL;
+        if (strcmp(argv[i], "--verbose") == 0) {
+            flags->verbose = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--seed") == 0) {
+            flags->first = flags->last = strtoull(value, &end, 10);
+            seeded = true;
+        } else if (strcmp(argv[i], "--seeds") == 0) {
+            flags->first = strtoull(value, &end, 10);
+            flags->last = *end == '-' ? strtoull(end + 1, &end, 10) : flags->first;
+            seeded = true;
+        } else if (strcmp(argv[i], "--minutes") == 0) {
+            flags->minutes = strtod(value, &end);
+        } else if (strcmp(argv[i], "--faults") == 0) {
+            flags->faults = (uint32_t)strtoul(value, &end, 0);
+        }
+        if (end == NULL || end == value || *end != '\0') {
+            return false;
+        }
+        i++;
+    }
+    if (!seeded && flags->minutes > 0) {
+        flags->first = (uint64_t)time(NULL) * 1000;
+    }
+    return seeded || flags->minutes > 0;
+}
+
+/* True when all was well; *trace: the hash over all that happened. */
+static bool run_seed(const struct flags *flags, uint64_t seed, bool verbose, uint64_t *trace)
+{
+    static struct sl_sim_plan plan;
+    static struct sl_sim_cluster cluster;
+    sl_sim_plan_make(&plan, seed, flags->faults);
+    if (verbose) {
+        sl_sim_plan_print(&plan);
+    }
+    bool good = sl_sim_cluster_run(&cluster, &plan, verbose);
+    *trace = cluster.trace;
+    if (!good) {
+        printf("seed %" PRIu64 ": %s: %s\n", seed, cluster.oracle.breach_of, cluster.oracle.breach);
+    } else if (verbose) {
+        printf("seed %" PRIu64 ": well after %" PRIu64 " ms, %" PRIu64 " frames, %" PRIu64
+               " turns, %u pushes; trace %016" PRIx64 "\n",
+               seed, sl_sim_ms(cluster.now_ns), cluster.frames, cluster.turns,
+               cluster.oracle.unit_count, *trace);
+    }
+    sl_sim_cluster_fini(&cluster);
+    return good;
+}
+
+static int fail(const struct flags *flags, uint64_t seed)
+{
+    printf("replay: starling-sim --seed %" PRIu64, seed);
+    if (flags->faults != UINT32_MAX) {
+        printf(" --faults 0x%x", flags->faults);
+    }
+    printf(" --verbose\n");
+    return EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    struct flags flags = {.faults = UINT32_MAX};
+    if (!parse(argc, argv, &flags)) {
+        usage();
+        return 2;
+    }
+    sl_log_setup(flags.verbose ? SL_LOG_DEBUG : SL_LOG_OFF, "sim");
+    (void)setvbuf(stdout, NULL, flags.verbose ? _IOFBF : _IOLBF, 1 << 16);
+    double began = seconds_now();
+    uint64_t seed = flags.first;
+    for (; flags.minutes > 0 ? seconds_now() - began < flags.minutes * 60 : seed <= flags.last;
+         seed++) {
+        uint64_t trace, again;
+        bool good = run_seed(&flags, seed, flags.verbose, &trace);
+        if (good && seed % REPLAY_EVERY == 0 && run_seed(&flags, seed, false, &again) &&
+            again != trace) {
+            printf("seed %" PRIu64 ": replay: two runs of it differ\n", seed);
+            good = false;
+        }
+        if (!good) {
+            return fail(&flags, seed);
+        }
+    }
+    printf("seeds %" PRIu64 "-%" PRIu64 ": all well, %.1f s\n", flags.first, seed - 1,
+           seconds_now() - began);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,357 @@
+#include "tests/sim/network.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/network_internal.h"
+
+#define PORT_FIRST  20000
+#define BYTES_FIRST 10 /* of an address: "10.0.1.7" */
+
+struct sl_sim_network *sl_sim_network_create(const struct sl_sim_network_options *options,
+                                             const struct sl_sim_watch *watch)
+{
+    struct sl_sim_network *network = calloc(1, sizeof *network);
+    sl_assert(network != NULL);
+    network->options = *options;
+    network->watch = *watch;
+    network->random = options->seed;
+    network->now_ns = SL_CLOCK_NS_PER_S;
+    network->hosts = calloc(options->host_count, sizeof *network->hosts);
+    network->blocked = calloc(options->host_count, options->host_count);
+    sl_assert(network->hosts != NULL && network->blocked != NULL);
+    for (uint32_t i = 0; i < options->host_count; i++) {
+        network->hosts[i] =
+            (struct sl_sim_host){.network = network, .index = i, .port_next = PORT_FIRST};
+    }
+    return network;
+}
+
+void sl_sim_network_destroy(struct sl_sim_network **network)
+{
+    struct sl_sim_network *gone = *network;
+    for (uint32_t i = 0; i < gone->options.host_count; i++) {
+        sl_assert(gone->hosts[i].transports == NULL);
+        sl_assert(gone->hosts[i].listeners == NULL);
+    }
+    sl_assert(gone->message_count == 0);
+    free(gone->hosts);
+    free(gone->blocked);
+    free(gone);
+    *network = NULL;
+}
+
+uint64_t sl_sim_network_now(const struct sl_sim_network *network)
+{
+    return network->now_ns;
+}
+
+void sl_sim_network_advance(struct sl_sim_network *network, uint64_t now_ns)
+{
+    sl_assert(now_ns >= network->now_ns);
+    network->now_ns = now_ns;
+}
+
+void *sl_sim_network_medium(struct sl_sim_network *network, uint32_t host)
+{
+    sl_assert(host < network->options.host_count);
+    return &network->hosts[host];
+}
+
+void sl_sim_network_address(uint32_t host, char *text, size_t text_bytes)
+{
+    (void)snprintf(text, text_bytes, "%d.0.%u.%u", BYTES_FIRST, host >> 8, host & 0xff);
+}
+
+uint64_t sl_sim_network_messages(const struct sl_sim_network *network)
+{
+    return network->message_count;
+}
+
+uint32_t sl_sim_network_connections(const struct sl_sim_network *network, uint32_t host)
+{
+    uint32_t count = 0;
+    for (const struct sl_sim_transport *transport = network->hosts[host].transports;
+         transport != NULL; transport = transport->next) {
+        for (const struct sl_sim_conn *conn = transport->conns; conn != NULL; conn = conn->next) {
+            count += !sl_sim_is_gone(conn);
+        }
+    }
+    return count;
+}
+
+static uint64_t transport_next(const struct sl_sim_transport *transport)
+{
+    uint64_t next_ns = SL_CLOCK_NEVER;
+    for (const struct sl_sim_conn *conn = transport->conns; conn != NULL; conn = conn->next) {
+        uint64_t at_ns = sl_sim_is_gone(conn) ? SL_CLOCK_NEVER : sl_sim_conn_next(conn);
+        next_ns = at_ns < next_ns ? at_ns : next_ns;
+    }
+    return next_ns;
+}
+
+uint64_t sl_sim_network_next(const struct sl_sim_network *network, uint32_t host,
+                             const struct sl_reactor *reactor)
+{
+    uint64_t next_ns = SL_CLOCK_NEVER;
+    for (const struct sl_sim_transport *transport = network->hosts[host].transports;
+         transport != NULL; transport = transport->next) {
+        if (transport->reactor == reactor) {
+            uint64_t at_ns = transport_next(transport);
+            next_ns = at_ns < next_ns ? at_ns : next_ns;
+        }
+    }
+    return next_ns;
+}
+
+/* ---- For the connections --------------------------------------------------------------------- */
+
+uint64_t sl_sim_delay_ns(struct sl_sim_network *network)
+{
+    const struct sl_sim_network_options *options = &network->options;
+    uint64_t us = sl_sim_between(&network->random, options->delay_us_min, options->delay_us_max);
+    if (sl_sim_chance(&network->random, options->late_permille)) {
+        us += sl_sim_below(&network->random, options->late_us_max + 1ULL);
+    }
+    return us * SL_CLOCK_NS_PER_US;
+}
+
+void sl_sim_wake(const struct sl_sim_conn *conn, uint64_t at_ns)
+{
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    network->watch.wake(network->watch.ctx, sl_sim_home(conn)->host->index, at_ns);
+}
+
+void sl_sim_message_free(struct sl_sim_network *network, struct sl_sim_message *message)
+{
+    network->message_count--;
+    memset(message->data, 0xdd, message->bytes);
+    free(message);
+}
+
+void sl_sim_inbox_empty(struct sl_sim_conn *conn)
+{
+    while (conn->inbox_first != NULL) {
+        struct sl_sim_message *message = conn->inbox_first;
+        conn->inbox_first = message->next;
+        sl_sim_message_free(sl_sim_network_of(conn), message);
+    }
+    conn->inbox_last = NULL;
+    conn->inbox_bytes = 0;
+    conn->sink = NULL;
+    conn->landed_ns = 0;
+}
+
+void sl_sim_inbox_cut(struct sl_sim_conn *conn, uint64_t last_ns)
+{
+    struct sl_sim_message **at = &conn->inbox_first;
+    conn->inbox_last = NULL;
+    while (*at != NULL && ((*at)->arrival_ns <= last_ns || conn->sink != NULL)) {
+        conn->inbox_last = *at;
+        at = &(*at)->next;
+        if (conn->sink != NULL) {
+            break; /* the first is landing: the connection's end takes it */
+        }
+    }
+    struct sl_sim_message *lost = *at;
+    *at = NULL;
+    while (lost != NULL) {
+        struct sl_sim_message *next = lost->next;
+        conn->inbox_bytes -= lost->bytes;
+        sl_sim_message_free(sl_sim_network_of(conn), lost);
+        lost = next;
+    }
+}
+
+static void end_at(struct sl_sim_conn *conn, uint64_t at_ns, int err)
+{
+    conn->end_ns = at_ns < conn->end_ns ? at_ns : conn->end_ns;
+    conn->end_err = err;
+    sl_sim_wake(conn, at_ns);
+}
+
+/* Nothing is acknowledged any more. */
+static void doom(struct sl_sim_conn *conn)
+{
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    if (conn->doom_ns == SL_CLOCK_NEVER && !sl_sim_is_gone(conn)) {
+        uint64_t timeout_ns = sl_sim_home(conn)->peer_timeout_ns;
+        conn->doom_ns =
+            network->now_ns + timeout_ns + sl_sim_below(&network->random, timeout_ns / 4 + 1);
+        sl_sim_wake(conn, conn->doom_ns);
+    }
+}
+
+void sl_sim_part(struct sl_sim_conn *conn)
+{
+    struct sl_sim_conn *peer = conn->peer;
+    if (peer == NULL) {
+        return;
+    }
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    conn->peer = peer->peer = NULL;
+    if (sl_sim_is_blocked(network, sl_sim_home(conn)->host->index, conn->remote)) {
+        doom(peer);
+        return;
+    }
+    uint64_t at_ns = network->now_ns + sl_sim_delay_ns(network);
+    end_at(peer, at_ns > peer->last_arrival_ns ? at_ns : peer->last_arrival_ns + 1, SL_ERR_CLOSED);
+}
+
+/* ---- Faults ---------------------------------------------------------------------------------- */
+
+/* Calls visit(conn, ctx) for every connection of the host that is not gone. */
+static void each_conn(struct sl_sim_host *host, void (*visit)(struct sl_sim_conn *conn, void *ctx),
+                      void *ctx)
+{
+    for (struct sl_sim_transport *transport = host->transports; transport != NULL;
+         transport = transport->next) {
+        for (struct sl_sim_conn *conn = transport->conns; conn != NULL; conn = conn->next) {
+            if (!sl_sim_is_gone(conn)) {
+                visit(conn, ctx);
+            }
+        }
+    }
+}
+
+static void doom_if_to(struct sl_sim_conn *conn, void *ctx)
+{
+    if (conn->remote == *(const uint32_t *)ctx && conn->base.state != SL_CONN_CONNECTING) {
+        doom(conn);
+    }
+    if (conn->remote == *(const uint32_t *)ctx && conn->arriving) {
+        doom(conn);
+    }
+}
+
+void sl_sim_network_block(struct sl_sim_network *network, uint32_t from, uint32_t to)
+{
+    (*sl_sim_way(network, from, to))++;
+    each_conn(&network->hosts[from], doom_if_to, &to);
+    each_conn(&network->hosts[to], doom_if_to, &from);
+}
+
+/* What was held up goes on; who has lost his peer meanwhile is told. */
+static void revive_if_to(struct sl_sim_conn *conn, void *ctx)
+{
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    uint32_t here = sl_sim_home(conn)->host->index;
+    if (conn->remote != *(const uint32_t *)ctx) {
+        return;
+    }
+    bool hears = !sl_sim_is_blocked(network, conn->remote, here);
+    uint64_t at_ns = network->now_ns + sl_sim_delay_ns(network);
+    for (struct sl_sim_message *message = conn->inbox_first; hears && message != NULL;
+         message = message->next) {
+        if (message->arrival_ns == SL_CLOCK_NEVER) {
+            at_ns = at_ns > conn->last_arrival_ns ? at_ns : conn->last_arrival_ns + 1;
+            message->arrival_ns = conn->last_arrival_ns = at_ns;
+            sl_sim_wake(conn, at_ns);
+        }
+    }
+    bool both = hears && !sl_sim_is_blocked(network, here, conn->remote);
+    bool silent = network->hosts[conn->remote].dead && network->hosts[conn->remote].silent;
+    if (both && !silent) {
+        conn->doom_ns = SL_CLOCK_NEVER;
+    }
+    if (both && !silent && conn->peer == NULL && conn->base.state != SL_CONN_CONNECTING) {
+        conn->reset = true;
+        end_at(conn, at_ns + 1, SL_ERR_CLOSED);
+    }
+}
+
+void sl_sim_network_heal(struct sl_sim_network *network, uint32_t from, uint32_t to)
+{
+    sl_assert(*sl_sim_way(network, from, to) > 0);
+    (*sl_sim_way(network, from, to))--;
+    each_conn(&network->hosts[from], revive_if_to, &to);
+    each_conn(&network->hosts[to], revive_if_to, &from);
+}
+
+/* This side is told within told_us_max; what has not arrived by a moment of chance is lost. */
+static void break_side(struct sl_sim_conn *conn, uint32_t told_us_max)
+{
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    uint64_t told_ns =
+        network->now_ns + SL_CLOCK_NS_PER_US * sl_sim_below(&network->random, told_us_max + 1ULL);
+    sl_sim_inbox_cut(conn, sl_sim_between(&network->random, network->now_ns, told_ns));
+    conn->peer = NULL;
+    conn->reset = sl_sim_chance(&network->random, 500);
+    end_at(conn, told_ns, sl_sim_chance(&network->random, 500) ? SL_ERR_CLOSED : SL_ERR_IO);
+}
+
+struct breaking {
+    uint32_t only, at, broken, told_us_max; /* only: UINT32_MAX breaks all */
+};
+
+static void break_one(struct sl_sim_conn *conn, void *ctx)
+{
+    struct breaking *breaking = ctx;
+    uint32_t at = breaking->at++;
+    struct sl_sim_conn *peer = conn->peer;
+    if (peer == NULL || (breaking->only != UINT32_MAX && breaking->only != at)) {
+        return;
+    }
+    break_side(conn, breaking->told_us_max);
+    break_side(peer, breaking->told_us_max);
+    breaking->broken++;
+}
+
+uint32_t sl_sim_network_break(struct sl_sim_network *network, uint32_t host, bool all,
+                              uint32_t told_us_max)
+{
+    uint32_t count = sl_sim_network_connections(network, host);
+    if (count == 0) {
+        return 0;
+    }
+    struct breaking breaking = {.only = all ? UINT32_MAX : sl_sim_below(&network->random, count),
+                                .told_us_max = told_us_max};
+    each_conn(&network->hosts[host], break_one, &breaking);
+    return breaking.broken;
+}
+
+static void kill_one(struct sl_sim_conn *conn, void *ctx)
+{
+    (void)ctx;
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    struct sl_sim_host *host = sl_sim_home(conn)->host;
+    struct sl_sim_conn *peer = conn->peer;
+    conn->peer = NULL;
+    sl_sim_inbox_empty(conn);
+    conn->reset = true;
+    conn->settle_ns = network->now_ns;
+    end_at(conn, network->now_ns, SL_ERR_CANCELLED);
+    if (peer == NULL) {
+        return;
+    }
+    if (host->silent || sl_sim_is_blocked(network, host->index, conn->remote)) {
+        peer->peer = NULL;
+        doom(peer);
+    } else {
+        break_side(peer, network->options.delay_us_max);
+    }
+}
+
+void sl_sim_network_kill(struct sl_sim_network *network, uint32_t host, bool silent)
+{
+    struct sl_sim_host *killed = &network->hosts[host];
+    killed->dead = true;
+    killed->silent = silent;
+    each_conn(killed, kill_one, NULL);
+}
+
+void sl_sim_network_revive(struct sl_sim_network *network, uint32_t host)
+{
+    struct sl_sim_host *revived = &network->hosts[host];
+    sl_assert(revived->transports == NULL);
+    revived->dead = revived->silent = false;
+    for (uint32_t i = 0; i < network->options.host_count; i++) {
+        each_conn(&network->hosts[i], revive_if_to, &host);
+    }
+}
+
+void sl_sim_network_refuse(struct sl_sim_network *network, uint32_t host, bool refuse)
+{
+    network->hosts[host].refuses = refuse;
+}

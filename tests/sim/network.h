@@ -1,0 +1,105 @@
+/* A network inside one thread, on a virtual clock: hosts, and between them connections with the
+ * contract of net/transport.h. Everything that happens is decided by one seed. Within a connection
+ * nothing is reordered, doubled or lost but by its end; across connections everything may be.
+ *
+ * A transport is opened on a host by giving the host as options.medium. Hosts are found by address
+ * (sl_sim_network_address), listeners by port. Frames leave at the network's speed, arrive after a
+ * delay, and wait at a receiver that does not poll, up to a window. The network checks what the
+ * contract asks of those above it: a frame's memory does not change until `sent`, memory that was
+ * named by `sink` is left alone until `received`, messages are released once. What was released is
+ * overwritten. One thread. Allocates. */
+#ifndef SL_TESTS_SIM_NETWORK_H
+#define SL_TESTS_SIM_NETWORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/transport.h"
+
+struct sl_sim_network_options {
+    uint64_t seed;
+    uint32_t delay_us_min, delay_us_max; /* one way, of most frames */
+    uint32_t late_permille, late_us_max; /* and of some */
+    uint32_t bytes_per_us;               /* of one direction of a connection */
+    uint32_t window_bytes;               /* that a receiver takes while it does not poll */
+    uint32_t short_permille;             /* bursts of which a part is taken */
+    uint32_t connect_fail_permille;      /* attempts that fail for no reason */
+    uint32_t host_count;
+    uint32_t peer_timeout_ms; /* of transports that ask for the default; 0: 10 s */
+};
+
+/* One frame, as it leaves its sender or reaches its receiver. */
+struct sl_sim_frame {
+    uint64_t pair;     /* of the connection */
+    bool by_connector; /* the side that sends it */
+    bool delivered;
+    uint32_t from, to; /* hosts */
+    struct sl_frame header;
+    const uint8_t *payload; /* header.payload_bytes bytes */
+};
+
+/* What an observer is told. */
+struct sl_sim_watch {
+    void (*frame)(void *ctx, const struct sl_sim_frame *frame);
+    /* One side of a connection is told that it has ended. */
+    void (*ended)(void *ctx, uint32_t host, uint64_t pair, bool connector, int err);
+    /* Something will happen on this host at that time: step it then. */
+    void (*wake)(void *ctx, uint32_t host, uint64_t at_ns);
+    void *ctx;
+};
+
+struct sl_sim_network;
+
+/* Asserts that there is memory. */
+struct sl_sim_network *sl_sim_network_create(const struct sl_sim_network_options *options,
+                                             const struct sl_sim_watch *watch);
+
+/* All transports are closed; asserts that no message was kept. Nulls *network. */
+void sl_sim_network_destroy(struct sl_sim_network **network);
+
+uint64_t sl_sim_network_now(const struct sl_sim_network *network);
+void sl_sim_network_advance(struct sl_sim_network *network, uint64_t now_ns);
+
+/* The medium of a host's transports. */
+void *sl_sim_network_medium(struct sl_sim_network *network, uint32_t host);
+
+/* "10.0.1.7" */
+void sl_sim_network_address(uint32_t host, char *text, size_t text_bytes);
+
+/* When a reactor's transports have something to do next; SL_CLOCK_NEVER: not by themselves. */
+uint64_t sl_sim_network_next(const struct sl_sim_network *network, uint32_t host,
+                             const struct sl_reactor *reactor);
+
+/* Messages on their way, or received and not released. */
+uint64_t sl_sim_network_messages(const struct sl_sim_network *network);
+
+/* Is the host's end of a connection open there? Counts connections of all its transports. */
+uint32_t sl_sim_network_connections(const struct sl_sim_network *network, uint32_t host);
+
+/* ---- Faults ---------------------------------------------------------------------------------- */
+
+/* From now on nothing goes from one host to the other, until as many heals were called; both ends
+ * of a connection on which nothing is acknowledged for their peer_timeout end with DEADLINE. */
+void sl_sim_network_block(struct sl_sim_network *network, uint32_t from, uint32_t to);
+void sl_sim_network_heal(struct sl_sim_network *network, uint32_t from, uint32_t to);
+
+/* Breaks one connection of the host, or all: both sides are told, each at a time of its own within
+ * `told_us_max`; what was on its way may or may not arrive. Returns how many. */
+uint32_t sl_sim_network_break(struct sl_sim_network *network, uint32_t host, bool all,
+                              uint32_t told_us_max);
+
+/* The process on the host is gone from one moment to the next. Its peers are told soon or, when the
+ * machine went with it (`silent`), after their peer_timeout. Its own transports see the end of
+ * every connection, and no connect succeeds, until sl_sim_network_revive: for freeing its memory.
+ */
+void sl_sim_network_kill(struct sl_sim_network *network, uint32_t host, bool silent);
+
+/* Its transports are closed; another process may run there. */
+void sl_sim_network_revive(struct sl_sim_network *network, uint32_t host);
+
+/* Connects to the host fail from now on, while `refuse` is set. */
+void sl_sim_network_refuse(struct sl_sim_network *network, uint32_t host, bool refuse);
+
+extern const struct sl_transport_ops sl_sim_transport_ops;
+
+#endif

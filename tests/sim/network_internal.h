@@ -1,0 +1,161 @@
+/* What the files of the simulated network share; nobody else includes it. */
+#ifndef SL_TESTS_SIM_NETWORK_INTERNAL_H
+#define SL_TESTS_SIM_NETWORK_INTERNAL_H
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "tests/sim/network.h"
+#include "tests/sim/random.h"
+
+#define SL_SIM_QUEUE_FRAMES 32 /* taken and not reported sent, of one connection */
+
+struct sl_sim_transport;
+struct sl_sim_conn;
+
+/* A frame on its way, whole. */
+struct sl_sim_message {
+    struct sl_sim_message *next;
+    struct sl_sim_message *prev_held, *next_held; /* of those delivered and not released */
+    struct sl_sim_conn *holder;                   /* NULL: on its way */
+    uint64_t arrival_ns;                          /* SL_CLOCK_NEVER: the way is blocked */
+    uint32_t bytes;
+    _Alignas(16) uint8_t data[];
+};
+
+struct sl_sim_outgoing {
+    struct sl_transport_frame frame;
+    uint64_t hash;     /* of its memory when it was taken */
+    uint64_t leave_ns; /* when the wire has carried it */
+    uint64_t sent_ns;  /* when the sender is told */
+};
+
+struct sl_sim_conn {
+    struct sl_conn base;
+    struct sl_sim_conn *next;
+    struct sl_sim_conn *peer; /* NULL: none yet, or gone */
+    uint64_t pair;
+    bool connector;
+    uint32_t remote; /* host */
+    struct sl_endpoint target;
+    uint64_t settle_ns, settle_until_ns; /* when it is known whether it is connected */
+    bool arriving;                       /* `accepted` is due */
+    bool moved;                          /* by a hand-over: somebody waits for `accepted` */
+
+    struct sl_sim_outgoing queue[SL_SIM_QUEUE_FRAMES];
+    uint32_t sent, carried, taken; /* counters, each <= the next <= sent + QUEUE_FRAMES */
+    uint64_t wire_free_ns;
+    bool short_taken; /* `writable` is due */
+
+    struct sl_sim_message *inbox_first, *inbox_last, *held;
+    uint32_t inbox_bytes;
+    uint64_t last_arrival_ns; /* of what the peer sends: it stays in order */
+    uint8_t *sink;            /* where the first of the inbox is landing */
+    uint64_t landed_ns;       /* when the rest of it has arrived; or when to ask for a sink again */
+
+    uint64_t end_ns; /* when the end is known here, after what arrived before */
+    int end_err;
+    bool reset;       /* the end overtakes what was not read */
+    uint64_t doom_ns; /* when it ends for want of acknowledgements */
+    uint64_t closing_until_ns;
+    bool handed_over; /* lives on in another object */
+};
+
+struct sl_sim_listener {
+    struct sl_sim_listener *next;
+    struct sl_sim_transport *transport;
+    const struct sl_transport_events *events;
+    void *ctx;
+    uint16_t port;
+};
+
+struct sl_sim_host {
+    struct sl_sim_network *network;
+    uint32_t index;
+    bool dead, refuses;
+    bool silent; /* the machine is gone too: nobody refuses */
+    struct sl_sim_transport *transports;
+    struct sl_sim_listener *listeners;
+    uint16_t port_next;
+};
+
+struct sl_sim_transport {
+    struct sl_transport base;
+    struct sl_sim_transport *next; /* of the host */
+    struct sl_sim_host *host;
+    struct sl_reactor *reactor;
+    struct sl_sim_conn *conns, *buried; /* buried: closed, named by messages */
+    uint64_t peer_timeout_ns;
+    uint32_t connections_max;
+    struct sl_transport_stats stats;
+};
+
+struct sl_sim_network {
+    struct sl_sim_network_options options;
+    struct sl_sim_watch watch;
+    uint64_t random;
+    uint64_t now_ns;
+    uint64_t pair_count;
+    uint64_t message_count;
+    struct sl_sim_host *hosts;
+    uint8_t *blocked; /* [from][to], how often */
+};
+
+static inline struct sl_sim_transport *sl_sim_home(const struct sl_sim_conn *conn)
+{
+    return (struct sl_sim_transport *)conn->base.transport;
+}
+
+static inline struct sl_sim_network *sl_sim_network_of(const struct sl_sim_conn *conn)
+{
+    return sl_sim_home(conn)->host->network;
+}
+
+static inline uint8_t *sl_sim_way(const struct sl_sim_network *network, uint32_t from, uint32_t to)
+{
+    return &network->blocked[(size_t)from * network->options.host_count + to];
+}
+
+static inline bool sl_sim_is_blocked(const struct sl_sim_network *network, uint32_t from,
+                                     uint32_t to)
+{
+    return *sl_sim_way(network, from, to) != 0;
+}
+
+static inline bool sl_sim_is_gone(const struct sl_sim_conn *conn)
+{
+    return conn->base.state == SL_CONN_CLOSED || conn->handed_over;
+}
+
+/* ---- network.c ---- */
+
+/* One way's delay, as the seed has it. */
+uint64_t sl_sim_delay_ns(struct sl_sim_network *network);
+
+/* The conn's host has something to do then. */
+void sl_sim_wake(const struct sl_sim_conn *conn, uint64_t at_ns);
+
+/* Ends the peer's side, if it has one: told after what is on its way, or later when it is not
+ * reachable. */
+void sl_sim_part(struct sl_sim_conn *conn);
+
+void sl_sim_message_free(struct sl_sim_network *network, struct sl_sim_message *message);
+void sl_sim_inbox_empty(struct sl_sim_conn *conn);
+
+/* Frames of the inbox that would arrive after that time are lost. */
+void sl_sim_inbox_cut(struct sl_sim_conn *conn, uint64_t last_ns);
+
+/* ---- network_conn.c ---- */
+
+struct sl_sim_conn *sl_sim_conn_create(struct sl_sim_transport *transport,
+                                       const struct sl_transport_events *events, void *ctx);
+
+/* Reports the end. */
+void sl_sim_conn_fail(struct sl_sim_conn *conn, int err);
+
+/* One connection's share of a poll; upcalls may close it or hand it over at any point. */
+uint32_t sl_sim_conn_poll(struct sl_sim_conn *conn);
+
+/* When it has something to do next. */
+uint64_t sl_sim_conn_next(const struct sl_sim_conn *conn);
+
+#endif

@@ -1,0 +1,316 @@
+#include "tests/sim/oracle.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/partition.h"
+#include "tests/sim/random.h"
+
+#define SHARED_OF_SHARD 8  /* shared keys, of each shard */
+#define SHARED_OF_RANGE 64 /* elements at the head of each dense range */
+#define KEY_TRIES       (1U << 20)
+
+/* ---- Arrays that grow ------------------------------------------------------------------------ */
+
+static void *grown(void *items, uint32_t count, uint32_t *capacity, size_t item_bytes)
+{
+    if (count < *capacity) {
+        return items;
+    }
+    *capacity = *capacity == 0 ? 64 : 2 * *capacity;
+    items = realloc(items, *capacity * item_bytes);
+    sl_assert(items != NULL);
+    return items;
+}
+
+#define GROW(oracle, what)                                                                         \
+    ((oracle)->what##s = grown((oracle)->what##s, (oracle)->what##_count,                          \
+                               &(oracle)->what##_capacity, sizeof *(oracle)->what##s))
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+uint32_t sl_sim_oracle_ps_of(const struct sl_sim_plan *plan, uint32_t shard)
+{
+    return shard / plan->shards_of_ps;
+}
+
+static uint64_t key_of(struct sl_sim_oracle *oracle, struct sl_sim_table *table, uint32_t shard)
+{
+    for (uint32_t i = 0; i < KEY_TRIES; i++) {
+        uint64_t key = table->witness_next++;
+        if (sl_partition_owner(key, oracle->plan->shard_count) == shard) {
+            return key;
+        }
+    }
+    sl_assert(false);
+    return 0;
+}
+
+static void init_sparse(struct sl_sim_oracle *oracle, struct sl_sim_table *table)
+{
+    for (uint32_t i = 0; i < table->shared_count; i++) {
+        table->shared_shard[i] = i % oracle->plan->shard_count;
+        table->shared[i] = key_of(oracle, table, table->shared_shard[i]);
+    }
+}
+
+/* The heads of all ranges are shared; what lies behind is for witnesses. */
+static void init_dense(struct sl_sim_oracle *oracle, struct sl_sim_table *table)
+{
+    uint32_t shards = oracle->plan->shard_count;
+    for (uint32_t i = 0; i < table->shared_count; i++) {
+        uint32_t range = i % shards;
+        table->shared_shard[i] = sl_partition_shard_of_range(table->id, range, shards);
+        table->shared[i] = sl_partition_range_start(table->spec.length, shards, range) + i / shards;
+    }
+}
+
+static void init_table(struct sl_sim_oracle *oracle, uint32_t index)
+{
+    struct sl_sim_table *table = &oracle->tables[index];
+    uint32_t shards = oracle->plan->shard_count;
+    *table = (struct sl_sim_table){.spec = oracle->plan->tables[index], .id = index};
+    table->sign = table->spec.optimizer.kind == SL_OPTIMIZER_SUM;
+    table->witness_next = sl_hash_random(&oracle->random);
+    table->shared_count = SHARED_OF_SHARD * shards;
+    table->shared = calloc(table->shared_count, sizeof *table->shared);
+    table->shared_shard = calloc(table->shared_count, sizeof *table->shared_shard);
+    table->slots_used = calloc(shards, sizeof *table->slots_used);
+    sl_assert(table->shared != NULL && table->shared_shard != NULL && table->slots_used != NULL);
+    if (table->spec.kind == SL_TABLE_SPARSE) {
+        init_sparse(oracle, table);
+    } else {
+        init_dense(oracle, table);
+    }
+}
+
+void sl_sim_oracle_init(struct sl_sim_oracle *oracle, const struct sl_sim_plan *plan,
+                        const uint64_t *now_ns)
+{
+    *oracle = (struct sl_sim_oracle){
+        .plan = plan, .random = sl_hash_key(plan->seed ^ 0x5eed), .now_ns = now_ns};
+    oracle->task_instance = calloc(sl_sim_plan_tasks(plan), sizeof *oracle->task_instance);
+    sl_assert(oracle->task_instance != NULL);
+    for (uint32_t task = 0; task < sl_sim_plan_tasks(plan); task++) {
+        oracle->task_instance[task] = UINT32_MAX;
+    }
+    for (uint32_t i = 0; i < plan->table_count; i++) {
+        init_table(oracle, i);
+    }
+}
+
+void sl_sim_oracle_fini(struct sl_sim_oracle *oracle)
+{
+    for (uint32_t i = 0; i < oracle->plan->table_count; i++) {
+        free(oracle->tables[i].shared);
+        free(oracle->tables[i].shared_shard);
+        free(oracle->tables[i].slots_used);
+    }
+    free(oracle->task_instance);
+    free(oracle->instances);
+    free(oracle->units);
+    free(oracle->parts);
+    free(oracle->looks);
+    free(oracle->sights);
+}
+
+void sl_sim_oracle_fail(struct sl_sim_oracle *oracle, const char *of, const char *format, ...)
+{
+    if (oracle->breach[0] != '\0') {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(oracle->breach, sizeof oracle->breach, format, args);
+    va_end(args);
+    oracle->breach_of = of;
+}
+
+/* ---- What happens ---------------------------------------------------------------------------- */
+
+uint32_t sl_sim_oracle_instance(struct sl_sim_oracle *oracle, uint32_t task, bool has_clock)
+{
+    GROW(oracle, instance);
+    uint32_t index = oracle->instance_count++;
+    oracle->instances[index] = (struct sl_sim_instance){.task = task, .has_clock = has_clock};
+    if (has_clock) {
+        oracle->task_instance[task] = index;
+    }
+    return index;
+}
+
+void sl_sim_oracle_started(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t clock)
+{
+    struct sl_sim_instance *started = &oracle->instances[instance];
+    started->first_clock = started->ticks = started->ticks_acked = clock;
+    started->counts = started->has_clock && !started->tainted && clock != UINT32_MAX;
+}
+
+void sl_sim_oracle_gone(struct sl_sim_oracle *oracle, uint32_t instance)
+{
+    oracle->instances[instance].counts = false;
+}
+
+void sl_sim_oracle_taint(struct sl_sim_oracle *oracle, uint32_t instance)
+{
+    oracle->instances[instance].tainted = true;
+    oracle->instances[instance].counts = false;
+}
+
+void sl_sim_oracle_crashed(struct sl_sim_oracle *oracle, uint32_t ps)
+{
+    oracle->epochs[ps]++;
+}
+
+static uint32_t epoch_of(const struct sl_sim_oracle *oracle, uint32_t shard)
+{
+    return oracle->epochs[sl_sim_oracle_ps_of(oracle->plan, shard)];
+}
+
+/* Two elements of the shard's range that no one else pushes. */
+static bool take_slots(struct sl_sim_oracle *oracle, struct sl_sim_table *table, uint32_t shard,
+                       uint64_t witness[2])
+{
+    uint32_t shards = oracle->plan->shard_count;
+    uint32_t range = sl_partition_range_of_shard(table->id, shard, shards);
+    uint64_t start = sl_partition_range_start(table->spec.length, shards, range);
+    uint64_t end = sl_partition_range_start(table->spec.length, shards, range + 1);
+    uint32_t used = table->slots_used[range];
+    if (start + SHARED_OF_RANGE + 2ULL * (used + 1) > end) {
+        return false;
+    }
+    table->slots_used[range]++;
+    witness[0] = start + SHARED_OF_RANGE + used;
+    witness[1] = end - 1 - used;
+    return true;
+}
+
+uint32_t sl_sim_oracle_push(struct sl_sim_oracle *oracle, uint32_t table_index, uint32_t shard,
+                            uint32_t instance, uint32_t clock)
+{
+    struct sl_sim_table *table = &oracle->tables[table_index];
+    struct sl_sim_unit unit = {.table = table_index,
+                               .shard = shard,
+                               .instance = instance,
+                               .clock = clock,
+                               .part_first = oracle->part_count,
+                               .ended_ns = SL_CLOCK_NEVER,
+                               .epoch_begun = epoch_of(oracle, shard),
+                               .seen = -1};
+    if (table->spec.kind == SL_TABLE_SPARSE) {
+        unit.witness[0] = key_of(oracle, table, shard);
+        unit.witness[1] = key_of(oracle, table, shard);
+    } else if (!take_slots(oracle, table, shard, unit.witness)) {
+        return SL_SIM_NO_UNIT;
+    }
+    GROW(oracle, unit);
+    oracle->units[oracle->unit_count] = unit;
+    return oracle->unit_count++;
+}
+
+void sl_sim_oracle_adds(struct sl_sim_oracle *oracle, uint32_t unit, uint32_t shared,
+                        int32_t gradient)
+{
+    GROW(oracle, part);
+    sl_assert(unit == oracle->unit_count - 1); /* the parts of a unit lie together */
+    oracle->parts[oracle->part_count++] =
+        (struct sl_sim_part){.shared = shared, .gradient = gradient};
+    oracle->units[unit].part_count++;
+}
+
+void sl_sim_oracle_pushed(struct sl_sim_oracle *oracle, uint32_t index, bool acked)
+{
+    struct sl_sim_unit *unit = &oracle->units[index];
+    sl_assert(unit->ended_ns == SL_CLOCK_NEVER);
+    unit->ended_ns = *oracle->now_ns;
+    unit->epoch_ended = epoch_of(oracle, unit->shard);
+    unit->acked = acked;
+}
+
+/* ---- Staleness ------------------------------------------------------------------------------- */
+
+/* The ticks of a task that certainly counts, else UINT32_MAX. */
+static uint32_t certain_ticks(const struct sl_sim_oracle *oracle, uint32_t task)
+{
+    uint32_t newest = oracle->task_instance[task];
+    if (newest == UINT32_MAX) {
+        /* Never heard of: the first worker_count tasks count from the start. */
+        return task < oracle->plan->worker_count ? 0 : UINT32_MAX;
+    }
+    const struct sl_sim_instance *instance = &oracle->instances[newest];
+    return instance->counts ? instance->ticks : UINT32_MAX;
+}
+
+void sl_sim_oracle_pulled(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t table,
+                          uint32_t clock)
+{
+    const struct sl_consistency_spec *mode = &oracle->tables[table].spec.consistency;
+    if (mode->mode == SL_CONSISTENCY_ASP || !oracle->instances[instance].counts) {
+        return;
+    }
+    for (uint32_t task = 0; task < oracle->plan->worker_count; task++) {
+        uint32_t ticks = certain_ticks(oracle, task);
+        if (ticks != UINT32_MAX && ticks + mode->staleness < clock) {
+            sl_sim_oracle_fail(oracle, "staleness",
+                               "worker/%u has pulled from t%u for iteration %u, with staleness %u, "
+                               "while worker/%u has ticked %u iterations only",
+                               oracle->instances[instance].task, table, clock, mode->staleness,
+                               task, ticks);
+        }
+    }
+}
+
+/* ---- What pulls see -------------------------------------------------------------------------- */
+
+uint32_t sl_sim_oracle_look(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t table,
+                            uint32_t clock, bool undisturbed, uint64_t begun_ns)
+{
+    GROW(oracle, look);
+    oracle->looks[oracle->look_count] = (struct sl_sim_look){.instance = instance,
+                                                             .table = table,
+                                                             .clock = clock,
+                                                             .undisturbed = undisturbed,
+                                                             .begun_ns = begun_ns};
+    return oracle->look_count++;
+}
+
+/* Of a witness: 0 or 1, else a breach. */
+static bool read_witness(struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit, float value)
+{
+    float one = oracle->tables[unit->table].sign != 0 ? 1.0F : -1.0F;
+    if (value != 0.0F && value != one) {
+        sl_sim_oracle_fail(oracle, "exactly-once",
+                           "a witness of worker/%u's push of iteration %u to t%u on shard %u is "
+                           "%g: carried out %g times",
+                           oracle->instances[unit->instance].task, unit->clock, unit->table,
+                           unit->shard, (double)value, (double)(value / one));
+    }
+    return value != 0.0F;
+}
+
+void sl_sim_oracle_saw(struct sl_sim_oracle *oracle, uint32_t look, uint32_t unit, float first,
+                       float second)
+{
+    const struct sl_sim_unit *of = &oracle->units[unit];
+    struct sl_sim_sight sight = {.unit = unit, .look = look};
+    sight.seen[0] = read_witness(oracle, of, first);
+    sight.seen[1] = read_witness(oracle, of, second);
+    bool stages = oracle->tables[of->table].spec.consistency.mode == SL_CONSISTENCY_BSP;
+    uint32_t epoch = epoch_of(oracle, of->shard);
+    bool must = !stages && of->acked && of->ended_ns < oracle->looks[look].begun_ns &&
+                of->epoch_begun == epoch;
+    if (must && (!sight.seen[0] || !sight.seen[1])) {
+        sl_sim_oracle_fail(oracle, "exactly-once",
+                           "a pull from t%u does not show a push to shard %u that was acknowledged "
+                           "before it began",
+                           of->table, of->shard);
+    }
+    if (stages && oracle->epochs[sl_sim_oracle_ps_of(oracle->plan, of->shard)] == of->epoch_begun) {
+        GROW(oracle, sight);
+        oracle->sights[oracle->sight_count++] = sight;
+    }
+}

@@ -1,0 +1,142 @@
+/* What must be true of a cluster, whatever befalls it, and a book of all that its clients did, to
+ * check it against. A push is booked as units, one for each shard that it touches: the unit's two
+ * witness keys, which nobody else pushes, get 1, and keys shared by all get integers. So a later
+ * pull tells which units were carried out, and the shared keys must be the sum of those.
+ *
+ * A breach is recorded once, as text; the run then ends. One thread. Allocates. */
+#ifndef SL_TESTS_SIM_ORACLE_H
+#define SL_TESTS_SIM_ORACLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <starling.h>
+
+#include "tests/sim/plan.h"
+
+#define SL_SIM_NO_UNIT UINT32_MAX
+
+/* One client's life, from its start to its end. */
+struct sl_sim_instance {
+    uint32_t task;
+    bool has_clock;       /* a worker; else a client, whose task means nothing */
+    bool counts;          /* certain: from when it has started until it may be believed lost */
+    bool tainted;         /* it may have been believed lost while it lived */
+    uint32_t first_clock; /* it began with */
+    uint32_t ticks;       /* iterations whose tick was submitted; of a start at 0 */
+    uint32_t ticks_acked; /* and carried out on every shard */
+    bool finish_acked;
+    uint32_t disturbances; /* of its connections: a replay is possible after one */
+};
+
+struct sl_sim_unit {
+    uint32_t table, shard, instance, clock;
+    uint64_t witness[2];               /* keys, or elements of a dense table */
+    uint32_t part_first, part_count;   /* what it adds to shared keys */
+    uint64_t ended_ns;                 /* SL_CLOCK_NEVER: in flight */
+    uint32_t epoch_begun, epoch_ended; /* of its shard's ps: crashes so far */
+    bool acked;
+    int8_t seen; /* in the end: 0 or 1; -1: not looked at yet */
+};
+
+struct sl_sim_part {
+    uint32_t shared; /* which of the table's shared keys */
+    int32_t gradient;
+};
+
+struct sl_sim_table {
+    struct sl_table_spec spec;
+    uint32_t id;      /* it was given */
+    uint32_t sign;    /* 1: rows grow by what is pushed; 0: they shrink */
+    uint64_t *shared; /* keys or elements */
+    uint32_t *shared_shard;
+    uint32_t shared_count;
+    uint64_t witness_next; /* sparse: where to look for the next witness key */
+    uint32_t *slots_used;  /* dense: of each range's witness elements */
+};
+
+/* A pull's view of a unit, judged at the end. */
+struct sl_sim_sight {
+    uint32_t unit;
+    uint32_t look;
+    bool seen[2];
+};
+
+struct sl_sim_look {
+    uint32_t instance, table, clock;
+    bool undisturbed; /* its connections were whole: no replay */
+    uint64_t begun_ns;
+};
+
+struct sl_sim_oracle {
+    const struct sl_sim_plan *plan;
+    uint64_t random;
+    const uint64_t *now_ns;
+    struct sl_sim_table tables[SL_SIM_TABLES_MAX];
+    struct sl_sim_instance *instances;
+    uint32_t instance_count, instance_capacity;
+    struct sl_sim_unit *units;
+    uint32_t unit_count, unit_capacity;
+    struct sl_sim_part *parts;
+    uint32_t part_count, part_capacity;
+    struct sl_sim_look *looks;
+    uint32_t look_count, look_capacity;
+    struct sl_sim_sight *sights;
+    uint32_t sight_count, sight_capacity;
+    uint32_t *task_instance; /* [tasks_max] the newest instance of each */
+    uint32_t epochs[SL_SIM_PS_MAX];
+    char breach[512];      /* "": none */
+    const char *breach_of; /* "exactly-once", "staleness", … */
+};
+
+void sl_sim_oracle_init(struct sl_sim_oracle *oracle, const struct sl_sim_plan *plan,
+                        const uint64_t *now_ns);
+void sl_sim_oracle_fini(struct sl_sim_oracle *oracle);
+
+/* Records a breach, unless there is one. */
+void sl_sim_oracle_fail(struct sl_sim_oracle *oracle, const char *of, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- What happens ---------------------------------------------------------------------------- */
+
+uint32_t sl_sim_oracle_instance(struct sl_sim_oracle *oracle, uint32_t task, bool has_clock);
+void sl_sim_oracle_started(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t clock);
+void sl_sim_oracle_gone(struct sl_sim_oracle *oracle, uint32_t instance);
+void sl_sim_oracle_taint(struct sl_sim_oracle *oracle, uint32_t instance);
+void sl_sim_oracle_crashed(struct sl_sim_oracle *oracle, uint32_t ps);
+
+/* A push to one shard is about to be submitted: books it, and gives its witnesses. NO_UNIT: the
+ * table has no witnesses left. */
+uint32_t sl_sim_oracle_push(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shard,
+                            uint32_t instance, uint32_t clock);
+
+/* It adds `gradient` to that shared key of the table. */
+void sl_sim_oracle_adds(struct sl_sim_oracle *oracle, uint32_t unit, uint32_t shared,
+                        int32_t gradient);
+
+void sl_sim_oracle_pushed(struct sl_sim_oracle *oracle, uint32_t unit, bool acked);
+
+/* A pull of that clock has ended well: was it admitted in order? */
+void sl_sim_oracle_pulled(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t table,
+                          uint32_t clock);
+
+/* And what it saw of units. begun_ns: when it was submitted. */
+uint32_t sl_sim_oracle_look(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t table,
+                            uint32_t clock, bool undisturbed, uint64_t begun_ns);
+void sl_sim_oracle_saw(struct sl_sim_oracle *oracle, uint32_t look, uint32_t unit, float first,
+                       float second);
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+/* Everything has ended and was healed; the unit's witnesses are these. */
+void sl_sim_oracle_final(struct sl_sim_oracle *oracle, uint32_t unit, float first, float second);
+
+/* The shared key is this. Once all units are final. */
+void sl_sim_oracle_sum(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shared, float value);
+
+/* Judges the rest: groups, and what pulls saw. */
+void sl_sim_oracle_judge(struct sl_sim_oracle *oracle);
+
+uint32_t sl_sim_oracle_ps_of(const struct sl_sim_plan *plan, uint32_t shard);
+
+#endif

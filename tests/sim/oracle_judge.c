@@ -1,0 +1,203 @@
+/* The end of a run: what every unit must have come to, and what pulls of BSP tables saw of them. */
+#include <inttypes.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "tests/sim/oracle.h"
+
+static uint32_t epoch_of(const struct sl_sim_oracle *oracle, uint32_t shard)
+{
+    return oracle->epochs[sl_sim_oracle_ps_of(oracle->plan, shard)];
+}
+
+static bool stages(const struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit)
+{
+    return oracle->tables[unit->table].spec.consistency.mode == SL_CONSISTENCY_BSP &&
+           oracle->instances[unit->instance].has_clock;
+}
+
+/* An acknowledged push of a BSP table is kept for sure once its iteration is ticked. */
+static bool is_kept(const struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit)
+{
+    const struct sl_sim_instance *instance = &oracle->instances[unit->instance];
+    if (!stages(oracle, unit)) {
+        return true;
+    }
+    return !instance->tainted && (unit->clock < instance->ticks_acked || instance->finish_acked);
+}
+
+static const char *fate_of(const struct sl_sim_unit *unit)
+{
+    return unit->acked ? "acknowledged" : "not acknowledged";
+}
+
+static void check_fate(struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit)
+{
+    uint32_t epoch = epoch_of(oracle, unit->shard);
+    const char *wrong = NULL;
+    if (unit->ended_ns == SL_CLOCK_NEVER || unit->epoch_ended < epoch) {
+        wrong = unit->seen != 0 ? "is there, though its ps crashed since" : NULL;
+    } else if (unit->epoch_begun == epoch && unit->acked && is_kept(oracle, unit)) {
+        wrong = unit->seen != 1 ? "is not there" : NULL;
+    }
+    if (unit->ended_ns == SL_CLOCK_NEVER && epoch == unit->epoch_begun) {
+        wrong = NULL; /* its worker was killed meanwhile */
+    }
+    if (wrong != NULL) {
+        sl_sim_oracle_fail(oracle, "exactly-once",
+                           "worker/%u's push of iteration %u to t%u on shard %u, %s at %" PRIu64
+                           " us, %s",
+                           oracle->instances[unit->instance].task, unit->clock, unit->table,
+                           unit->shard, fate_of(unit), sl_sim_us(unit->ended_ns), wrong);
+    }
+}
+
+void sl_sim_oracle_final(struct sl_sim_oracle *oracle, uint32_t index, float first, float second)
+{
+    struct sl_sim_unit *unit = &oracle->units[index];
+    float one = oracle->tables[unit->table].sign != 0 ? 1.0F : -1.0F;
+    bool whole = first == second && (first == 0.0F || first == one);
+    if (!whole) {
+        sl_sim_oracle_fail(oracle, "exactly-once",
+                           "worker/%u's push of iteration %u to t%u on shard %u, %s, was carried "
+                           "out %g and %g times",
+                           oracle->instances[unit->instance].task, unit->clock, unit->table,
+                           unit->shard, fate_of(unit), (double)(first / one),
+                           (double)(second / one));
+    }
+    unit->seen = first != 0.0F;
+    if (whole) {
+        check_fate(oracle, unit);
+    }
+}
+
+void sl_sim_oracle_sum(struct sl_sim_oracle *oracle, uint32_t table, uint32_t shared, float value)
+{
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < oracle->unit_count; i++) {
+        const struct sl_sim_unit *unit = &oracle->units[i];
+        for (uint32_t k = 0; unit->table == table && unit->seen == 1 && k < unit->part_count; k++) {
+            const struct sl_sim_part *part = &oracle->parts[unit->part_first + k];
+            sum += part->shared == shared ? part->gradient : 0;
+        }
+    }
+    sum = oracle->tables[table].sign != 0 ? sum : -sum;
+    if (value != (float)sum) {
+        sl_sim_oracle_fail(oracle, "exactly-once",
+                           "shared key %u of t%u (shard %u) is %g; the pushes that were carried "
+                           "out add up to %" PRId64,
+                           shared, table, oracle->tables[table].shared_shard[shared], (double)value,
+                           sum);
+    }
+}
+
+/* Acknowledged pushes of one worker, iteration and shard are there together or not at all. */
+static void judge_group(struct sl_sim_oracle *oracle, uint32_t first)
+{
+    const struct sl_sim_unit *unit = &oracle->units[first];
+    uint32_t epoch = epoch_of(oracle, unit->shard);
+    for (uint32_t i = first + 1; i < oracle->unit_count; i++) {
+        const struct sl_sim_unit *other = &oracle->units[i];
+        if (other->instance != unit->instance || other->clock != unit->clock ||
+            other->shard != unit->shard || !stages(oracle, other) || !other->acked ||
+            other->epoch_begun != epoch || other->epoch_ended != epoch) {
+            continue;
+        }
+        if (other->seen != unit->seen) {
+            sl_sim_oracle_fail(oracle, "whole steps",
+                               "of worker/%u's pushes of iteration %u on shard %u one is there "
+                               "and one is not, in the end",
+                               oracle->instances[unit->instance].task, unit->clock, unit->shard);
+        }
+        return; /* the others are compared from there */
+    }
+}
+
+static void judge_groups(struct sl_sim_oracle *oracle)
+{
+    for (uint32_t i = 0; i < oracle->unit_count; i++) {
+        const struct sl_sim_unit *unit = &oracle->units[i];
+        uint32_t epoch = epoch_of(oracle, unit->shard);
+        if (stages(oracle, unit) && unit->acked && unit->epoch_begun == epoch &&
+            unit->epoch_ended == epoch && !oracle->instances[unit->instance].tainted) {
+            judge_group(oracle, i);
+        }
+    }
+}
+
+static void breach(struct sl_sim_oracle *oracle, const struct sl_sim_sight *sight, const char *what)
+{
+    const struct sl_sim_unit *unit = &oracle->units[sight->unit];
+    const struct sl_sim_look *look = &oracle->looks[sight->look];
+    sl_sim_oracle_fail(oracle, "whole steps",
+                       "worker/%u's pull of iteration %u from t%u, begun at %" PRIu64 " us, %s of "
+                       "worker/%u's push of iteration %u on shard %u (%s)",
+                       oracle->instances[look->instance].task, look->clock, look->table,
+                       sl_sim_us(look->begun_ns), what,
+                       oracle->instances[unit->instance].task, unit->clock, unit->shard,
+                       fate_of(unit));
+}
+
+static void judge_sight(struct sl_sim_oracle *oracle, const struct sl_sim_sight *sight)
+{
+    const struct sl_sim_unit *unit = &oracle->units[sight->unit];
+    const struct sl_sim_look *look = &oracle->looks[sight->look];
+    const struct sl_sim_instance *puller = &oracle->instances[look->instance];
+    const struct sl_sim_instance *pusher = &oracle->instances[unit->instance];
+    if (unit->epoch_begun != epoch_of(oracle, unit->shard) || pusher->tainted) {
+        return;
+    }
+    if (sight->seen[0] != sight->seen[1]) {
+        breach(oracle, sight, "shows a part");
+    }
+    if (sight->seen[0] && unit->seen == 0) {
+        breach(oracle, sight, "shows what is gone later");
+    }
+    if (puller->tainted || !puller->has_clock) {
+        return;
+    }
+    uint32_t seen_before = look->clock + (look->undisturbed ? 0 : 1);
+    if (sight->seen[0] && unit->clock >= seen_before) {
+        breach(oracle, sight, "shows what is yet to come");
+    }
+    bool settled = unit->acked && unit->clock < pusher->ticks_acked;
+    if (!sight->seen[0] && settled && unit->clock < look->clock) {
+        breach(oracle, sight, "lacks what must be there");
+    }
+}
+
+static bool same_group(const struct sl_sim_unit *a, const struct sl_sim_unit *b)
+{
+    return a->instance == b->instance && a->clock == b->clock && a->shard == b->shard;
+}
+
+/* Within one look, what one worker did in one iteration on one shard is seen whole. */
+static void judge_look(struct sl_sim_oracle *oracle, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = first; i < end; i++) {
+        const struct sl_sim_unit *unit = &oracle->units[oracle->sights[i].unit];
+        for (uint32_t k = i + 1; k < end; k++) {
+            const struct sl_sim_unit *other = &oracle->units[oracle->sights[k].unit];
+            if (same_group(unit, other) && unit->seen == 1 && other->seen == 1 &&
+                unit->epoch_begun == epoch_of(oracle, unit->shard) &&
+                other->epoch_begun == unit->epoch_begun &&
+                !oracle->instances[unit->instance].tainted &&
+                oracle->sights[i].seen[0] != oracle->sights[k].seen[0]) {
+                breach(oracle, &oracle->sights[i], "shows a part of the iteration");
+            }
+        }
+    }
+}
+
+void sl_sim_oracle_judge(struct sl_sim_oracle *oracle)
+{
+    judge_groups(oracle);
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < oracle->sight_count; i++) {
+        judge_sight(oracle, &oracle->sights[i]);
+        if (i + 1 == oracle->sight_count || oracle->sights[i + 1].look != oracle->sights[i].look) {
+            judge_look(oracle, first, i + 1);
+            first = i + 1;
+        }
+    }
+}

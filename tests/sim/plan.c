@@ -1,0 +1,223 @@
+#include "tests/sim/plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/clock.h"
+#include "core/partition.h"
+#include "tests/sim/random.h"
+
+#define MS SL_CLOCK_NS_PER_MS
+#define S  SL_CLOCK_NS_PER_S
+
+/* ---- The cluster ----------------------------------------------------------------------------- */
+
+static void draw_size(struct sl_sim_plan *plan, uint64_t *random)
+{
+    uint32_t size = sl_sim_below(random, 1000);
+    plan->ps_count = 1 + sl_sim_below(random, 3);
+    plan->shards_of_ps = 1 + sl_sim_below(random, 3);
+    plan->worker_count = 1 + sl_sim_below(random, 5);
+    plan->iterations = 2 + sl_sim_below(random, 8);
+    plan->hubs = 1 + sl_sim_below(random, 2);
+    if (size < 20) { /* some are larger, a few large */
+        plan->ps_count = 2 + sl_sim_below(random, SL_SIM_PS_MAX - 1);
+        plan->worker_count = 8 + sl_sim_below(random, 24);
+        plan->hubs = 1;
+        plan->iterations = 3;
+    }
+    if (size < 1) {
+        plan->worker_count = 150 + sl_sim_below(random, 150);
+        plan->shards_of_ps = 1;
+        plan->iterations = 2;
+    }
+    plan->joiner_count = sl_sim_chance(random, 200) ? 1 + sl_sim_below(random, 2) : 0;
+    plan->shard_count = plan->ps_count * plan->shards_of_ps;
+}
+
+static void draw_manners(struct sl_sim_plan *plan, uint64_t *random)
+{
+    plan->protocol =
+        sl_sim_below(random, 2) == 0 ? SL_PROTOCOL_STAR_SERVER : SL_PROTOCOL_STAR_SERVER_LITE;
+    plan->shape = sl_sim_below(random, SL_SIM_SHAPE_COUNT);
+    plan->mixed_shapes = sl_sim_chance(random, 200);
+    plan->barriers = sl_sim_chance(random, 300);
+    plan->checksum = sl_sim_chance(random, 200);
+    plan->secret = sl_sim_chance(random, 200);
+    plan->impatient = sl_sim_chance(random, 300);
+    plan->leaves_early = sl_sim_chance(random, 300);
+    plan->lives_max = 1 + sl_sim_below(random, 4);
+    plan->keys_of_push = 1 + sl_sim_below(random, 12);
+    plan->step_timeout_ms = 60000;
+    plan->impatient_timeout_ms = 1 + sl_sim_below(random, 60);
+    static const uint32_t lease_ms[] = {1000, 2000, 4000, 10000};
+    static const uint32_t timeout_ms[] = {500, 2000, 10000};
+    plan->lease_ns = lease_ms[sl_sim_below(random, 4)] * MS;
+    plan->peer_timeout_ms = timeout_ms[sl_sim_below(random, 3)];
+    plan->start_timeout_ns = 30 * S;
+    plan->gap_ns = sl_sim_between(random, 1, 50) * SL_CLOCK_NS_PER_US;
+    plan->offset_clocks = sl_sim_chance(random, 500);
+}
+
+static void draw_network(struct sl_sim_plan *plan, uint64_t *random)
+{
+    struct sl_sim_network_options *network = &plan->network;
+    network->seed = sl_hash_random(random);
+    network->delay_us_min = sl_sim_below(random, 50);
+    network->delay_us_max = network->delay_us_min + sl_sim_below(random, 2000);
+    network->late_permille = sl_sim_chance(random, 500) ? sl_sim_below(random, 50) : 0;
+    network->late_us_max = 20000;
+    network->bytes_per_us = 10U << sl_sim_below(random, 8);
+    network->window_bytes = 4096U << sl_sim_below(random, 10);
+    network->short_permille = sl_sim_below(random, 200);
+    network->connect_fail_permille = sl_sim_chance(random, 300) ? sl_sim_below(random, 200) : 0;
+    network->peer_timeout_ms = plan->peer_timeout_ms;
+    network->host_count = sl_sim_plan_task_host(plan, sl_sim_plan_tasks(plan));
+}
+
+static void draw_table(struct sl_sim_plan *plan, uint32_t index, uint64_t *random)
+{
+    struct sl_table_spec *spec = &plan->tables[index];
+    *spec = (struct sl_table_spec){.kind = SL_TABLE_SPARSE};
+    (void)snprintf(spec->name, sizeof spec->name, "t%u", index);
+    if (sl_sim_chance(random, 300)) {
+        uint64_t blocks = sl_sim_chance(random, 100) ? 16 : 1;
+        spec->kind = SL_TABLE_DENSE;
+        spec->length =
+            plan->shard_count * blocks * SL_PARTITION_BLOCK_ELEMENTS - sl_sim_below(random, 100);
+    } else {
+        spec->dim = 1 + sl_sim_below(random, 4);
+    }
+    bool sum = sl_sim_chance(random, 600);
+    spec->optimizer = sl_optimizer_defaults(sum ? SL_OPTIMIZER_SUM : SL_OPTIMIZER_SGD);
+    spec->optimizer.lr = 1;
+    spec->initializer.kind = SL_INITIALIZER_ZEROS;
+    spec->consistency.mode = sl_sim_below(random, SL_CONSISTENCY_MODE_COUNT);
+    if (spec->consistency.mode != SL_CONSISTENCY_ASP) {
+        spec->consistency.worker_count = plan->worker_count;
+    }
+    if (spec->consistency.mode == SL_CONSISTENCY_SSP) {
+        spec->consistency.staleness = sl_sim_below(random, 4);
+    }
+}
+
+/* ---- Faults ---------------------------------------------------------------------------------- */
+
+static uint64_t draw_duration(const struct sl_sim_plan *plan, uint64_t *random)
+{
+    switch (sl_sim_below(random, 4)) {
+    case 0: /* longer than a lease */
+        return plan->lease_ns + sl_hash_random(random) % plan->lease_ns;
+    case 1: /* about as long as the peers' patience */
+        return sl_sim_between(random, 1, 2ULL * plan->peer_timeout_ms) * MS;
+    default:
+        return sl_sim_between(random, 1, 200) * MS;
+    }
+}
+
+static void draw_fault(const struct sl_sim_plan *plan, struct sl_sim_fault *fault, uint64_t *random)
+{
+    uint32_t hosts = plan->network.host_count;
+    fault->at_ns = sl_hash_random(random) % plan->horizon_ns;
+    fault->duration_ns = draw_duration(plan, random);
+    fault->a = sl_sim_below(random, hosts);
+    fault->b = sl_sim_below(random, hosts);
+    fault->one_way = sl_sim_chance(random, 300);
+    fault->all = sl_sim_chance(random, 300);
+    fault->silent = sl_sim_chance(random, 300);
+    fault->amount = 1 + sl_sim_below(random, 50000);
+    switch (fault->kind) {
+    case SL_SIM_FAULT_PARTITION:
+        fault->b = sl_sim_chance(random, 300) ? UINT32_MAX : sl_sim_below(random, plan->ps_count);
+        break;
+    case SL_SIM_FAULT_SLOW:
+        fault->amount = 100 + sl_sim_below(random, 5000);
+        break;
+    case SL_SIM_FAULT_REFUSE:
+    case SL_SIM_FAULT_KILL_PS:
+        fault->a = sl_sim_below(random, plan->ps_count);
+        break;
+    case SL_SIM_FAULT_KILL_WORKER:
+    case SL_SIM_FAULT_LEAVE:
+        fault->a = sl_sim_below(random, plan->worker_count);
+        break;
+    case SL_SIM_FAULT_JOIN:
+        fault->a = plan->worker_count + sl_sim_below(random, plan->joiner_count + 1ULL);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Most seeds have faults of a few kinds only: then more of what happens comes of each. */
+static void draw_faults(struct sl_sim_plan *plan, uint32_t allowed, uint64_t *random)
+{
+    static const uint32_t counts[] = {0, 1, 2, 4, 8, 16};
+    uint32_t count = counts[sl_sim_below(random, 6)];
+    uint32_t mask = (uint32_t)sl_hash_random(random) | (uint32_t)sl_hash_random(random);
+    plan->horizon_ns = sl_sim_between(random, 10, 3000) * MS;
+    for (uint32_t i = 0; i < count; i++) {
+        struct sl_sim_fault *fault = &plan->faults[plan->fault_count];
+        *fault = (struct sl_sim_fault){.kind = sl_sim_below(random, SL_SIM_FAULT_KIND_COUNT)};
+        draw_fault(plan, fault, random);
+        bool joiner = fault->kind != SL_SIM_FAULT_JOIN || fault->a < sl_sim_plan_tasks(plan);
+        if ((mask & allowed & 1U << fault->kind) != 0 && joiner) {
+            plan->fault_count++;
+        }
+    }
+}
+
+void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, uint32_t faults)
+{
+    *plan = (struct sl_sim_plan){.seed = seed};
+    uint64_t random = sl_hash_key(seed + 1);
+    draw_size(plan, &random);
+    draw_manners(plan, &random);
+    draw_network(plan, &random);
+    plan->table_count = 1 + sl_sim_below(&random, SL_SIM_TABLES_MAX);
+    for (uint32_t i = 0; i < plan->table_count; i++) {
+        draw_table(plan, i, &random);
+    }
+    draw_faults(plan, faults, &random);
+}
+
+/* ---- Words ----------------------------------------------------------------------------------- */
+
+static void print_fault(const struct sl_sim_fault *fault)
+{
+    static const char *const names[] = {"break",  "partition",   "pause",   "slow", "jump",
+                                        "refuse", "kill-worker", "kill-ps", "join", "leave"};
+    printf("fault at +%" PRIu64 " us: %s a=%u b=%d for %" PRIu64 " us%s%s%s amount=%u\n",
+           sl_sim_us(fault->at_ns), names[fault->kind], fault->a, (int)fault->b,
+           sl_sim_us(fault->duration_ns), fault->one_way ? " one-way" : "",
+           fault->all ? " all" : "", fault->silent ? " silent" : "", fault->amount);
+}
+
+void sl_sim_plan_print(const struct sl_sim_plan *plan)
+{
+    static const char *const modes[] = {"asp", "bsp", "ssp"};
+    printf("seed %" PRIu64 ": %u ps of %u shards, %u workers (+%u), %u iterations, %u hubs, "
+           "shape %d%s, %s, lives %u\n",
+           plan->seed, plan->ps_count, plan->shards_of_ps, plan->worker_count, plan->joiner_count,
+           plan->iterations, plan->hubs, (int)plan->shape, plan->mixed_shapes ? " mixed" : "",
+           plan->protocol == SL_PROTOCOL_STAR_SERVER_LITE ? "lite" : "star", plan->lives_max);
+    printf("lease %" PRIu64 " ms, peer timeout %u ms, turn %" PRIu64 " us,%s%s%s%s%s\n",
+           sl_sim_ms(plan->lease_ns), plan->peer_timeout_ms, sl_sim_us(plan->gap_ns),
+           plan->barriers ? " barriers" : "", plan->checksum ? " checksum" : "",
+           plan->secret ? " secret" : "", plan->impatient ? " impatient" : "",
+           plan->leaves_early ? " leaves-early" : "");
+    printf("delay %u-%u us, late %u/1000, %u B/us, window %u, short %u/1000, refused %u/1000\n",
+           plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,
+           plan->network.bytes_per_us, plan->network.window_bytes, plan->network.short_permille,
+           plan->network.connect_fail_permille);
+    for (uint32_t i = 0; i < plan->table_count; i++) {
+        const struct sl_table_spec *spec = &plan->tables[i];
+        printf("table %s: %s, dim %u, length %" PRIu64 ", %s %u, optimizer %d\n", spec->name,
+               spec->kind == SL_TABLE_SPARSE ? "sparse" : "dense", spec->dim, spec->length,
+               modes[spec->consistency.mode], spec->consistency.staleness,
+               (int)spec->optimizer.kind);
+    }
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        print_fault(&plan->faults[i]);
+    }
+}

@@ -1,0 +1,111 @@
+/* What a seed means: the cluster's size, its tables, what its workers do, the network's manners,
+ * and the faults that befall it. Pure. */
+#ifndef SL_TESTS_SIM_PLAN_H
+#define SL_TESTS_SIM_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <starling.h>
+
+#include "core/clock.h"
+#include "tests/sim/network.h"
+
+#define SL_SIM_TABLES_MAX 4
+#define SL_SIM_PS_MAX     4
+#define SL_SIM_FAULTS_MAX 48
+
+/* How a worker goes through an iteration. */
+enum sl_sim_shape {
+    SL_SIM_SHAPE_PULL_PUSH, /* pull; then push and tick */
+    SL_SIM_SHAPE_PIPELINE,  /* push, tick, and pull for the next, in one step */
+    SL_SIM_SHAPE_PUSH_PULL, /* push_pull and tick, in one step */
+    SL_SIM_SHAPE_SCATTERED, /* several pushes, a pull, a tick, each a step of its own */
+    SL_SIM_SHAPE_COUNT
+};
+
+enum sl_sim_fault_kind {
+    SL_SIM_FAULT_BREAK,     /* connections of a host */
+    SL_SIM_FAULT_PARTITION, /* between two hosts, or one and all others */
+    SL_SIM_FAULT_PAUSE,     /* a process stands still */
+    SL_SIM_FAULT_SLOW,      /* its turns take long */
+    SL_SIM_FAULT_JUMP,      /* its clock goes ahead */
+    SL_SIM_FAULT_REFUSE,    /* connects to a host fail */
+    SL_SIM_FAULT_KILL_WORKER,
+    SL_SIM_FAULT_KILL_PS,
+    SL_SIM_FAULT_JOIN, /* one more worker comes */
+    SL_SIM_FAULT_LEAVE,
+    SL_SIM_FAULT_KIND_COUNT
+};
+
+struct sl_sim_fault {
+    enum sl_sim_fault_kind kind;
+    uint64_t at_ns, duration_ns;
+    uint32_t a, b;   /* hosts, a ps or a task; UINT32_MAX as b: all others */
+    bool one_way;    /* a to b */
+    bool all;        /* connections */
+    bool silent;     /* a machine and not only a process goes */
+    uint32_t amount; /* told_us_max, microseconds of a turn */
+};
+
+struct sl_sim_plan {
+    uint64_t seed;
+    uint32_t ps_count, shards_of_ps, shard_count;
+    uint32_t worker_count, joiner_count; /* tasks: worker_count, and those that may join */
+    uint32_t hubs;                       /* reactors of a client */
+    uint32_t iterations;
+    enum sl_protocol protocol;
+    enum sl_sim_shape shape;
+    bool mixed_shapes; /* each worker has its own */
+    bool barriers, checksum, secret;
+    bool impatient;        /* some steps have deadlines that will pass */
+    bool leaves_early;     /* workers do not finish their clock before they close */
+    uint32_t lives_max;    /* of one task: processes that may take its place */
+    uint32_t keys_of_push; /* shared ones, of each shard */
+    uint32_t step_timeout_ms, impatient_timeout_ms;
+    uint64_t lease_ns;
+    uint32_t peer_timeout_ms;
+    uint64_t start_timeout_ns;
+    uint64_t gap_ns; /* of a turn */
+    bool offset_clocks;
+    struct sl_sim_network_options network;
+    struct sl_table_spec tables[SL_SIM_TABLES_MAX];
+    uint32_t table_count;
+    struct sl_sim_fault faults[SL_SIM_FAULTS_MAX];
+    uint32_t fault_count;
+    uint64_t horizon_ns; /* no fault begins later, after the start */
+};
+
+/* faults: bit k allows those of kind k. */
+void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, uint32_t faults);
+
+static inline uint64_t sl_sim_us(uint64_t ns)
+{
+    return ns / SL_CLOCK_NS_PER_US;
+}
+
+static inline uint64_t sl_sim_ms(uint64_t ns)
+{
+    return ns / SL_CLOCK_NS_PER_MS;
+}
+
+/* Hosts: the ps processes, the observer, then the tasks. */
+static inline uint32_t sl_sim_plan_observer_host(const struct sl_sim_plan *plan)
+{
+    return plan->ps_count;
+}
+
+static inline uint32_t sl_sim_plan_task_host(const struct sl_sim_plan *plan, uint32_t task)
+{
+    return plan->ps_count + 1 + task;
+}
+
+static inline uint32_t sl_sim_plan_tasks(const struct sl_sim_plan *plan)
+{
+    return plan->worker_count + plan->joiner_count;
+}
+
+/* Prints it, a line an item. */
+void sl_sim_plan_print(const struct sl_sim_plan *plan);
+
+#endif

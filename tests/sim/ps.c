@@ -1,0 +1,163 @@
+#include "tests/sim/ps.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/hash.h"
+
+struct sl_sim_lost {
+    struct sl_sim_lost *next;
+    struct sl_message_lost lost;
+};
+
+static void set_shard(void *ctx, uint64_t first_shard, uint64_t shard_count)
+{
+    struct sl_sim_core *core = ctx;
+    struct sl_server *server = core->ps->servers[core->index];
+    sl_server_set_lease(server, core->ps->lease_ns);
+    int err =
+        sl_server_set_shard(server, (uint32_t)first_shard + core->index, (uint32_t)shard_count);
+    sl_assert(err == 0);
+}
+
+static void joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
+{
+    struct sl_sim_ps *ps = ctx;
+    ps->lease_ns = lease_ns;
+    for (uint32_t i = 0; i < ps->options.shard_count; i++) {
+        sl_reactor_post(
+            ps->process.reactors[0], i,
+            (struct sl_mail){
+                .run = set_shard, .ctx = &ps->cores[i], .a = first_shard, .b = shard_count});
+    }
+}
+
+static void failed(void *ctx, int err)
+{
+    (void)err;
+    ((struct sl_sim_ps *)ctx)->failed = true;
+}
+
+static void tell_lost(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)b;
+    struct sl_sim_core *core = ctx;
+    const struct sl_sim_lost *lost = (const struct sl_sim_lost *)(uintptr_t)a;
+    sl_server_lost(core->ps->servers[core->index], &lost->lost);
+}
+
+static void lost(void *ctx, const struct sl_message_lost *told)
+{
+    struct sl_sim_ps *ps = ctx;
+    struct sl_sim_lost *record = malloc(sizeof *record);
+    sl_assert(record != NULL);
+    *record = (struct sl_sim_lost){.next = ps->lost, .lost = *told};
+    ps->lost = record;
+    for (uint32_t i = 0; i < ps->options.shard_count; i++) {
+        sl_reactor_post(
+            ps->process.reactors[0], i,
+            (struct sl_mail){.run = tell_lost, .ctx = &ps->cores[i], .a = (uintptr_t)record});
+    }
+}
+
+static void make_servers(struct sl_sim_ps *ps, uint64_t incarnation)
+{
+    const struct sl_sim_ps_options *options = &ps->options;
+    for (uint32_t i = 0; i < options->shard_count; i++) {
+        ps->cores[i] = (struct sl_sim_core){.ps = ps, .index = i};
+        struct sl_server_options server = {
+            .reactor = ps->process.reactors[i],
+            .transport = &sl_sim_transport_ops,
+            .transport_options = {.medium = sl_sim_network_medium(options->network, options->host),
+                                  .peer_timeout_ms = options->peer_timeout_ms},
+            .task_index = options->task_index,
+            .local_index = i,
+            .servers = ps->servers,
+            .server_count = options->shard_count,
+            .coordinator = i == 0 ? ps->coordinator : NULL,
+            .secret = options->secret,
+            .incarnation = incarnation,
+        };
+        int err = sl_server_create(&server, &ps->servers[i]);
+        sl_assert(err == 0);
+    }
+}
+
+static void join(struct sl_sim_ps *ps, uint64_t incarnation)
+{
+    const struct sl_sim_ps_options *options = &ps->options;
+    struct sl_endpoint here = {.scheme = SL_ENDPOINT_TCP, .port = SL_SIM_CONTROL_PORT};
+    struct sl_endpoint bound;
+    sl_sim_network_address(options->host, here.host, sizeof here.host);
+    int err = sl_server_listen(ps->servers[0], &here, &bound);
+    sl_assert(err == 0);
+    struct sl_member_options member = {
+        .reactor = ps->process.reactors[0],
+        .transport = &sl_sim_transport_ops,
+        .transport_options = {.medium = sl_sim_network_medium(options->network, options->host),
+                              .peer_timeout_ms = options->peer_timeout_ms},
+        .coordinator = {.scheme = SL_ENDPOINT_TCP, .port = SL_SIM_CONTROL_PORT},
+        .task_index = options->task_index,
+        .shard_count = options->shard_count,
+        .ps_count = options->ps_count,
+        .worker_count = options->worker_count,
+        .data = bound,
+        .incarnation = incarnation,
+        .secret = options->secret,
+        .start_timeout_ns = options->start_timeout_ns,
+        .joined = joined,
+        .failed = failed,
+        .lost = lost,
+        .ctx = ps,
+    };
+    sl_sim_network_address(options->coordinator_host, member.coordinator.host,
+                           sizeof member.coordinator.host);
+    err = sl_member_open(&member, &ps->member);
+    sl_assert(err == 0);
+}
+
+void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *options)
+{
+    *ps = (struct sl_sim_ps){.options = *options, .running = true};
+    char name[16];
+    (void)snprintf(name, sizeof name, "ps%u", options->task_index % 1000);
+    uint64_t random = options->seed;
+    sl_sim_process_init(&ps->process, options->network, options->host, name, options->shard_count,
+                        sl_hash_random(&random), options->offset_ns, options->gap_ns);
+    if (options->task_index == 0) {
+        const struct sl_coordinator_options coordinator = {
+            .ps_count = options->ps_count,
+            .worker_count = options->worker_count,
+            .lease_ns = options->lease_ns,
+            .send = sl_server_send_to_peer,
+            .close = sl_server_close_peer,
+        };
+        int err = sl_coordinator_create(&coordinator, &ps->coordinator);
+        sl_assert(err == 0);
+    }
+    uint64_t incarnation = sl_hash_random(&random) | 1;
+    make_servers(ps, incarnation);
+    join(ps, incarnation);
+    sl_sim_process_look(&ps->process);
+}
+
+void sl_sim_ps_kill(struct sl_sim_ps *ps, bool silent)
+{
+    sl_assert(ps->running);
+    ps->running = false;
+    sl_sim_network_kill(ps->options.network, ps->options.host, silent);
+    sl_member_close(&ps->member);
+    for (uint32_t i = 0; i < ps->options.shard_count; i++) {
+        sl_server_destroy(&ps->servers[i]);
+    }
+    if (ps->coordinator != NULL) {
+        sl_coordinator_destroy(&ps->coordinator);
+    }
+    sl_sim_process_fini(&ps->process);
+    while (ps->lost != NULL) {
+        struct sl_sim_lost *next = ps->lost->next;
+        free(ps->lost);
+        ps->lost = next;
+    }
+}

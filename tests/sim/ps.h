@@ -1,0 +1,52 @@
+/* A ps process of a simulated cluster: the real servers, member and, for task 0, coordinator, put
+ * together as ps/process.c does with threads. One thread. */
+#ifndef SL_TESTS_SIM_PS_H
+#define SL_TESTS_SIM_PS_H
+
+#include "ps/coordinator.h"
+#include "ps/member.h"
+#include "ps/server.h"
+#include "tests/sim/process.h"
+
+#define SL_SIM_CONTROL_PORT 3333
+
+struct sl_sim_ps_options {
+    struct sl_sim_network *network;
+    uint32_t host, coordinator_host;
+    uint32_t task_index, ps_count, shard_count, worker_count;
+    uint64_t lease_ns, start_timeout_ns;
+    uint32_t peer_timeout_ms;
+    const struct sl_secret *secret;
+    uint64_t seed, offset_ns, gap_ns;
+};
+
+struct sl_sim_ps;
+
+/* One reactor's part: what mail is about. */
+struct sl_sim_core {
+    struct sl_sim_ps *ps;
+    uint32_t index;
+};
+
+struct sl_sim_lost; /* news on their way to the reactors; freed with the ps */
+
+struct sl_sim_ps {
+    struct sl_sim_process process;
+    struct sl_sim_ps_options options;
+    struct sl_sim_core cores[SL_SIM_REACTORS_MAX];
+    struct sl_server *servers[SL_SIM_REACTORS_MAX];
+    struct sl_coordinator *coordinator;
+    struct sl_member *member;
+    struct sl_sim_lost *lost;
+    uint64_t lease_ns; /* as the coordinator says */
+    bool running;      /* between start and stop */
+    bool failed;       /* it gave up: to be killed */
+};
+
+/* Asserts that there is memory. The ps stays where it is until it is killed. */
+void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *options);
+
+/* It is gone from one moment to the next: sl_sim_network_kill, then its memory is freed. */
+void sl_sim_ps_kill(struct sl_sim_ps *ps, bool silent);
+
+#endif
