@@ -42,6 +42,10 @@ struct sl_transport_tls {
     const char *certificate; /* ours, with the chain that leads to an authority */
     const char *key;
     const char *authority; /* who has signed the peers' */
+    /* What the certificate of every peer that we connect to must name, instead of the host that
+     * was connected to: for clusters whose hosts have one certificate, or no lasting address. NULL:
+     * the host, an IP address or a name, among the certificate's alternative names. */
+    const char *peer_name;
 };
 
 struct sl_transport_options {

@@ -46,6 +46,8 @@ static void reset(struct sl_tcp_conn *conn, int fd)
     conn->ops_in_flight = 0;
     conn->life = SL_TCP_LIVE;
     conn->end_err = 0;
+    conn->unannounced = false;
+    conn->tls = NULL;
     conn->moved = NULL;
     conn->spare_next = NULL;
     conn->all = conn->sending = conn->waiting = (struct sl_tcp_link){0};
@@ -148,7 +150,9 @@ void sl_tcp_conn_end(struct sl_tcp_conn *conn, int err)
     if (conn->life == SL_TCP_ENDING || conn->life == SL_TCP_LEAVING) {
         return;
     }
-    conn->end_err = conn->life == SL_TCP_DRAINING ? SL_OK : err;
+    if (conn->life != SL_TCP_DRAINING) {
+        conn->end_err = err;
+    }
     conn->life = SL_TCP_ENDING;
     conn->base.state = SL_CONN_CLOSING;
     stop_timer(conn);
@@ -171,9 +175,12 @@ void sl_tcp_conn_finish(struct sl_tcp_conn *conn)
     sl_assert(conn->life == SL_TCP_ENDING);
     sl_assert(conn->ops_in_flight == 0);
     sl_tcp_receive_drop(conn);
+    sl_tcp_tls_destroy(&conn->tls);
     close(conn->fd);
     conn->fd = -1;
-    sl_conn_report_closed(&conn->base, conn->end_err);
+    if (!conn->unannounced) {
+        sl_conn_report_closed(&conn->base, conn->end_err);
+    }
     unlink_and_spare(conn);
 }
 
@@ -207,7 +214,10 @@ static void on_connect(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags
     } else if (sl_tcp_socket_is_own_peer(conn->fd)) {
         sl_tcp_conn_end(conn, SL_ERR_REFUSED);
     } else {
-        sl_conn_report_connected(&conn->base);
+        if (conn->tls == NULL) {
+            sl_conn_report_connected(&conn->base);
+        }
+        conn->watch.quiet_since_ns = sl_reactor_now_ns(conn->tcp->base.reactor);
         sl_tcp_receive_advance(conn);
     }
 }
@@ -248,6 +258,11 @@ int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint
         close(fd);
         return SL_ERR_NO_MEMORY;
     }
+    if (tcp->tls != NULL && sl_tcp_secure_begin(conn, endpoint->host) != 0) {
+        close(fd);
+        unlink_and_spare(conn);
+        return SL_ERR_NO_MEMORY;
+    }
     sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
     conn->address = address;
     conn->connecting = true;
@@ -284,9 +299,27 @@ void sl_tcp_conn_disconnect(struct sl_conn *base)
     sl_tcp_list_append(&conn->tcp->pending, &conn->waiting);
 }
 
+void sl_tcp_conn_refuse(struct sl_tcp_conn *conn)
+{
+    sl_assert(conn->life == SL_TCP_LIVE);
+    if (conn->send.broken) {
+        sl_tcp_conn_end(conn, SL_ERR_REFUSED);
+        return;
+    }
+    conn->base.state = SL_CONN_CLOSING;
+    conn->life = SL_TCP_DRAINING;
+    conn->end_err = SL_ERR_REFUSED;
+    start_timer(conn);
+}
+
 void sl_tcp_conn_drain(struct sl_tcp_conn *conn)
 {
     if (conn->life != SL_TCP_DRAINING || !sl_tcp_send_idle(conn)) {
+        return;
+    }
+    if (conn->tls != NULL && conn->tls->done && !conn->tls->notified && !conn->receive.eof) {
+        sl_tcp_tls_notify(conn->tls);
+        sl_tcp_secure_queue(conn);
         return;
     }
     if (conn->receive.eof) {
@@ -316,7 +349,8 @@ int sl_tcp_conn_hand_over(struct sl_conn *base, struct sl_transport *to,
 {
     struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
     sl_assert(conn->life == SL_TCP_LIVE);
-    sl_assert(sl_tcp_send_idle(conn));
+    /* What TLS has to say of itself is no business of who hands over. */
+    sl_assert(conn->tls != NULL ? conn->send.head == conn->send.tail : sl_tcp_send_idle(conn));
     struct sl_tcp_conn *moved = allocate();
     if (moved == NULL) {
         sl_tcp_conn_end(conn, SL_ERR_NO_MEMORY);
@@ -369,6 +403,7 @@ static struct sl_tcp_conn *settle(struct sl_tcp *tcp, struct sl_tcp_conn *moved)
     tcp->spare = conn->spare_next;
     reset(conn, moved->fd);
     conn->base = moved->base;
+    conn->tls = moved->tls;
     conn->receive.first = moved->receive.first;
     conn->receive.last = moved->receive.last;
     free(moved);
@@ -385,6 +420,9 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     struct sl_tcp_conn *conn = settle(tcp, moved);
     link_to(tcp, conn);
     sl_tcp_list_append(&tcp->pending, &conn->waiting);
+    if (conn->tls != NULL) {
+        sl_tcp_secure_queue(conn);
+    }
 }
 
 /* The reactor that it was sent to has ended before. */
@@ -392,12 +430,16 @@ static void drop(void *ctx)
 {
     struct sl_tcp_conn *moved = ctx;
     close(moved->fd);
+    sl_tcp_tls_destroy(&moved->tls);
     free(moved->receive.first); /* one block of the heap, or none */
     free(moved);
 }
 
 void sl_tcp_conn_depart(struct sl_tcp_conn *conn)
 {
+    if (conn->send.in_flight) {
+        return;
+    }
     struct sl_tcp_conn *moved = conn->moved;
     struct sl_reactor *from = conn->tcp->base.reactor;
     struct sl_reactor *to = moved->base.transport->reactor;
@@ -407,6 +449,8 @@ void sl_tcp_conn_depart(struct sl_tcp_conn *conn)
         (void)shutdown(conn->fd, SHUT_RDWR);
     }
     moved->receive.last = moved->receive.first;
+    moved->tls = conn->tls;
+    conn->tls = NULL;
     sl_tcp_receive_drop(conn);
     unlink_and_spare(conn);
     if (from == to) {

@@ -8,6 +8,7 @@
 
 #include "net/tcp/buffers.h"
 #include "net/tcp/list.h"
+#include "net/tcp/tls.h"
 #include "net/transport.h"
 #include "reactor/ring.h"
 #include "reactor/timer.h"
@@ -29,6 +30,7 @@ struct sl_tcp_listener;
 struct sl_tcp {
     struct sl_transport base;
     struct sl_ring *ring;
+    struct sl_tcp_tls_context *tls; /* NULL: in the clear */
     struct sl_tcp_buffers buffers;
     char congestion[SL_TCP_CONGESTION_NAME_BYTES]; /* "": the system's default */
     uint32_t connections_max;
@@ -72,6 +74,7 @@ struct sl_tcp_receive {
     bool empty_ring; /* the last receive ended since the ring had no buffer */
     bool peek;       /* a long frame was last: read little, and see */
     bool stalled;    /* parsing waits for memory */
+    bool dry;        /* TLS: nothing can be opened until more is received */
     enum sl_tcp_phase phase;
     struct sl_tcp_hold *first, *last; /* received and not parsed yet */
     struct sl_frame frame;            /* in all phases but HEADER */
@@ -118,7 +121,9 @@ struct sl_tcp_conn {
     int fd;
     uint32_t ops_in_flight;
     enum sl_tcp_life life;
-    int end_err;               /* ENDING */
+    int end_err;               /* DRAINING, ENDING: what `closed` will say */
+    bool unannounced;          /* accepted by the kernel, and nobody above knows of it */
+    struct sl_tcp_tls *tls;    /* NULL: in the clear */
     struct sl_tcp_conn *moved; /* LEAVING: what it will be on the other reactor */
     struct sl_tcp_conn *spare_next;
     struct sl_tcp_link all, sending, waiting;
@@ -235,13 +240,16 @@ void sl_tcp_conn_end(struct sl_tcp_conn *conn, int err);
 /* As end, with CANCELLED whatever was before. */
 void sl_tcp_conn_abort(struct sl_tcp_conn *conn);
 
+/* The handshake failed: what tells the peer why is sent, then comes `closed` with REFUSED. */
+void sl_tcp_conn_refuse(struct sl_tcp_conn *conn);
+
 /* The peer cannot be sent to any more: gives what it sent before a second to be read. */
 void sl_tcp_conn_send_broke(struct sl_tcp_conn *conn);
 
 /* DRAINING: takes the next step towards the end, if nothing is awaited for it. */
 void sl_tcp_conn_drain(struct sl_tcp_conn *conn);
 
-/* LEAVING, and nothing in flight: sends it on its way. */
+/* LEAVING, and no receive in flight: sends it on its way, once no send is either. */
 void sl_tcp_conn_depart(struct sl_tcp_conn *conn);
 
 /* Of the lists `pending` and `ended`, from poll. */
@@ -275,6 +283,11 @@ bool sl_tcp_receive_owed(const struct sl_tcp_conn *conn);
 /* Gives back all memory that is held for bytes not parsed, or not delivered. */
 void sl_tcp_receive_drop(struct sl_tcp_conn *conn);
 
+/* A submission for a receive, which is counted as in flight from here on; and what is alike in all
+ * completions that end one. */
+struct io_uring_sqe *sl_tcp_receive_begin(struct sl_tcp_conn *conn);
+void sl_tcp_receive_complete(struct sl_tcp_conn *conn, int32_t result);
+
 /* Starved connections try again, as many as there are buffers. */
 void sl_tcp_receive_feed(struct sl_tcp *tcp);
 
@@ -289,9 +302,46 @@ uint32_t sl_tcp_send_burst(struct sl_conn *base, const struct sl_transport_frame
 /* Puts a send in flight for what is queued. */
 void sl_tcp_send_start(struct sl_tcp_conn *conn);
 
+/* A submission for a send, counted as in flight from here on. */
+struct io_uring_sqe *sl_tcp_send_begin(struct sl_tcp_conn *conn);
+
+/* What is alike in all completions of sends. False: there is nothing more to be done. */
+bool sl_tcp_send_complete(struct sl_tcp_conn *conn, int32_t result);
+
+/* After a send: `bytes` more of the queued frames are gone. */
+void sl_tcp_send_advance(struct sl_tcp_conn *conn, uint32_t bytes);
+
+static inline struct sl_transport_frame *sl_tcp_send_frame_at(struct sl_tcp_send *send,
+                                                              uint32_t index)
+{
+    return &send->frames[index & (SL_TCP_SEND_FRAMES - 1)];
+}
+
 static inline bool sl_tcp_send_idle(const struct sl_tcp_conn *conn)
 {
-    return conn->send.head == conn->send.tail && !conn->send.in_flight;
+    return conn->send.head == conn->send.tail && !conn->send.in_flight &&
+           (conn->tls == NULL || sl_tcp_tls_output_bytes(conn->tls) == 0);
 }
+
+/* ---- secure.c: a connection with TLS ----------------------------------------------------------
+ * Between the ring and the rest: frames are parsed from what the channel opens, and sealed by it.
+ */
+
+/* Gives the connection its channel; the host is that which it connects to, NULL when it was
+ * accepted. Errors: NO_MEMORY. */
+int sl_tcp_secure_begin(struct sl_tcp_conn *conn, const char *host);
+
+/* Goes on with the handshake, with `accepted` or `connected` at its end. */
+void sl_tcp_secure_shake(struct sl_tcp_conn *conn);
+
+/* Up to `wanted` bytes of the stream; none when it is dry, or over. */
+uint32_t sl_tcp_secure_take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted);
+
+/* Puts a receive in flight, or a send for what is queued. */
+void sl_tcp_secure_receive(struct sl_tcp_conn *conn);
+void sl_tcp_secure_send(struct sl_tcp_conn *conn);
+
+/* Sees to it that what TLS has to say of itself is sent. */
+void sl_tcp_secure_queue(struct sl_tcp_conn *conn);
 
 #endif

@@ -69,7 +69,15 @@ static void take(struct sl_tcp_listener *listener, int fd)
         return;
     }
     memcpy(conn->base.peer, text, sizeof conn->base.peer);
-    sl_conn_report_accepted(&conn->base);
+    if (tcp->tls == NULL) {
+        sl_conn_report_accepted(&conn->base);
+    } else {
+        conn->unannounced = true;
+        if (sl_tcp_secure_begin(conn, NULL) != 0) {
+            sl_tcp_conn_end(conn, SL_ERR_NO_MEMORY);
+            return;
+        }
+    }
     sl_tcp_receive_advance(conn);
 }
 

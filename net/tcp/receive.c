@@ -41,9 +41,12 @@ static void consume(struct sl_tcp_conn *conn, uint32_t bytes)
     }
 }
 
-/* Copies up to `wanted` bytes of the first hold to `to` and consumes them; returns how many. */
-static uint32_t copy_out(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
+/* Moves up to `wanted` bytes of what was received to `to`; returns how many. */
+static uint32_t take(struct sl_tcp_conn *conn, uint8_t *to, uint32_t wanted)
 {
+    if (conn->tls != NULL) {
+        return sl_tcp_secure_take(conn, to, wanted);
+    }
     struct sl_tcp_hold *hold = conn->receive.first;
     uint32_t bytes = hold->left < wanted ? hold->left : wanted;
     memcpy(to, hold->at, bytes);
@@ -57,6 +60,9 @@ bool sl_tcp_receive_owed(const struct sl_tcp_conn *conn)
 {
     const struct sl_tcp_receive *receive = &conn->receive;
     bool begun = receive->phase != SL_TCP_PHASE_HEADER || receive->header_have > 0;
+    if (!begun && conn->tls != NULL) {
+        begun = sl_tcp_tls_has_part(conn->tls);
+    }
     return begun && receive->in_flight;
 }
 
@@ -69,6 +75,9 @@ void sl_tcp_receive_drop(struct sl_tcp_conn *conn)
     if (receive->staging != NULL) {
         sl_tcp_buffers_put(&conn->tcp->buffers, &receive->staging->hold);
         receive->staging = NULL;
+    }
+    if (conn->tls != NULL) {
+        sl_tcp_tls_discard(conn->tls);
     }
 }
 
@@ -119,16 +128,22 @@ static bool refuse(struct sl_tcp_conn *conn, int err)
     return false;
 }
 
+/* Whether the next bytes need not be put together, since they lie in one buffer. */
+static bool lies_here(const struct sl_tcp_conn *conn, uint32_t bytes)
+{
+    return conn->tls == NULL && conn->receive.first->left >= bytes;
+}
+
 static bool step_header(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
     int err;
-    if (receive->header_have == 0 && receive->first->left >= SL_FRAME_HEADER_BYTES) {
+    if (receive->header_have == 0 && lies_here(conn, SL_FRAME_HEADER_BYTES)) {
         err = decode(receive->first->at, &receive->frame);
         consume(conn, SL_FRAME_HEADER_BYTES);
     } else {
-        receive->header_have += copy_out(conn, receive->header + receive->header_have,
-                                         SL_FRAME_HEADER_BYTES - receive->header_have);
+        receive->header_have += take(conn, receive->header + receive->header_have,
+                                     SL_FRAME_HEADER_BYTES - receive->header_have);
         if (receive->header_have < SL_FRAME_HEADER_BYTES) {
             return true;
         }
@@ -152,9 +167,10 @@ static bool step_header(struct sl_tcp_conn *conn)
 static bool step_inline(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    struct sl_tcp_hold *hold = receive->first;
     uint32_t payload_bytes = receive->frame.payload_bytes;
-    if (receive->staging == NULL && hold->left >= payload_bytes && (uintptr_t)hold->at % 8 == 0) {
+    if (receive->staging == NULL && lies_here(conn, payload_bytes) &&
+        (uintptr_t)receive->first->at % 8 == 0) {
+        struct sl_tcp_hold *hold = receive->first;
         const uint8_t *payload = hold->at;
         hold->refs++;
         consume(conn, payload_bytes);
@@ -167,8 +183,8 @@ static bool step_inline(struct sl_tcp_conn *conn)
         }
     }
     struct sl_tcp_staging *staging = receive->staging;
-    receive->payload_have += copy_out(conn, staging->payload + receive->payload_have,
-                                      payload_bytes - receive->payload_have);
+    receive->payload_have +=
+        take(conn, staging->payload + receive->payload_have, payload_bytes - receive->payload_have);
     if (receive->payload_have < payload_bytes) {
         return true;
     }
@@ -200,8 +216,8 @@ static bool deliver_long(struct sl_tcp_conn *conn)
 static bool step_long(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
-    receive->payload_have += copy_out(conn, receive->payload + receive->payload_have,
-                                      receive->frame.payload_bytes - receive->payload_have);
+    receive->payload_have += take(conn, receive->payload + receive->payload_have,
+                                  receive->frame.payload_bytes - receive->payload_have);
     return receive->payload_have < receive->frame.payload_bytes || deliver_long(conn);
 }
 
@@ -220,6 +236,11 @@ static bool step(struct sl_tcp_conn *conn)
     return false;
 }
 
+static bool has_more(const struct sl_tcp_conn *conn)
+{
+    return conn->tls == NULL ? conn->receive.first != NULL : !conn->receive.dry;
+}
+
 static void parse(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
@@ -228,7 +249,7 @@ static void parse(struct sl_tcp_conn *conn)
         sl_tcp_list_remove(&conn->waiting);
     }
     bool more = readable(conn);
-    while (more && (receive->first != NULL || receive->phase == SL_TCP_PHASE_SINK)) {
+    while (more && (has_more(conn) || receive->phase == SL_TCP_PHASE_SINK)) {
         more = step(conn);
     }
 }
@@ -239,7 +260,7 @@ static void parse(struct sl_tcp_conn *conn)
 static void on_buffer(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
 static void on_direct(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
 
-static struct io_uring_sqe *begin(struct sl_tcp_conn *conn)
+struct io_uring_sqe *sl_tcp_receive_begin(struct sl_tcp_conn *conn)
 {
     conn->receive.in_flight = true;
     conn->receive.cancelling = false;
@@ -254,9 +275,9 @@ static void receive_direct(struct sl_tcp_conn *conn)
     receive->op.complete = on_direct;
     receive->multishot = false;
     receive->direct = true;
-    io_uring_prep_recv(begin(conn), conn->fd, receive->payload + receive->payload_have,
-                       receive->frame.payload_bytes - receive->payload_have,
-                       sl_tcp_wait_all(conn->tcp));
+    io_uring_prep_recv(
+        sl_tcp_receive_begin(conn), conn->fd, receive->payload + receive->payload_have,
+        receive->frame.payload_bytes - receive->payload_have, sl_tcp_wait_all(conn->tcp));
 }
 
 static void receive_buffers(struct sl_tcp_conn *conn)
@@ -266,7 +287,7 @@ static void receive_buffers(struct sl_tcp_conn *conn)
     receive->op.complete = on_buffer;
     receive->direct = false;
     receive->multishot = conn->tcp->ring->multishot_recv && !receive->peek;
-    struct io_uring_sqe *sqe = begin(conn);
+    struct io_uring_sqe *sqe = sl_tcp_receive_begin(conn);
     if (receive->multishot) {
         io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
     } else {
@@ -284,7 +305,7 @@ static void receive_buffers(struct sl_tcp_conn *conn)
 static bool wants_direct(const struct sl_tcp_conn *conn)
 {
     const struct sl_tcp_receive *receive = &conn->receive;
-    return conn->life == SL_TCP_LIVE && receive->phase == SL_TCP_PHASE_LONG &&
+    return conn->tls == NULL && conn->life == SL_TCP_LIVE && receive->phase == SL_TCP_PHASE_LONG &&
            (receive->frame.payload_bytes - receive->payload_have >= SL_TCP_DIRECT_BYTES ||
             conn->tcp->buffers.offered == 0 || receive->empty_ring);
 }
@@ -310,8 +331,11 @@ static void receive_next(struct sl_tcp_conn *conn)
         return; /* asked again in later polls */
     } else if (receive->eof) {
         if (conn->life == SL_TCP_LIVE) {
-            sl_tcp_conn_end(conn, SL_ERR_CLOSED);
+            bool cut_off = conn->tls != NULL && !conn->tls->ended;
+            sl_tcp_conn_end(conn, cut_off ? SL_ERR_IO : SL_ERR_CLOSED);
         }
+    } else if (conn->tls != NULL) {
+        sl_tcp_secure_receive(conn);
     } else if (wants_direct(conn)) {
         receive_direct(conn);
     } else if (receive->empty_ring) {
@@ -324,7 +348,13 @@ static void receive_next(struct sl_tcp_conn *conn)
 void sl_tcp_receive_advance(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
+    if (conn->tls != NULL && !conn->tls->done && conn->life == SL_TCP_LIVE) {
+        sl_tcp_secure_shake(conn);
+    }
     parse(conn);
+    if (conn->tls != NULL && conn->life != SL_TCP_ENDING) {
+        sl_tcp_secure_queue(conn);
+    }
     if (conn->life == SL_TCP_DRAINING) {
         sl_tcp_receive_drop(conn);
         sl_tcp_conn_drain(conn);
@@ -358,12 +388,6 @@ static struct sl_tcp_conn *of_op(struct sl_ring_op *op)
     return (struct sl_tcp_conn *)((char *)op - offsetof(struct sl_tcp_conn, receive.op));
 }
 
-static void complete_op(struct sl_tcp_conn *conn)
-{
-    conn->receive.in_flight = false;
-    sl_tcp_conn_op_end(conn);
-}
-
 /* What a receive that brought no bytes says. */
 static void note_result(struct sl_tcp_conn *conn, int32_t result)
 {
@@ -373,7 +397,21 @@ static void note_result(struct sl_tcp_conn *conn, int32_t result)
     } else if (result == -ENOBUFS) {
         receive->empty_ring = true;
     } else if (result != -ECANCELED && result != -EINTR && result != -EAGAIN) {
-        sl_tcp_conn_end(conn, sl_tcp_socket_err(-result));
+        int err = sl_tcp_socket_err(-result);
+        if (err == SL_ERR_CLOSED && conn->tls != NULL && !conn->tls->done) {
+            receive->eof = true; /* a handshake that failed, however it was broken off */
+        } else {
+            sl_tcp_conn_end(conn, err);
+        }
+    }
+}
+
+void sl_tcp_receive_complete(struct sl_tcp_conn *conn, int32_t result)
+{
+    conn->receive.in_flight = false;
+    sl_tcp_conn_op_end(conn);
+    if (result <= 0) {
+        note_result(conn, result);
     }
 }
 
@@ -382,7 +420,7 @@ static void on_buffer(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     struct sl_tcp_conn *conn = of_op(op);
     struct sl_tcp_buffers *buffers = &conn->tcp->buffers;
     if ((cqe_flags & IORING_CQE_F_MORE) == 0) {
-        complete_op(conn);
+        sl_tcp_receive_complete(conn, result);
     }
     if ((cqe_flags & IORING_CQE_F_BUFFER) != 0) {
         uint32_t bytes = result > 0 ? (uint32_t)result : 0;
@@ -394,9 +432,6 @@ static void on_buffer(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
             push_hold(&conn->receive, hold);
         }
     }
-    if (result <= 0) {
-        note_result(conn, result);
-    }
     if (conn->life != SL_TCP_ENDING) {
         sl_tcp_receive_advance(conn);
     }
@@ -407,15 +442,13 @@ static void on_direct(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
     (void)cqe_flags;
     struct sl_tcp_conn *conn = of_op(op);
     struct sl_tcp_receive *receive = &conn->receive;
-    complete_op(conn);
+    sl_tcp_receive_complete(conn, result);
     if (result > 0) {
         receive->payload_have += (uint32_t)result;
         conn->tcp->stats.bytes_received += (uint32_t)result;
         if (readable(conn) && receive->payload_have == receive->frame.payload_bytes) {
             deliver_long(conn);
         }
-    } else {
-        note_result(conn, result);
     }
     if (conn->life != SL_TCP_ENDING) {
         sl_tcp_receive_advance(conn);

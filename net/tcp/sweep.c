@@ -1,7 +1,8 @@
 #include "core/log.h"
 #include "net/tcp/internal.h"
 
-#define ROUNDS_PER_TIMEOUT 4   /* so that an end comes at most a quarter late */
+#define ROUNDS_PER_TIMEOUT 4 /* so that an end comes at most a quarter late */
+#define HANDSHAKE_NS_MAX   (10 * SL_CLOCK_NS_PER_S)
 #define CONNECTIONS_A_TURN 256 /* each may take a system call */
 
 static uint64_t timeout_ns(const struct sl_tcp *tcp)
@@ -9,16 +10,20 @@ static uint64_t timeout_ns(const struct sl_tcp *tcp)
     return tcp->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
 }
 
+static uint64_t handshake_ns(const struct sl_tcp *tcp)
+{
+    return timeout_ns(tcp) < HANDSHAKE_NS_MAX ? timeout_ns(tcp) : HANDSHAKE_NS_MAX;
+}
+
 static uint64_t round_ns(const struct sl_tcp *tcp)
 {
-    return timeout_ns(tcp) / ROUNDS_PER_TIMEOUT;
+    return handshake_ns(tcp) / ROUNDS_PER_TIMEOUT;
 }
 
 static void end_silent(struct sl_tcp_conn *conn, const char *what)
 {
     if (sl_tcp_may_log(conn->tcp)) {
-        sl_log_warn("%s: closed, since %s, and then nothing came for %u ms", conn->base.peer, what,
-                    conn->tcp->peer_timeout_ms);
+        sl_log_warn("%s: closed, since %s and did not go on in time", conn->base.peer, what);
     }
     sl_tcp_conn_end(conn, SL_ERR_DEADLINE);
 }

@@ -90,10 +90,14 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
     sl_tcp_list_init(&tcp->starved);
     sl_tcp_list_init(&tcp->ended);
     int err = set_congestion(tcp, options->congestion_control);
+    if (err == 0 && options->tls != NULL) {
+        err = sl_tcp_tls_context_open(options->tls, &tcp->tls);
+    }
     if (err == 0) {
         err = init_buffers(tcp, options);
     }
     if (err != 0) {
+        sl_tcp_tls_context_close(&tcp->tls);
         free(tcp);
         return err;
     }
@@ -134,6 +138,7 @@ static void tcp_close(struct sl_transport **transport)
     sl_tcp_listen_free(tcp);
     sl_tcp_conn_free_spares(tcp);
     sl_tcp_buffers_fini(&tcp->buffers);
+    sl_tcp_tls_context_close(&tcp->tls);
     free(tcp);
     *transport = NULL;
 }

@@ -6,35 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FRAME_BYTES(payload_bytes) (SL_FRAME_HEADER_BYTES + (payload_bytes))
-
-static void set_policy(struct node *node, void *ctx)
-{
-    node->policy = *(const struct policy *)ctx;
-}
-
-static void write_all(int fd, const void *from, size_t bytes)
-{
-    const uint8_t *at = from;
-    while (bytes > 0) {
-        ssize_t written = send(fd, at, bytes, MSG_NOSIGNAL);
-        assert_true(written > 0);
-        at += written;
-        bytes -= (size_t)written;
-    }
-}
-
-static void read_all(int fd, void *to, size_t bytes)
-{
-    uint8_t *at = to;
-    while (bytes > 0) {
-        ssize_t got = recv(fd, at, bytes, 0);
-        assert_true(got > 0);
-        at += got;
-        bytes -= (size_t)got;
-    }
-}
-
 /* The peer's end of the stream: orderly, or since it threw away what we sent. */
 static void expect_end(int fd)
 {
@@ -42,57 +13,15 @@ static void expect_end(int fd)
     assert_true(recv(fd, &byte, 1, 0) <= 0);
 }
 
-static void make_frame(uint8_t *to, uint32_t number, uint32_t payload_bytes)
-{
-    struct sl_frame header = {.type = SL_FRAME_REQUEST,
-                              .payload_bytes = payload_bytes,
-                              .request_id = number,
-                              .budget_us = 1};
-    sl_frame_encode(&header, to);
-    memcpy(to + SL_FRAME_HEADER_BYTES, content_of(number, payload_bytes), payload_bytes);
-}
-
-/* A raw connection to an echoing node 0, and the peer that accepted it. */
-struct raw {
-    struct world *world;
-    int fd;
-    struct peer *accepted;
-};
-
-static struct raw raw_open(void)
-{
-    if (conformance_target->connect_raw == NULL) {
-        skip();
-    }
-    struct raw raw = {.world = world_open(2, NULL)};
-    struct policy echo = {.echo = true};
-    node_run(&raw.world->nodes[0], set_policy, &echo);
-    raw.fd = conformance_target->connect_raw(&raw.world->nodes[0].bound);
-    assert_true(raw.fd >= 0);
-    raw.accepted = node_peer(&raw.world->nodes[0], 0);
-    return raw;
-}
-
-/* Somebody else is served as before. */
-static void raw_close(struct raw *raw)
-{
-    struct peer *other = peer_connect(&raw->world->nodes[1], &raw->world->nodes[0].bound);
-    uint32_t size = 100;
-    peer_send_from_test(other, &size, 1);
-    WAIT_UNTIL(other->received == 1);
-    close(raw->fd);
-    world_close(raw->world);
-}
-
 /* One good frame, then `bytes` bytes that must end the connection with `err`. */
 static void expect_refused(const uint8_t *bad, size_t bytes, int err)
 {
-    struct raw raw = raw_open();
+    struct raw raw = raw_open(world_open(2, NULL));
     uint8_t good[FRAME_BYTES(24)], answer[FRAME_BYTES(24)];
-    make_frame(good, 1, 24);
-    write_all(raw.fd, good, sizeof good);
-    read_all(raw.fd, answer, sizeof answer);
-    write_all(raw.fd, bad, bytes);
+    raw_make_frame(good, 1, 24);
+    raw_write(raw.fd, good, sizeof good);
+    raw_read(raw.fd, answer, sizeof answer);
+    raw_write(raw.fd, bad, bytes);
     WAIT_UNTIL(raw.accepted->closed == 1);
     assert_int_equal(raw.accepted->close_err, err);
     assert_int_equal(raw.accepted->received, 1);
@@ -120,7 +49,7 @@ static void header__unknown_type(void **state)
 {
     (void)state;
     uint8_t frame[FRAME_BYTES(8)];
-    make_frame(frame, 2, 8);
+    raw_make_frame(frame, 2, 8);
     frame[offsetof(struct sl_frame, type)] = 99;
     expect_refused(frame, sizeof frame, SL_ERR_PROTOCOL);
 }
@@ -129,7 +58,7 @@ static void header__payload_over_the_limit(void **state)
 {
     (void)state;
     uint8_t frame[FRAME_BYTES(8)];
-    make_frame(frame, 2, 8);
+    raw_make_frame(frame, 2, 8);
     uint32_t bytes = SL_LIMIT_FRAME_PAYLOAD_BYTES + 1;
     memcpy(frame, &bytes, sizeof bytes);
     expect_refused(frame, sizeof frame, SL_ERR_TOO_LARGE);
@@ -139,7 +68,7 @@ static void header__other_version_and_long(void **state)
 {
     (void)state;
     uint8_t frame[FRAME_BYTES(8)];
-    make_frame(frame, 2, 8);
+    raw_make_frame(frame, 2, 8);
     uint32_t bytes = SL_LIMIT_INLINE_PAYLOAD_BYTES + 1;
     memcpy(frame, &bytes, sizeof bytes);
     frame[offsetof(struct sl_frame, version)] = SL_FRAME_PROTOCOL_VERSION + 1;
@@ -150,12 +79,12 @@ static void header__other_version_and_long(void **state)
 static void header__other_version_is_delivered(void **state)
 {
     (void)state;
-    struct raw raw = raw_open();
+    struct raw raw = raw_open(world_open(2, NULL));
     uint8_t frame[FRAME_BYTES(24)], answer[FRAME_BYTES(24)];
-    make_frame(frame, 1, 24);
+    raw_make_frame(frame, 1, 24);
     frame[offsetof(struct sl_frame, version)] = SL_FRAME_PROTOCOL_VERSION + 1;
-    write_all(raw.fd, frame, sizeof frame);
-    read_all(raw.fd, answer, sizeof answer);
+    raw_write(raw.fd, frame, sizeof frame);
+    raw_read(raw.fd, answer, sizeof answer);
     assert_int_equal(raw.accepted->received, 1);
     raw_close(&raw);
 }
@@ -168,9 +97,9 @@ static void stream__ends_inside_a_frame(void **state)
     static const uint32_t cuts[] = {10, FRAME_BYTES(1000), FRAME_BYTES(70000)};
     uint8_t *frame = malloc(FRAME_BYTES(100000));
     for (size_t i = 0; i < 3; i++) {
-        struct raw raw = raw_open();
-        make_frame(frame, 1, payloads[i]);
-        write_all(raw.fd, frame, cuts[i]);
+        struct raw raw = raw_open(world_open(2, NULL));
+        raw_make_frame(frame, 1, payloads[i]);
+        raw_write(raw.fd, frame, cuts[i]);
         shutdown(raw.fd, SHUT_WR);
         WAIT_UNTIL(raw.accepted->closed == 1);
         assert_int_equal(raw.accepted->close_err, SL_ERR_CLOSED);
@@ -185,7 +114,7 @@ static void stream__ends_inside_a_frame(void **state)
 static void stream__is_reset(void **state)
 {
     (void)state;
-    struct raw raw = raw_open();
+    struct raw raw = raw_open(world_open(2, NULL));
     uint32_t sizes[] = {4000000, 4000000, 64};
     peer_send_from_test(raw.accepted, sizes, 3);
     struct linger linger = {.l_onoff = 1, .l_linger = 0};
@@ -193,7 +122,7 @@ static void stream__is_reset(void **state)
     close(raw.fd);
     WAIT_UNTIL(raw.accepted->closed == 1);
     assert_int_equal(raw.accepted->close_err, SL_ERR_CLOSED);
-    raw.fd = dup(0);
+    raw.fd = -1;
     raw_close(&raw);
 }
 
@@ -201,18 +130,18 @@ static void stream__is_reset(void **state)
 static void stream__trickles(void **state)
 {
     (void)state;
-    struct raw raw = raw_open();
+    struct raw raw = raw_open(world_open(2, NULL));
     uint8_t frames[2 * FRAME_BYTES(40)], answer[FRAME_BYTES(40)];
-    make_frame(frames, 1, 40);
-    make_frame(frames + FRAME_BYTES(40), 2, 40);
+    raw_make_frame(frames, 1, 40);
+    raw_make_frame(frames + FRAME_BYTES(40), 2, 40);
     for (size_t i = 0; i < sizeof frames; i++) {
-        write_all(raw.fd, frames + i, 1);
+        raw_write(raw.fd, frames + i, 1);
         if (i % 16 == 0) {
             usleep(200);
         }
     }
     for (uint32_t i = 0; i < 2; i++) {
-        read_all(raw.fd, answer, sizeof answer);
+        raw_read(raw.fd, answer, sizeof answer);
         assert_memory_equal(answer, frames + i * FRAME_BYTES(40), sizeof answer);
     }
     raw_close(&raw);
@@ -224,7 +153,7 @@ static void stream__slow_reader(void **state)
 {
     (void)state;
     enum { FRAMES = 4000, PAYLOAD = 16000 };
-    struct raw raw = raw_open();
+    struct raw raw = raw_open(world_open(2, NULL));
     static uint32_t sizes[FRAMES];
     for (uint32_t i = 0; i < FRAMES; i++) {
         sizes[i] = PAYLOAD;
@@ -235,7 +164,7 @@ static void stream__slow_reader(void **state)
     assert_true(raw.accepted->taken < FRAMES);
     uint8_t *frame = malloc(FRAME_BYTES(PAYLOAD));
     for (uint32_t i = 1; i <= FRAMES; i++) {
-        read_all(raw.fd, frame, FRAME_BYTES(PAYLOAD));
+        raw_read(raw.fd, frame, FRAME_BYTES(PAYLOAD));
         assert_memory_equal(frame + SL_FRAME_HEADER_BYTES, content_of(i, PAYLOAD), PAYLOAD);
     }
     free(frame);
@@ -247,10 +176,10 @@ static void stream__slow_reader(void **state)
 static void stream__last_words_are_read(void **state)
 {
     (void)state;
-    struct raw raw = raw_open();
+    struct raw raw = raw_open(world_open(2, NULL));
     uint8_t frame[FRAME_BYTES(40)];
-    make_frame(frame, 1, 40);
-    write_all(raw.fd, frame, sizeof frame);
+    raw_make_frame(frame, 1, 40);
+    raw_write(raw.fd, frame, sizeof frame);
     shutdown(raw.fd, SHUT_WR);
     WAIT_UNTIL(raw.accepted->closed == 1);
     assert_int_equal(raw.accepted->received, 1);

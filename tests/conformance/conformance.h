@@ -29,6 +29,7 @@ struct conformance_target {
     const struct sl_transport_ops *ops;
     const char *endpoint; /* to listen on, port 0 */
     bool polling;
+    const struct sl_transport_tls *tls; /* what the transports are opened with, or NULL */
     /* Takes features from a reactor before its transport opens; NULL: nothing. Owner reactor. */
     void (*cripple)(struct sl_reactor *reactor);
     /* A blocking socket to a listener of the transport's, to send it what no transport would; NULL:
@@ -71,6 +72,7 @@ struct world {
     struct node nodes[NODES_MAX];
     uint32_t node_count;
     struct sl_transport_options options;
+    const struct sl_clock *clock;
 };
 
 extern const struct conformance_target *conformance_target;
@@ -78,8 +80,18 @@ extern const struct conformance_target *conformance_target;
 /* node_count reactors with a transport each; node 0 listens. */
 struct world *world_open(uint32_t node_count, const struct sl_transport_options *options);
 
+/* As world_open, with reactors whose time moves only by world_pass: what waits for a timer waits
+ * for the test, however long that takes. */
+struct world *world_open_in_amber(uint32_t node_count, const struct sl_transport_options *options);
+
+/* Lets time pass for such reactors, and waits until each has had a turn in which it had. */
+void world_pass(struct world *world, uint64_t time_ms);
+
 /* Closes everything, and checks that nobody wrote to memory that was given back. */
 void world_close(struct world *world);
+
+/* Sets what the upper layer does. From the test's thread. */
+void node_set_policy(struct node *node, struct policy policy);
 
 /* Runs a function on the node's reactor and waits for it. */
 void node_run(struct node *node, void (*run)(struct node *node, void *ctx), void *ctx);
@@ -139,6 +151,29 @@ struct peer *node_peer(struct node *node, uint32_t n);
 /* The payload of a connection's frame of this number, in either direction. */
 const uint8_t *content_of(uint32_t number, uint32_t payload_bytes);
 
+/* ---- A peer that is no transport of ours ------------------------------------------------------
+ */
+
+/* A raw connection to node 0 of a world, which echoes, and the peer that accepted it; `bystander`
+ * is a connection between nodes 1 and 0. Skips the case where there is no such thing. */
+struct raw {
+    struct world *world;
+    int fd;
+    struct peer *accepted, *bystander;
+};
+
+struct raw raw_open(struct world *world);
+
+/* The bystander is served as before; then closes everything. */
+void raw_close(struct raw *raw);
+
+void raw_write(int fd, const void *from, size_t bytes);
+void raw_read(int fd, void *to, size_t bytes);
+
+/* A frame as the peers make it; FRAME_BYTES(payload_bytes) of memory. */
+void raw_make_frame(uint8_t *to, uint32_t number, uint32_t payload_bytes);
+#define FRAME_BYTES(payload_bytes) (SL_FRAME_HEADER_BYTES + (payload_bytes))
+
 /* ---- Cases, by file ---------------------------------------------------------------------------
  */
 
@@ -148,6 +183,8 @@ extern const struct CMUnitTest conformance_close_cases[];
 extern const size_t conformance_close_count;
 extern const struct CMUnitTest conformance_raw_cases[];
 extern const size_t conformance_raw_count;
+extern const struct CMUnitTest conformance_silence_cases[];
+extern const size_t conformance_silence_count;
 extern const struct CMUnitTest conformance_hand_over_cases[];
 extern const size_t conformance_hand_over_count;
 

@@ -6,8 +6,6 @@
 
 #include "core/log.h"
 
-#define SKIPPED 77
-
 int tcp_connect_raw(const struct sl_endpoint *endpoint)
 {
     struct sockaddr_storage address;

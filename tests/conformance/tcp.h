@@ -4,6 +4,8 @@
 
 #include "conformance.h"
 
+#define SKIPPED 77 /* a program's exit status */
+
 /* A blocking TCP socket connected to the endpoint. */
 int tcp_connect_raw(const struct sl_endpoint *endpoint);
 

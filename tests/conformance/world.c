@@ -15,6 +15,36 @@ const struct conformance_target *conformance_target;
 
 static uint8_t *content;
 
+/* ---- Time that stands still -------------------------------------------------------------------
+ */
+
+static atomic_ullong amber_ns = SL_CLOCK_NS_PER_S;
+
+static uint64_t amber_now_ns(void *ctx)
+{
+    (void)ctx;
+    return amber_ns;
+}
+
+static const struct sl_clock amber = {.now_ns = amber_now_ns};
+
+static void nothing(struct node *node, void *ctx)
+{
+    (void)node;
+    (void)ctx;
+}
+
+/* The turn that the first call is part of may have begun before. */
+void world_pass(struct world *world, uint64_t time_ms)
+{
+    amber_ns += time_ms * SL_CLOCK_NS_PER_MS;
+    for (uint32_t i = 0; i < world->node_count; i++) {
+        for (uint32_t turn = 0; turn < 3; turn++) {
+            node_run(&world->nodes[i], nothing, NULL);
+        }
+    }
+}
+
 const uint8_t *content_of(uint32_t number, uint32_t payload_bytes)
 {
     sl_assert(payload_bytes <= SL_LIMIT_FRAME_PAYLOAD_BYTES);
@@ -74,6 +104,16 @@ void node_run(struct node *node, void (*run)(struct node *node, void *ctx), void
     sem_destroy(&call.done);
 }
 
+static void set_policy(struct node *node, void *ctx)
+{
+    node->policy = *(const struct policy *)ctx;
+}
+
+void node_set_policy(struct node *node, struct policy policy)
+{
+    node_run(node, set_policy, &policy);
+}
+
 /* ---- Nodes ------------------------------------------------------------------------------------
  */
 
@@ -109,15 +149,19 @@ static void open_node(struct world *world, uint32_t index)
     struct node *node = &world->nodes[index];
     node->index = index;
     node->options = world->options;
-    struct sl_reactor_options options = {
-        .index = index, .core = -1, .polling = conformance_target->polling, .spin_us = 20};
+    struct sl_reactor_options options = {.index = index,
+                                         .core = -1,
+                                         .polling = conformance_target->polling,
+                                         .spin_us = world->clock == NULL ? 20 : 0,
+                                         .clock = world->clock};
     snprintf(options.name, sizeof options.name, "node%u", index);
     assert_int_equal(sl_reactor_create(&options, &node->reactor), 0);
     sl_reactor_on_stop(node->reactor, stop_node, node);
     assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(node->reactor), &node->lane), 0);
 }
 
-struct world *world_open(uint32_t node_count, const struct sl_transport_options *options)
+static struct world *open_at(uint32_t node_count, const struct sl_transport_options *options,
+                             const struct sl_clock *clock)
 {
     sl_assert(node_count <= NODES_MAX);
     if (content == NULL) {
@@ -126,8 +170,12 @@ struct world *world_open(uint32_t node_count, const struct sl_transport_options 
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
     world->node_count = node_count;
+    world->clock = clock;
     if (options != NULL) {
         world->options = *options;
+    }
+    if (world->options.tls == NULL) {
+        world->options.tls = conformance_target->tls;
     }
     struct sl_reactor *reactors[NODES_MAX];
     for (uint32_t i = 0; i < node_count; i++) {
@@ -140,6 +188,16 @@ struct world *world_open(uint32_t node_count, const struct sl_transport_options 
         assert_int_equal(sl_reactor_start(node->reactor, start_node, node), 0);
     }
     return world;
+}
+
+struct world *world_open(uint32_t node_count, const struct sl_transport_options *options)
+{
+    return open_at(node_count, options, NULL);
+}
+
+struct world *world_open_in_amber(uint32_t node_count, const struct sl_transport_options *options)
+{
+    return open_at(node_count, options, &amber);
 }
 
 void world_close(struct world *world)
@@ -173,6 +231,7 @@ int conformance_run(const struct conformance_target *target)
         {conformance_close_cases, &conformance_close_count},
         {conformance_hand_over_cases, &conformance_hand_over_count},
         {conformance_raw_cases, &conformance_raw_count},
+        {conformance_silence_cases, &conformance_silence_count},
     };
     conformance_target = target;
     int failed = 0;
