@@ -3,9 +3,11 @@
  * SIGTERM. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "config/env.h"
+#include "config/security.h"
 #include "core/log.h"
 #include "reactor/topology.h"
 #include "worker/train/flags.h"
@@ -17,8 +19,10 @@ struct job {
     struct sl_flags flags;
     struct sl_env env;
     struct sl_cluster cluster;
+    struct sl_security security;
     struct sl_trainer_options options;
-    struct sl_reader *train, *test;
+    struct sl_reader_options test; /* of the data to evaluate on */
+    struct sl_reader *train;
     struct sl_report report;
 };
 
@@ -54,6 +58,10 @@ static int read_environment(struct job *job, char *reason, size_t reason_bytes)
         (void)snprintf(reason, reason_bytes,
                        "how many workers there are is not said: use --worker-hosts or TF_CONFIG");
         err = SL_ERR_INVALID;
+    }
+    if (err == 0) {
+        err = sl_security_resolve(&job->flags.security, getenv(SL_SECURITY_SECRET_VARIABLE),
+                                  &job->security, reason, reason_bytes);
     }
     return err;
 }
@@ -123,6 +131,25 @@ static int read_options(struct job *job, char *reason, size_t reason_bytes)
     return 0;
 }
 
+/* Whoever evaluates opens the test data when it does; worker 0, who most likely will, also looks
+ * whether it can. */
+static int check_test_data(struct job *job, const struct sl_reader_options *like, char *reason,
+                           size_t reason_bytes)
+{
+    job->test = *like;
+    job->test.paths = &job->flags.test;
+    job->test.path_count = 1;
+    job->test.share_index = 0;
+    job->test.share_count = 1;
+    job->options.test = &job->test;
+    struct sl_reader *reader = NULL;
+    int err = job->cluster.task_index != 0
+                  ? 0
+                  : sl_reader_open(&job->test, &reader, reason, reason_bytes);
+    sl_reader_close(&reader);
+    return err;
+}
+
 /* Before anything waits for the cluster, so that a misspelt file name is known at once. */
 static int open_data(struct job *job, char *reason, size_t reason_bytes)
 {
@@ -132,21 +159,19 @@ static int open_data(struct job *job, char *reason, size_t reason_bytes)
     if (err != 0) {
         return err;
     }
-    struct sl_reader_options options = {
+    const struct sl_reader_options options = {
         .format = flags->format,
         .paths = flags->data.items,
         .path_count = flags->data.count,
-        .share_index = job->cluster.task_index,
+        /* One that joins beyond the workers shares a part with one of them. */
+        .share_index = job->cluster.task_index % job->cluster.worker_count,
         .share_count = job->cluster.worker_count,
         /* The tower has no inputs for more features. */
         .features_max = flags->model == &sl_model_deepfm ? shape->fields : 0,
     };
     err = sl_reader_open(&options, &job->train, reason, reason_bytes);
-    if (err == 0 && flags->test != NULL && job->cluster.task_index == 0) {
-        options.paths = &flags->test;
-        options.path_count = 1;
-        options.share_count = 1;
-        err = sl_reader_open(&options, &job->test, reason, reason_bytes);
+    if (err == 0 && flags->test != NULL) {
+        err = check_test_data(job, &options, reason, reason_bytes);
     }
     return err;
 }
@@ -193,6 +218,12 @@ static int connect_cluster(struct job *job)
         .start_timeout_ms = job->options.start_timeout_ms,
         .congestion_control =
             job->env.congestion_control[0] == '\0' ? NULL : job->env.congestion_control,
+        .joins = job->flags.cluster.joins,
+        .secret = job->security.secret.byte_count == 0 ? NULL : job->security.secret.bytes,
+        .secret_bytes = job->security.secret.byte_count,
+        .tls_certificate = job->security.certificate,
+        .tls_key = job->security.key,
+        .tls_authority = job->security.authority,
     };
     waiting = 1;
     int err = sl_client_create(&options, &job->options.client);
@@ -223,6 +254,14 @@ static int write_report(const struct job *job)
     return err;
 }
 
+/* The training failed. A worker that says goodbye has finished, and nobody could train the rest in
+ * its place; one that just ends is lost, and a replacement goes on where it was. */
+static _Noreturn void end_as_lost(void)
+{
+    (void)fflush(NULL);
+    _exit(EXIT_FAILED);
+}
+
 static int run(struct job *job)
 {
     sl_report_init(&job->report);
@@ -231,15 +270,18 @@ static int run(struct job *job)
     }
     describe_job(job);
     struct sl_reader *train = job->train;
-    struct sl_reader *test = job->test;
     job->train = NULL;
-    job->test = NULL;
-    int err = sl_trainer_run(&job->options, train, test, &job->report);
-    sl_client_destroy(&job->options.client);
+    int err = sl_trainer_run(&job->options, train, &job->report);
+    if (err == 0 || err == SL_ERR_CANCELLED || job->report.complete) {
+        sl_client_destroy(&job->options.client);
+    }
     if (err == 0 || err == SL_ERR_CANCELLED) {
         sl_report_print(&job->report, stdout);
     }
     int reported = write_report(job);
+    if (job->options.client != NULL) {
+        end_as_lost();
+    }
     if (caught_signal != 0 && err == SL_ERR_CANCELLED) {
         return EXIT_SIGNAL + caught_signal;
     }
@@ -276,9 +318,9 @@ int main(int argc, char **argv)
     status = run(job);
 out:
     sl_reader_close(&job->train);
-    sl_reader_close(&job->test);
     sl_cluster_fini(&job->cluster);
     sl_flags_fini(&job->flags);
+    explicit_bzero(&job->security, sizeof job->security);
     free(job);
     return status;
 }

@@ -19,6 +19,7 @@ struct sl_batch {
     float *values;       /* [feature_count] */
     uint64_t *keys;      /* [key_count], distinct, in the order of first sight */
     uint32_t epoch;      /* from 0 */
+    uint32_t index;      /* of the batch in its epoch, from 0 */
     uint64_t done_bytes; /* of the share, over all epochs, with this batch */
 };
 

@@ -30,6 +30,7 @@ static const char *const PROTOCOL_NAMES[] = {"star_server", "star_server_lite"};
 /* What the command line's table writes to. */
 struct raw {
     struct sl_cluster_flags cluster;
+    struct sl_security_flags security;
     struct sl_cli_list data;
     const char *test, *hidden, *consistency, *report;
     int format, model, optimizer, protocol;
@@ -70,6 +71,12 @@ static const struct sl_cli_option OPTIONS[] = {
      .target = &raw.cluster.endpoint_map,
      .metavar = "FILE",
      .help = "Data endpoints of the ps; without it ./.endpoint_map where it exists."},
+    {.kind = SL_CLI_FLAG,
+     .name = "join",
+     .target = &raw.cluster.joins,
+     .help = "Comes to a job that runs: the task index may be beyond the job's workers. It trains,"
+             " from where the job is, on the part of the data of index modulo workers."},
+    SL_SECURITY_OPTIONS(raw.security),
 
     {.kind = SL_CLI_SECTION, .name = "Data"},
     {.kind = SL_CLI_STRINGS,
@@ -429,6 +436,7 @@ int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, si
     }
     struct sl_flags flags = {
         .cluster = raw.cluster,
+        .security = raw.security,
         .data = raw.data,
         .test = raw.test,
         .format = FORMATS[raw.format],

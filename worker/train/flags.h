@@ -7,12 +7,14 @@
 
 #include "config/cli.h"
 #include "config/cluster.h"
+#include "config/security.h"
 #include "worker/train/model.h"
 #include "worker/train/reader.h"
 
 /* Strings are argv's or static storage. */
 struct sl_flags {
     struct sl_cluster_flags cluster;
+    struct sl_security_flags security;
     struct sl_cli_list data; /* may be empty */
     const char *test;        /* or NULL */
     const struct sl_reader_format *format;

@@ -10,6 +10,8 @@
 
 #include "core/assert.h"
 
+#define PASS_ROWS 1024 /* between two looks whether to stop */
+
 struct slot {
     struct sl_batch batch;
     int result; /* 1: a batch; 0: the end; or an error */
@@ -18,7 +20,7 @@ struct slot {
 struct sl_loader {
     struct sl_reader *reader;
     struct sl_keyset set;
-    uint32_t batch_rows, epochs;
+    uint32_t batch_rows, epochs, begin;
     struct slot slots[SL_LOADER_BATCHES];
     sem_t empty, full; /* slots that the thread may fill; that the trainer may take */
     sem_t stop;        /* not zero: the thread shall end */
@@ -41,8 +43,64 @@ static int fail(struct sl_loader *loader, int err, const char *text)
     return err;
 }
 
+/* Where the thread reads: the batch that it makes next. */
+struct place {
+    uint32_t epoch, index; /* the index-th batch of the epoch, both from 0 */
+};
+
+static void next_epoch(struct sl_loader *loader, struct place *place)
+{
+    sl_reader_rewind(loader->reader);
+    place->epoch++;
+    place->index = 0;
+}
+
+/* Reads over up to `count` batches of the epoch: how many there were, or an error. */
+static int64_t pass_batches(struct sl_loader *loader, uint32_t count)
+{
+    const struct sl_reader_row *row;
+    uint64_t rows = 0;
+    const uint64_t rows_max = (uint64_t)count * loader->batch_rows;
+    int got = 1;
+    while (rows < rows_max && (got = sl_reader_next(loader->reader, &row)) == 1) {
+        rows++;
+        int stops = 0;
+        if (rows % PASS_ROWS == 0 && sem_getvalue(&loader->stop, &stops) == 0 && stops > 0) {
+            return SL_ERR_CANCELLED; /* nobody takes batches any more */
+        }
+    }
+    if (got < 0) {
+        return fail(loader, got, sl_reader_reason(loader->reader));
+    }
+    return (int64_t)((rows + loader->batch_rows - 1) / loader->batch_rows);
+}
+
+/* Goes to the batch that is loader->begin-th of all epochs. The first epoch that is read whole
+ * tells how many batches each has. Errors with the reason. */
+static int go_to_begin(struct sl_loader *loader, struct place *place)
+{
+    uint32_t left = loader->begin;
+    while (left > 0 && place->epoch < loader->epochs) {
+        int64_t passed = pass_batches(loader, left);
+        if (passed < 0) {
+            return (int)passed;
+        }
+        left -= (uint32_t)passed;
+        place->index = (uint32_t)passed;
+        if (left > 0) {
+            next_epoch(loader, place);
+            uint32_t epochs_left = loader->epochs - place->epoch;
+            uint32_t whole = passed == 0 ? epochs_left : left / (uint32_t)passed;
+            whole = whole > epochs_left ? epochs_left : whole;
+            left -= whole * (uint32_t)passed;
+            place->epoch += whole;
+        }
+    }
+    return 0;
+}
+
 /* Fills one batch: 1, 0 when the epoch has no row left, or an error. */
-static int fill(struct sl_loader *loader, uint32_t epoch, struct sl_batch *batch)
+static int fill(struct sl_loader *loader, struct place *place, struct sl_batch *batch)
 {
     const struct sl_reader_row *row;
     int got = 1;
@@ -61,28 +119,36 @@ static int fill(struct sl_loader *loader, uint32_t epoch, struct sl_batch *batch
     if (got < 0) {
         return fail(loader, got, sl_reader_reason(loader->reader));
     }
-    batch->epoch = epoch;
+    batch->epoch = place->epoch;
+    batch->index = place->index++;
     batch->done_bytes =
-        sl_reader_share_bytes(loader->reader) * epoch + sl_reader_done_bytes(loader->reader);
+        sl_reader_share_bytes(loader->reader) * place->epoch + sl_reader_done_bytes(loader->reader);
     return batch->row_count > 0 ? 1 : 0;
+}
+
+/* The same, of this epoch or a later one: 0 when there is no row left in any. */
+static int fill_any(struct sl_loader *loader, struct place *place, struct sl_batch *batch)
+{
+    int result = 0;
+    while (place->epoch < loader->epochs && (result = fill(loader, place, batch)) == 0) {
+        next_epoch(loader, place);
+    }
+    return result;
 }
 
 static void *run(void *ctx)
 {
     struct sl_loader *loader = ctx;
-    uint32_t epoch = 0;
+    struct place place = {0};
     uint32_t at = 0;
+    int begun = go_to_begin(loader, &place);
     int result = 1;
     while (result > 0) {
         semaphore_wait(&loader->empty);
         if (sem_trywait(&loader->stop) == 0) {
             break;
         }
-        result = fill(loader, epoch, &loader->slots[at].batch);
-        while (result == 0 && ++epoch < loader->epochs) {
-            sl_reader_rewind(loader->reader);
-            result = fill(loader, epoch, &loader->slots[at].batch);
-        }
+        result = begun != 0 ? begun : fill_any(loader, &place, &loader->slots[at].batch);
         loader->slots[at].result = result;
         at = (at + 1) % SL_LOADER_BATCHES;
         (void)sem_post(&loader->full);
@@ -103,7 +169,7 @@ static int start_thread(struct sl_loader *loader)
     return failed == 0 ? 0 : SL_ERR_IO;
 }
 
-int sl_loader_create(struct sl_reader *reader, uint32_t batch_rows, uint32_t epochs,
+int sl_loader_create(struct sl_reader *reader, uint32_t batch_rows, uint32_t epochs, uint32_t begin,
                      struct sl_loader **out)
 {
     sl_assert(batch_rows > 0);
@@ -116,6 +182,7 @@ int sl_loader_create(struct sl_reader *reader, uint32_t batch_rows, uint32_t epo
     loader->reader = reader;
     loader->batch_rows = batch_rows;
     loader->epochs = epochs;
+    loader->begin = begin;
     (void)sem_init(&loader->empty, 0, SL_LOADER_BATCHES);
     (void)sem_init(&loader->full, 0, 0);
     (void)sem_init(&loader->stop, 0, 0);

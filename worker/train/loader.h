@@ -12,9 +12,10 @@
 
 struct sl_loader;
 
-/* Owns the reader from now on, also when it fails. batch_rows and epochs are at least 1. *out is
- * owned by the caller. Errors: NO_MEMORY, IO (no thread). */
-int sl_loader_create(struct sl_reader *reader, uint32_t batch_rows, uint32_t epochs,
+/* Owns the reader from now on, also when it fails. batch_rows and epochs are at least 1. The first
+ * `begin` batches, counted through all epochs, are read over. *out is owned by the caller. Errors:
+ * NO_MEMORY, IO (no thread). */
+int sl_loader_create(struct sl_reader *reader, uint32_t batch_rows, uint32_t epochs, uint32_t begin,
                      struct sl_loader **out);
 
 /* Ends the thread, however far it is. All batches taken must not be used any more. */

@@ -44,6 +44,10 @@ static void format_bar(double share, char bar[BAR_CELLS + 1])
 void sl_progress_update(struct sl_progress *progress, const struct sl_progress_state *state,
                         uint64_t now_ns)
 {
+    if (progress->first_ns == 0) {
+        progress->first_ns = now_ns;
+        progress->first_share = state->share;
+    }
     if (progress->to == NULL || now_ns < progress->next_ns) {
         return;
     }
@@ -51,7 +55,9 @@ void sl_progress_update(struct sl_progress *progress, const struct sl_progress_s
     double seconds = (double)(now_ns - progress->begin_ns) / (double)SL_CLOCK_NS_PER_S;
     double rate = (double)state->rows / seconds;
     char eta[24];
-    format_eta(state->share > 0 ? seconds / state->share - seconds : 0, eta, sizeof eta);
+    double since_first = (double)(now_ns - progress->first_ns) / (double)SL_CLOCK_NS_PER_S;
+    double done = state->share - progress->first_share;
+    format_eta(done > 0 ? since_first * (1 - state->share) / done : 0, eta, sizeof eta);
     if (progress->terminal) {
         char bar[BAR_CELLS + 1];
         format_bar(state->share, bar);

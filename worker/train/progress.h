@@ -13,6 +13,8 @@ struct sl_progress {
     bool drawn; /* a bar stands on the current line */
     uint32_t epochs;
     uint64_t begin_ns, next_ns;
+    uint64_t first_ns;  /* the first update, from which what is left is estimated: */
+    double first_share; /* a worker may begin in the middle */
 };
 
 struct sl_progress_state {

@@ -89,7 +89,7 @@ static void print_line(const struct sl_report *report, FILE *to)
 void sl_report_print(const struct sl_report *report, FILE *to)
 {
     const struct sl_report_job *job = &report->job;
-    if (job->worker_index != 0) {
+    if (job->worker_index != 0 && !report->evaluated) {
         print_line(report, to);
         return;
     }

@@ -40,7 +40,7 @@ struct sl_report {
 
 void sl_report_init(struct sl_report *report);
 
-/* The block for people: worker 0's is whole, another's is a line. */
+/* The block for people: that of worker 0, and of who evaluated, is whole, another's is a line. */
 void sl_report_print(const struct sl_report *report, FILE *to);
 
 /* Writes JSON, a regular file beside `path` first and renamed then, so that nobody sees half of it.

@@ -3,12 +3,20 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/limits.h"
 #include "core/log.h"
 #include "worker/train/evaluate.h"
+#include "worker/train/milestone.h"
 #include "worker/train/pipeline.h"
 #include "worker/train/progress.h"
 
-#define LEAD_MAX 1
+#define LEAD_MAX         1
+
+#define START_BARRIER    "starling-worker/start"
+#define END_BARRIER      "starling-worker/end"
+
+/* A worker without an iteration to begin with (sl_client_clock). */
+#define NOTHING_TO_TRAIN UINT32_MAX
 
 /* A step that pushes iteration i pulls, in ASP, for iteration i + 2. */
 
@@ -18,6 +26,7 @@ struct trainer {
     struct sl_table_spec specs[SL_MODEL_TABLES];
     struct sl_table *tables[SL_MODEL_TABLES];
     uint32_t table_count;
+    struct sl_milestones milestones;
     float *scratch;
 
     struct sl_loader *loader;
@@ -25,7 +34,8 @@ struct trainer {
     struct sl_progress progress;
     uint32_t lead;
     bool fused;                                   /* push, tick and pull are one step */
-    uint32_t clock;                               /* iterations that this worker has ticked */
+    uint32_t begin;                               /* the first iteration, or NOTHING_TO_TRAIN */
+    uint32_t clock;                               /* the iteration that it is at */
     struct sl_pipeline_lane *ahead[LEAD_MAX + 1]; /* pulled for, in order; NULL: none */
 
     uint32_t epoch; /* of the loss below */
@@ -65,7 +75,7 @@ static int open_tables(struct trainer *trainer)
             return err;
         }
     }
-    return 0;
+    return sl_milestone_open(&trainer->milestones, options->client, options->step_timeout_ms);
 }
 
 static struct sl_pipeline_options pipeline_options(struct trainer *trainer, bool pushing)
@@ -86,7 +96,12 @@ static struct sl_pipeline_options pipeline_options(struct trainer *trainer, bool
 static int init(struct trainer *trainer, struct sl_reader *train)
 {
     const struct sl_trainer_options *options = trainer->options;
-    int err = sl_loader_create(train, options->batch_rows, options->epochs, &trainer->loader);
+    if (trainer->begin == NOTHING_TO_TRAIN) {
+        sl_reader_close(&train);
+        return open_tables(trainer);
+    }
+    int err = sl_loader_create(train, options->batch_rows, options->epochs, trainer->begin,
+                               &trainer->loader);
     if (err != 0) {
         sl_log_error("training: %s: no memory or no thread to load data", sl_err_name(err));
         return err;
@@ -113,22 +128,52 @@ static void fini(struct trainer *trainer)
     free(trainer->scratch);
 }
 
-/* A signal while it waits ends the process (main.c); one that came before must not be slept over.
- */
+/* All workers of the job, but those that have left or are lost. A signal while it waits ends the
+ * process (main.c); one that came before must not be slept over. */
 static int meet(const struct trainer *trainer, const char *barrier, uint32_t timeout_ms)
 {
     const struct sl_trainer_options *options = trainer->options;
     *options->waiting = 1;
     int err = SL_ERR_CANCELLED;
     if (*options->stop == 0) {
-        err = sl_client_barrier(options->client, barrier, options->worker_count, timeout_ms);
+        err = sl_client_barrier(options->client, barrier, 0, timeout_ms);
     }
     *options->waiting = 0;
-    if (err != 0 && err != SL_ERR_CANCELLED) {
-        sl_log_error("%s: %s: not all %u workers came within %u s", barrier, sl_err_name(err),
-                     options->worker_count, timeout_ms / 1000);
+    return err;
+}
+
+static int log_meeting(int err, const char *where, uint32_t timeout_ms)
+{
+    if (err == SL_ERR_DEADLINE) {
+        sl_log_error("%s: %s: not all workers of the job came within %u s", where, sl_err_name(err),
+                     timeout_ms / 1000);
+    } else if (err != 0 && err != SL_ERR_CANCELLED) {
+        sl_log_error("%s: %s", where, sl_err_name(err));
     }
     return err;
+}
+
+/* The workers begin together, but for one that comes when they have begun: nobody would come to
+ * meet it. They may have begun while it came, so it looks again before it gives up. */
+static int meet_at_start(const struct trainer *trainer)
+{
+    const uint32_t timeout_ms = trainer->options->start_timeout_ms;
+    bool started = false;
+    int err = sl_milestone_is_reached(&trainer->milestones, SL_MILESTONE_STARTED, &started);
+    if (err != 0 || started) {
+        return err;
+    }
+    int met = meet(trainer, START_BARRIER, timeout_ms);
+    if (met == SL_ERR_DEADLINE) {
+        err = sl_milestone_is_reached(&trainer->milestones, SL_MILESTONE_STARTED, &started);
+        if (err == 0 && started) {
+            return 0;
+        }
+    }
+    if (met != 0) {
+        return log_meeting(met, START_BARRIER, timeout_ms);
+    }
+    return sl_milestone_reach(&trainer->milestones, SL_MILESTONE_STARTED);
 }
 
 /* ---- One batch ------------------------------------------------------------------------------- */
@@ -198,12 +243,27 @@ static int send_for_first(struct trainer *trainer)
             trainer->ahead[i] = NULL;
             return got;
         }
-        int err = send_for(trainer, i, trainer->ahead[i]);
+        int err = send_for(trainer, trainer->begin + i, trainer->ahead[i]);
         if (err != 0) {
             return err;
         }
     }
     return 0;
+}
+
+/* Once the first batch is there, or is not. */
+static void log_begin(const struct trainer *trainer)
+{
+    const struct sl_pipeline_lane *first = trainer->ahead[0];
+    if (first == NULL && trainer->begin == 0) {
+        sl_log_warn("this worker's share of the data has no rows");
+    } else if (first == NULL) {
+        sl_log_info("the job is at iteration %u, behind the end of this worker's share of the data",
+                    trainer->begin);
+    } else if (trainer->begin > 0) {
+        sl_log_info("goes on with iteration %u, where the job is: epoch %u, batch %u",
+                    trainer->begin, first->batch->epoch + 1, first->batch->index + 1);
+    }
 }
 
 /* Pushes the lane's gradients, ends the iteration, and sends for `next` (NULL: nothing). */
@@ -252,8 +312,10 @@ static int train(struct trainer *trainer)
     uint64_t begin_ns = sl_clock_now_ns(options->clock);
     sl_progress_begin(&trainer->progress, stderr, options->quiet, options->epochs, begin_ns);
     int err = send_for_first(trainer);
+    if (err == 0) {
+        log_begin(trainer);
+    }
     if (err == 0 && trainer->ahead[0] == NULL) {
-        sl_log_warn("this worker's share of the data has no rows");
         err =
             sl_pipeline_submit(&trainer->pipeline, trainer->clock, NULL, SL_PIPELINE_FINISH, NULL);
     }
@@ -274,14 +336,65 @@ static int train(struct trainer *trainer)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-static int train_and_evaluate(struct trainer *trainer, struct sl_reader **test)
+static int evaluate(struct trainer *trainer)
 {
     const struct sl_trainer_options *options = trainer->options;
-    int err = meet(trainer, "starling-worker/start", options->start_timeout_ms);
+    struct sl_pipeline_options pipeline = pipeline_options(trainer, false);
+    struct sl_reader *reader;
+    char reason[512];
+    int err = sl_reader_open(options->test, &reader, reason, sizeof reason);
     if (err != 0) {
-        return err;
+        sl_log_error("evaluation: %s", reason);
+    } else {
+        err = sl_evaluate_run(options->model, &options->shape, &pipeline, reader,
+                              options->batch_rows, trainer->report);
     }
-    err = train(trainer);
+    /* Also when it failed: another worker would not fare better. */
+    int told = sl_milestone_reach(&trainer->milestones, SL_MILESTONE_EVALUATED);
+    return err != 0 ? err : told;
+}
+
+/* Worker 0 evaluates while the others wait; when it is lost before it has, worker 1 does, and so
+ * on. Each turn ends with a meeting, of those who are still there: the turn of a worker that is
+ * lost ends by itself. The meetings have one name, that of the first, so that a worker that comes
+ * late meets the others whatever turn it is; it then takes its own turn, and may evaluate beside
+ * another, with the same result. */
+static int evaluate_in_turn(struct trainer *trainer)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    int failed = 0;
+    for (uint32_t turn = 0; turn < SL_LIMIT_WORKERS; turn++) {
+        bool evaluated = false;
+        int err = sl_milestone_is_reached(&trainer->milestones, SL_MILESTONE_EVALUATED, &evaluated);
+        if (err != 0 || evaluated) {
+            return err != 0 ? err : failed;
+        }
+        if (turn == options->worker_index) {
+            if (turn > 0) {
+                sl_log_info("evaluates the model, since the workers before it are lost");
+            }
+            failed = evaluate(trainer);
+        }
+        err = log_meeting(meet(trainer, END_BARRIER, options->barrier_timeout_ms), END_BARRIER,
+                          options->barrier_timeout_ms);
+        if (err != 0) {
+            return failed != 0 ? failed : err;
+        }
+    }
+    return failed;
+}
+
+static int train_and_evaluate(struct trainer *trainer)
+{
+    const struct sl_trainer_options *options = trainer->options;
+    int err = 0;
+    if (trainer->begin == NOTHING_TO_TRAIN) {
+        sl_log_info("nothing to train: the worker in whose place this one is had finished, or "
+                    "left (another job needs ps that are started anew)");
+    } else {
+        err = meet_at_start(trainer);
+        err = err != 0 ? err : train(trainer);
+    }
     if (err == 0 && *options->stop != 0) {
         err = SL_ERR_CANCELLED;
     }
@@ -289,25 +402,19 @@ static int train_and_evaluate(struct trainer *trainer, struct sl_reader **test)
         return err;
     }
     trainer->report->complete = true;
-    err = meet(trainer, "starling-worker/trained", options->barrier_timeout_ms);
-    if (err != 0) {
-        return err;
+    err = log_meeting(meet(trainer, END_BARRIER, options->barrier_timeout_ms), END_BARRIER,
+                      options->barrier_timeout_ms);
+    if (err == 0 && options->test != NULL) {
+        err = evaluate_in_turn(trainer);
     }
-    if (options->worker_index == 0 && *test != NULL) {
-        struct sl_pipeline_options pipeline = pipeline_options(trainer, false);
-        struct sl_reader *reader = *test;
-        *test = NULL;
-        err = sl_evaluate_run(options->model, &options->shape, &pipeline, reader,
-                              options->batch_rows, trainer->report);
-    }
-    int met = meet(trainer, "starling-worker/evaluated", options->barrier_timeout_ms);
-    return err != 0 ? err : met;
+    return err;
 }
 
 int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *train_reader,
-                   struct sl_reader *test, struct sl_report *report)
+                   struct sl_report *report)
 {
     uint32_t lead = sl_trainer_lead(&options->consistency);
+    const uint32_t begin = sl_client_clock(options->client);
     struct trainer trainer = {
         .options = options,
         .report = report,
@@ -315,13 +422,14 @@ int sl_trainer_run(const struct sl_trainer_options *options, struct sl_reader *t
         /* A pull behind the tick is of the next iteration: too little where SSP pulls further on.
          */
         .fused = options->consistency.mode == SL_CONSISTENCY_ASP || lead == 0,
+        .begin = begin,
+        .clock = begin,
     };
     int err = init(&trainer, train_reader);
     if (err == 0) {
-        err = train_and_evaluate(&trainer, &test);
+        err = train_and_evaluate(&trainer);
     }
     fini(&trainer);
-    sl_reader_close(&test);
     sl_client_stats(options->client, &report->traffic);
     return err;
 }

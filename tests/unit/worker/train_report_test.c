@@ -101,24 +101,31 @@ static void report_write__fails_on_a_full_disk_and_leaves_devices_alone(void **s
     free(report);
 }
 
-static void report_print__is_whole_for_worker_0_only(void **state)
+/* Whether the text that the worker's report prints has more than its line. */
+static bool prints_all(uint32_t worker, bool evaluated)
+{
+    char text[4096] = "";
+    FILE *to = fmemopen(text, sizeof text, "w");
+    assert_non_null(to);
+    struct sl_report *report = malloc(sizeof *report);
+    fill(report, worker);
+    report->evaluated = evaluated;
+    report->test_auc = 0.9156;
+    sl_report_print(report, to);
+    assert_int_equal(fclose(to), 0);
+    free(report);
+    assert_non_null(strstr(text, worker == 0 ? "worker 0 of 8" : "worker 1 of 8"));
+    assert_int_equal(strstr(text, "test AUC         0.915600") != NULL, evaluated);
+    return strstr(text, "staleness        0:33.0% 1:34.0%") != NULL;
+}
+
+static void report_print__is_whole_for_worker_0_and_who_evaluated(void **state)
 {
     (void)state;
-    for (uint32_t worker = 0; worker < 2; worker++) {
-        char text[4096] = "";
-        FILE *to = fmemopen(text, sizeof text, "w");
-        assert_non_null(to);
-        struct sl_report *report = malloc(sizeof *report);
-        fill(report, worker);
-        report->evaluated = true;
-        report->test_auc = 0.9156;
-        sl_report_print(report, to);
-        assert_int_equal(fclose(to), 0);
-        assert_non_null(strstr(text, worker == 0 ? "worker 0 of 8" : "worker 1 of 8"));
-        assert_int_equal(strstr(text, "test AUC         0.915600") != NULL, worker == 0);
-        assert_int_equal(strstr(text, "staleness        0:33.0% 1:34.0%") != NULL, worker == 0);
-        free(report);
-    }
+    assert_true(prints_all(0, true));
+    assert_true(prints_all(0, false));
+    assert_true(prints_all(1, true));
+    assert_false(prints_all(1, false));
 }
 
 static void progress_update__says_a_line_now_and_then(void **state)
@@ -146,6 +153,27 @@ static void progress_update__says_a_line_now_and_then(void **state)
     assert_non_null(strstr(text, "epoch 2/4  15%  10000 rows/s  loss 0.5000  ETA 0:34"));
 }
 
+/* A worker that begins at half of the data and has done half of the rest in 10 s needs 10 s more.
+ */
+static void progress_update__estimates_from_where_it_began(void **state)
+{
+    (void)state;
+    char text[4096] = "";
+    FILE *to = tmpfile();
+    assert_non_null(to);
+    struct sl_progress progress;
+    sl_progress_begin(&progress, to, false, 1, 0);
+    struct sl_progress_state now = {.share = 0.5, .rows = 64, .loss = 0.5};
+    sl_progress_update(&progress, &now, SL_CLOCK_NS_PER_MS);
+    now.share = 0.75;
+    sl_progress_update(&progress, &now, 10 * SL_CLOCK_NS_PER_S + SL_CLOCK_NS_PER_MS);
+    rewind(to);
+    assert_true(fread(text, 1, sizeof text - 1, to) > 0);
+    assert_int_equal(fclose(to), 0);
+    assert_non_null(strstr(text, " 75% "));
+    assert_non_null(strstr(text, "ETA 0:10\n"));
+}
+
 static void progress_update__is_silent_when_quiet(void **state)
 {
     (void)state;
@@ -161,8 +189,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(report_write__holds_what_was_measured),
         cmocka_unit_test(report_write__fails_on_a_full_disk_and_leaves_devices_alone),
-        cmocka_unit_test(report_print__is_whole_for_worker_0_only),
+        cmocka_unit_test(report_print__is_whole_for_worker_0_and_who_evaluated),
         cmocka_unit_test(progress_update__says_a_line_now_and_then),
+        cmocka_unit_test(progress_update__estimates_from_where_it_began),
         cmocka_unit_test(progress_update__is_silent_when_quiet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,4 @@
-/* What a trainer asks of its client, step by step. The client here is the test's own: linked before
- * the library's, it stands in for it, keeps the parameters in two arrays, records every step, and
- * fails one when it is told to. */
+/* What a trainer asks of its client, step by step and barrier by barrier. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,191 +8,11 @@
 
 #include <cmocka.h>
 
-#include "core/assert.h"
 #include "core/log.h"
 #include "train_files.h"
+#include "train_stand_in.h"
+#include "worker/train/milestone.h"
 #include "worker/train/trainer.h"
-
-enum { STEPS_MAX = 64, OPERATIONS_MAX = 8 };
-
-struct seen_step {
-    uint32_t clock;
-    bool pushes, pulls, ticks, finishes, waited;
-};
-
-/* The stand-in's state; one test at a time. */
-static struct {
-    struct seen_step steps[STEPS_MAX];
-    uint32_t step_count;
-    uint32_t fail_at; /* the step whose wait fails; STEPS_MAX: none */
-    uint32_t stop_at; /* the step whose submission raises *stop; STEPS_MAX: none */
-    uint32_t outstanding, outstanding_most;
-    uint32_t barriers;
-    struct sl_table_spec specs[SL_MODEL_TABLES];
-    uint32_t table_count;
-} fake;
-
-static volatile sig_atomic_t stop;
-static volatile sig_atomic_t waiting;
-
-struct sl_client {
-    int unused;
-};
-struct sl_table {
-    int unused;
-};
-struct sl_step {
-    uint32_t index;
-    struct seen_step seen;
-    float *reads[OPERATIONS_MAX];
-    uint64_t read_floats[OPERATIONS_MAX];
-    uint32_t read_count;
-};
-
-int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *spec,
-                         uint32_t timeout_ms, struct sl_table **out)
-{
-    (void)client;
-    (void)timeout_ms;
-    static struct sl_table tables[SL_MODEL_TABLES];
-    fake.specs[fake.table_count] = *spec;
-    *out = &tables[fake.table_count++];
-    return 0;
-}
-
-int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count,
-                      uint32_t timeout_ms)
-{
-    (void)client;
-    (void)name;
-    (void)timeout_ms;
-    assert_int_equal(count, 1);
-    assert_int_equal(waiting, 1);
-    fake.barriers++;
-    return 0;
-}
-
-void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out)
-{
-    (void)client;
-    *out = (struct sl_client_stats){.requests = 1};
-}
-
-int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out)
-{
-    (void)client;
-    *out = calloc(1, sizeof **out);
-    assert_non_null(*out);
-    (*out)->seen.clock = clock;
-    return 0;
-}
-
-static void will_read(struct sl_step *step, float *to, uint64_t floats)
-{
-    step->seen.pulls = true;
-    /* Behind the tick, or it would be of the iteration that is pushed. */
-    assert_true(step->seen.ticks || !step->seen.pushes);
-    step->reads[step->read_count] = to;
-    step->read_floats[step->read_count++] = floats;
-}
-
-int sl_step_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
-                 uint32_t key_count, float *rows)
-{
-    (void)table;
-    (void)keys;
-    will_read(step, rows, key_count);
-    return 0;
-}
-
-int sl_step_dense_pull(struct sl_step *step, struct sl_table *table, uint64_t start, uint64_t count,
-                       float *values)
-{
-    (void)table;
-    assert_true(start == 0);
-    will_read(step, values, count);
-    return 0;
-}
-
-int sl_step_push(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
-                 uint32_t key_count, const float *gradients)
-{
-    (void)table;
-    (void)keys;
-    (void)key_count;
-    (void)gradients;
-    step->seen.pushes = true;
-    return 0;
-}
-
-int sl_step_dense_push(struct sl_step *step, struct sl_table *table, uint64_t start, uint64_t count,
-                       const float *gradients)
-{
-    (void)table;
-    (void)start;
-    (void)count;
-    (void)gradients;
-    step->seen.pushes = true;
-    return 0;
-}
-
-int sl_step_tick(struct sl_step *step)
-{
-    step->seen.ticks = true;
-    return 0;
-}
-
-int sl_step_finish(struct sl_step *step)
-{
-    step->seen.finishes = true;
-    return 0;
-}
-
-int sl_step_submit(struct sl_step *step, uint32_t timeout_ms)
-{
-    assert_int_equal(timeout_ms, 1234);
-    sl_assert(fake.step_count < STEPS_MAX);
-    step->index = fake.step_count++;
-    fake.steps[step->index] = step->seen;
-    fake.outstanding++;
-    if (fake.outstanding > fake.outstanding_most) {
-        fake.outstanding_most = fake.outstanding;
-    }
-    if (step->index == fake.stop_at) {
-        stop = SIGTERM;
-    }
-    return 0;
-}
-
-int sl_step_wait(struct sl_step *step)
-{
-    fake.steps[step->index].waited = true;
-    fake.outstanding--;
-    if (step->index == fake.fail_at) {
-        return SL_ERR_DEADLINE;
-    }
-    for (uint32_t i = 0; i < step->read_count; i++) {
-        memset(step->reads[i], 0, step->read_floats[i] * sizeof(float));
-    }
-    return 0;
-}
-
-const char *sl_step_error(const struct sl_step *step)
-{
-    return step->index == fake.fail_at ? "ps/0 shard 3 did not answer" : "";
-}
-
-uint32_t sl_step_staleness(const struct sl_step *step)
-{
-    (void)step;
-    return 1;
-}
-
-void sl_step_end(struct sl_step **step)
-{
-    free(*step);
-    *step = NULL;
-}
 
 /* ---- Jobs ------------------------------------------------------------------------------------ */
 
@@ -210,18 +28,27 @@ static struct sl_reader *open_text(struct train_files *files, const char *text)
     return reader;
 }
 
-/* Trains lr on the text, two rows a batch; the stand-in's faults are set before. */
-static int train_text(const char *text, const char *test, enum sl_consistency_mode mode,
-                      uint32_t staleness, struct sl_report *report)
+/* Trains lr on the text, two rows a batch, as one of three workers; the stand-in's faults are set
+ * before. */
+static int train_as(uint32_t worker_index, const char *text, const char *test,
+                    enum sl_consistency_mode mode, uint32_t staleness, struct sl_report *report)
 {
     struct train_files files;
     struct train_files test_files;
     struct sl_client client = {0};
     struct sl_reader *train = open_text(&files, text);
-    struct sl_reader *test_reader = test == NULL ? NULL : open_text(&test_files, test);
+    struct sl_reader_options test_options = {
+        .format = &sl_reader_libsvm, .path_count = 1, .share_count = 1};
+    if (test != NULL) {
+        train_files_begin(&test_files);
+        train_files_add(&test_files, test, strlen(test));
+        test_options.paths = test_files.list;
+    }
     const struct sl_trainer_options options = {
         .client = &client,
-        .worker_count = 1,
+        .worker_index = worker_index,
+        .worker_count = 3,
+        .test = test == NULL ? NULL : &test_options,
         .model = &sl_model_lr,
         .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
         .consistency = {.mode = mode, .staleness = staleness},
@@ -236,7 +63,7 @@ static int train_text(const char *text, const char *test, enum sl_consistency_mo
         .clock = sl_clock_system(),
     };
     sl_report_init(report);
-    int err = sl_trainer_run(&options, train, test_reader, report);
+    int err = sl_trainer_run(&options, train, report);
     assert_int_equal(fake.outstanding, 0);
     for (uint32_t i = 0; i < fake.step_count; i++) {
         assert_true(fake.steps[i].waited);
@@ -248,12 +75,15 @@ static int train_text(const char *text, const char *test, enum sl_consistency_mo
     return err;
 }
 
+static int train_text(const char *text, const char *test, enum sl_consistency_mode mode,
+                      uint32_t staleness, struct sl_report *report)
+{
+    return train_as(0, text, test, mode, staleness, report);
+}
+
 static int reset(void **state)
 {
-    memset(&fake, 0, sizeof fake);
-    fake.fail_at = STEPS_MAX;
-    fake.stop_at = STEPS_MAX;
-    stop = 0;
+    train_stand_in_reset();
     sl_log_setup(SL_LOG_OFF, "test");
     *state = malloc(sizeof(struct sl_report));
     return *state == NULL ? -1 : 0;
@@ -276,6 +106,18 @@ static void check_step(uint32_t index, uint32_t clock, const char *does)
     assert_int_equal(seen->clock, clock);
 }
 
+/* The barriers in their order, by the last word of their names. */
+static void check_barriers(const char *names)
+{
+    char text[BARRIERS_MAX * 8] = "";
+    for (uint32_t i = 0; i < fake.barrier_count; i++) {
+        size_t used = strlen(text);
+        (void)snprintf(text + used, sizeof text - used, "%s%s", i == 0 ? "" : " ",
+                       strrchr(fake.barriers[i], '/') + 1);
+    }
+    assert_string_equal(text, names);
+}
+
 #define FOUR_BATCHES "0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 1:1\n"
 
 /* Each push is one message with the pull for two batches later. */
@@ -296,7 +138,8 @@ static void trainer_run__in_asp_fuses_push_tick_and_pull(void **state)
     assert_true(report->pull_ns.count == 4 && report->push_ns.count == 4);
     assert_true(report->staleness.min == 2); /* the step's, and one further ahead */
     assert_float_equal(report->train_loss, 0.693147, 1e-5);
-    assert_int_equal(fake.barriers, 3);
+    check_barriers("start end");
+    assert_true(fake.milestones[SL_MILESTONE_STARTED] > 0);
 }
 
 /* The pull for the next iteration is behind the tick, in the same step. */
@@ -311,7 +154,7 @@ static void trainer_run__in_bsp_fuses_push_tick_and_pull(void **state)
     check_step(3, 2, "push tick pull ");
     check_step(4, 3, "push finish ");
     assert_int_equal(fake.outstanding_most, 1);
-    assert_int_equal(fake.specs[0].consistency.worker_count, 1);
+    assert_int_equal(fake.specs[0].consistency.worker_count, 3);
     assert_true(report->staleness.max == 1);
 }
 
@@ -346,7 +189,7 @@ static void trainer_run__without_rows_only_finishes(void **state)
     assert_int_equal(train_text("\n", NULL, SL_CONSISTENCY_BSP, 0, report), 0);
     assert_int_equal(fake.step_count, 1);
     check_step(0, 0, "finish ");
-    assert_int_equal(fake.barriers, 3);
+    check_barriers("start end");
 }
 
 /* Whichever step it is: the error comes back, and nothing is left outstanding. */
@@ -363,7 +206,7 @@ static void trainer_run__ends_with_the_step_that_failed(void **state)
             fake.fail_at = at;
             assert_int_equal(train_text(FOUR_BATCHES, NULL, modes[m], 0, report), SL_ERR_DEADLINE);
             assert_false(report->complete);
-            assert_int_equal(fake.barriers, 1);
+            check_barriers("start");
         }
     }
 }
@@ -385,7 +228,7 @@ static void trainer_run__stops_after_the_step_in_hand(void **state)
                      SL_ERR_CANCELLED);
     assert_int_equal(fake.step_count, 3);
     check_step(2, 0, "push finish ");
-    assert_int_equal(fake.barriers, 1);
+    check_barriers("start");
 }
 
 static void trainer_run__evaluates_after_training(void **state)
@@ -399,6 +242,7 @@ static void trainer_run__evaluates_after_training(void **state)
     assert_float_equal(report->test_auc, 0.5, 0); /* the stand-in's weights are zeros: all ties */
     assert_float_equal(report->test_loss, 0.693147, 1e-5);
     assert_true(report->pull_ns.count == 4); /* of training only */
+    check_barriers("start end end");
 }
 
 static void trainer_run__refuses_test_data_of_one_label(void **state)
@@ -408,7 +252,111 @@ static void trainer_run__refuses_test_data_of_one_label(void **state)
     assert_int_equal(err, SL_ERR_INVALID);
     assert_true(report->complete);
     assert_false(report->evaluated);
-    assert_int_equal(fake.barriers, 3); /* nobody is left waiting */
+    check_barriers("start end end");                          /* nobody is left waiting, */
+    assert_true(fake.milestones[SL_MILESTONE_EVALUATED] > 0); /* and nobody tries again */
+}
+
+/* In a job that runs: the two batches before are read over, and the clocks are the job's. */
+static void trainer_run__goes_on_where_its_clock_is(void **state)
+{
+    struct sl_report *report = *state;
+    fake.begin = 2;
+    fake.milestones[SL_MILESTONE_STARTED] = 3;
+    assert_int_equal(train_text("0 1:1\n1 2:1\n0 1:1\n1 2:1\n0 7:1\n1 8:1\n0 9:1\n", NULL,
+                                SL_CONSISTENCY_ASP, 0, report),
+                     0);
+    assert_int_equal(fake.step_count, 4);
+    check_step(0, 2, "pull ");
+    check_step(1, 3, "pull ");
+    check_step(2, 2, "push tick ");
+    check_step(3, 3, "push finish ");
+    assert_true(report->rows == 3 && report->batches == 2);
+    assert_true(report->complete);
+    check_barriers("end"); /* at the start nobody would come to meet it */
+}
+
+static void trainer_run__goes_on_in_bsp(void **state)
+{
+    struct sl_report *report = *state;
+    fake.begin = 2;
+    fake.milestones[SL_MILESTONE_STARTED] = 1;
+    assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_BSP, 0, report), 0);
+    assert_int_equal(fake.step_count, 3);
+    check_step(0, 2, "pull ");
+    check_step(1, 2, "push tick pull ");
+    check_step(2, 3, "push finish ");
+}
+
+/* The others are further than its share of the data goes: it holds nobody up. */
+static void trainer_run__behind_its_data_only_finishes(void **state)
+{
+    struct sl_report *report = *state;
+    fake.begin = 4;
+    fake.milestones[SL_MILESTONE_STARTED] = 1;
+    assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_BSP, 0, report), 0);
+    assert_int_equal(fake.step_count, 1);
+    check_step(0, 4, "finish ");
+    assert_true(report->complete && report->rows == 0);
+    check_barriers("end");
+}
+
+/* In the place of a worker that had finished it is there for the end of the job only. */
+static void trainer_run__without_a_clock_trains_nothing(void **state)
+{
+    struct sl_report *report = *state;
+    fake.begin = UINT32_MAX;
+    assert_int_equal(train_text(FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report), 0);
+    check_barriers("end end");
+    assert_true(report->complete && report->evaluated && report->rows == 0);
+    assert_false(fake.steps[0].pushes || fake.steps[0].ticks || fake.steps[0].finishes);
+}
+
+static void trainer_run__goes_on_when_the_others_began_while_it_came(void **state)
+{
+    struct sl_report *report = *state;
+    fake.late_at = 0;
+    fake.reached_at[SL_MILESTONE_STARTED] = 1;
+    assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report), 0);
+    check_barriers("start end");
+}
+
+static void trainer_run__ends_when_not_all_come_to_the_start(void **state)
+{
+    struct sl_report *report = *state;
+    fake.late_at = 0;
+    assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report),
+                     SL_ERR_DEADLINE);
+    assert_int_equal(fake.step_count, 0);
+    assert_true(fake.milestones[SL_MILESTONE_STARTED] == 0);
+}
+
+/* Worker 0 evaluates, and is seen to have done so at the meeting after its turn. */
+static void trainer_run__leaves_the_evaluation_to_the_first(void **state)
+{
+    struct sl_report *report = *state;
+    fake.reached_at[SL_MILESTONE_EVALUATED] = 3;
+    assert_int_equal(train_as(2, FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report), 0);
+    check_barriers("start end end");
+    assert_false(report->evaluated);
+    assert_true(fake.milestones[SL_MILESTONE_EVALUATED] == 1);
+}
+
+/* The turns of workers 0 and 1, who are lost, end by themselves. */
+static void trainer_run__evaluates_when_those_before_it_are_lost(void **state)
+{
+    struct sl_report *report = *state;
+    assert_int_equal(train_as(2, FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report), 0);
+    check_barriers("start end end end end");
+    assert_true(report->evaluated);
+}
+
+static void trainer_run__ends_when_the_evaluation_does_not_come(void **state)
+{
+    struct sl_report *report = *state;
+    fake.late_at = 2;
+    assert_int_equal(train_as(1, FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report),
+                     SL_ERR_DEADLINE);
+    assert_true(report->complete);
 }
 
 #define trainer_test(name) cmocka_unit_test_setup_teardown(name, reset, release)
@@ -426,6 +374,15 @@ int main(void)
         trainer_test(trainer_run__stops_after_the_step_in_hand),
         trainer_test(trainer_run__evaluates_after_training),
         trainer_test(trainer_run__refuses_test_data_of_one_label),
+        trainer_test(trainer_run__goes_on_where_its_clock_is),
+        trainer_test(trainer_run__goes_on_in_bsp),
+        trainer_test(trainer_run__behind_its_data_only_finishes),
+        trainer_test(trainer_run__without_a_clock_trains_nothing),
+        trainer_test(trainer_run__goes_on_when_the_others_began_while_it_came),
+        trainer_test(trainer_run__ends_when_not_all_come_to_the_start),
+        trainer_test(trainer_run__leaves_the_evaluation_to_the_first),
+        trainer_test(trainer_run__evaluates_when_those_before_it_are_lost),
+        trainer_test(trainer_run__ends_when_the_evaluation_does_not_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

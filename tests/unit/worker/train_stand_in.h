@@ -1,0 +1,48 @@
+/* A client that stands in for the library's where it is linked before it: keeps the milestones,
+ * answers every pull with zeros, records every step and barrier, and fails where it is told to. One
+ * test at a time. */
+#ifndef SL_TESTS_UNIT_WORKER_TRAIN_STAND_IN_H
+#define SL_TESTS_UNIT_WORKER_TRAIN_STAND_IN_H
+
+#include <signal.h>
+#include <starling.h>
+
+#include "worker/train/model.h"
+
+enum { STEPS_MAX = 64, OPERATIONS_MAX = 8, BARRIERS_MAX = 16 };
+
+struct seen_step {
+    uint32_t clock;
+    bool pushes, pulls, ticks, finishes, waited;
+};
+
+struct train_stand_in {
+    struct seen_step steps[STEPS_MAX];
+    uint32_t step_count;
+    uint32_t fail_at; /* the step whose wait fails; STEPS_MAX: none */
+    uint32_t stop_at; /* the step whose submission raises *stop; STEPS_MAX: none */
+    uint32_t outstanding, outstanding_most;
+    uint32_t begin;                     /* sl_client_clock */
+    const char *barriers[BARRIERS_MAX]; /* names, in order */
+    uint32_t barrier_count;
+    uint32_t late_at;       /* the barrier to which not all come; BARRIERS_MAX: none */
+    uint32_t reached_at[2]; /* barriers after which another reaches the milestone */
+    float milestones[2];
+    struct sl_table_spec specs[SL_MODEL_TABLES + 1];
+    uint32_t table_count;
+};
+
+extern struct train_stand_in fake;
+
+/* Of the trainer under test. */
+extern volatile sig_atomic_t stop;
+extern volatile sig_atomic_t waiting;
+
+struct sl_client {
+    int unused;
+};
+
+/* Without steps, barriers and faults. */
+void train_stand_in_reset(void);
+
+#endif
