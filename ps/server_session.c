@@ -263,7 +263,8 @@ void sl_server_session_detach(struct sl_server_conn *conn)
     }
     conn_release(session);
     struct sl_server_sessions *sessions = &server->sessions;
-    if (sessions->away_count == SL_LIMIT_CONNECTIONS) {
+    uint32_t connections_max = server->options.transport_options.connections_max;
+    if (sessions->away_count == (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max)) {
         lose(sessions->away_first, "too many others are away");
     }
     away_append(session);

@@ -6,9 +6,9 @@
  * writes have failed.
  *
  * A session ends when its client says goodbye, is lost by the coordinator's word, or has been
- * without a connection for a lease. There are at most SL_LIMIT_CONNECTIONS sessions away: the one
- * that has been so for longest ends first. Owner reactor. Allocates when a client comes, and when
- * the first write of it fails. */
+ * without a connection for a lease. There are at most as many sessions away as a server has
+ * connections: the one that has been so for longest ends first. Owner reactor. Allocates when a
+ * client comes, and when the first write of it fails. */
 #ifndef SL_PS_SERVER_SESSION_H
 #define SL_PS_SERVER_SESSION_H
 
