@@ -109,7 +109,9 @@ static const struct sl_cli_option table[] = {
     {.kind = SL_CLI_FLAG,
      .name = "insecure",
      .target = &options.insecure,
-     .help = "Without a secret also on other machines: whoever reaches the ps may use them."},
+     .help =
+         "Goes without a secret on a network too: whoever reaches the ps may read and change the "
+         "parameters."},
     {.kind = SL_CLI_SECTION, .name = "Watching over it"},
     {.kind = SL_CLI_STRING,
      .name = "log-dir",

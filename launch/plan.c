@@ -144,8 +144,8 @@ int sl_plan_check_security(const struct sl_launch_options *options,
     for (uint32_t i = 0; err == 0 && i < ps.count; i++) {
         if (!sl_security_is_loopback(&ps.items[i])) {
             snprintf(reason, reason_bytes,
-                     "ps %u listens at %s, which other machines reach: give --secret-file FILE, or "
-                     "--insecure where whoever reaches it may use it",
+                     "ps/%u at %s is open to the network, and the cluster has no secret: give "
+                     "--secret-file, or --insecure when the network is trusted",
                      i, ps.items[i].host);
             err = SL_ERR_INVALID;
         }

@@ -21,7 +21,8 @@ DATA = os.environ.get("STARLING_DATA",
 DEADLINE_S = 120 * (3 if os.environ.get("STARLING_SANITIZED") else 1)
 
 # The variables that the programs read: a test sets those that it means, and no others leak in.
-OWN_VARIABLES = ("NETWORK_", "PS_", "WORKER_", "STARLING_LOG", "STARLING_TCP", "TF_CONFIG", "SLURM_")
+OWN_VARIABLES = ("NETWORK_", "PS_", "WORKER_", "STARLING_LOG", "STARLING_TCP",
+                 "STARLING_SECRET", "TF_CONFIG", "SLURM_")
 
 
 def program(name):
@@ -121,6 +122,10 @@ class Process:
             raise AssertionError(f"{self.name} did not end:\n{self.output}") from None
         self._reader.join(5)
         return status
+
+    @property
+    def pid(self):
+        return self._child.pid
 
     def signal(self, number):
         self._child.send_signal(number)

@@ -3,6 +3,7 @@
 
 import json
 import os
+import signal
 import unittest
 
 import harness
@@ -10,7 +11,7 @@ import harness
 SANITIZED = bool(os.environ.get("STARLING_SANITIZED"))
 
 
-class GeneratedJob(harness.StarlingTest):
+class Generated(harness.StarlingTest):
     """A small click log from a planted model, enough to tell learning from not learning."""
 
     def setUp(self):
@@ -24,6 +25,10 @@ class GeneratedJob(harness.StarlingTest):
     def assert_learned(self, report, least=0.60):
         self.assertGreater(report["test"]["auc"], least, report)
         self.assertGreater(report["test"]["samples"], 0)
+
+
+class GeneratedJob(Generated):
+    """Every mode and configuration."""
 
     def test_lr_asp(self):
         self.assert_learned(self.train(self.data + ["--model", "lr"]))
@@ -101,6 +106,119 @@ class GeneratedJob(harness.StarlingTest):
         self.assertEqual(reports[0]["test"]["auc"], reports[1]["test"]["auc"])
         self.assertEqual(reports[0]["test"]["loss"], reports[1]["test"]["loss"])
         self.assertEqual(reports[0]["staleness"]["max"], 0)
+
+
+def children(pid):
+    """Pids of the process's children, each with its command line."""
+    found = {}
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/stat", encoding="ascii") as file:
+                parent = int(file.read().rsplit(")", 1)[1].split()[1])
+            if parent == pid:
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    found[int(name)] = file.read().decode().split("\0")
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+class LossyJob(Generated):
+    """Workers that are killed in the middle, replaced or not, and one that joins."""
+
+    EPOCHS = "20" if SANITIZED else "40"
+
+    def setUp(self):
+        super().setUp()
+        self.report = os.path.join(self.folder, "report.json")
+        self.job = [*self.data, "--model", "lr", "--epochs", self.EPOCHS, "--batch-size", "32",
+                    "--report", self.report]
+
+    def start_job(self, consistency, *args, workers=3):
+        return self.start("starling-launch", "--workers", workers, "--lease", 2, "--ps-reactors", 2,
+                          "--worker-reactors", 1, *args, "--", *self.job, "--consistency",
+                          consistency)
+
+    def kill(self, launcher, index):
+        """Kills the worker once it trains."""
+        launcher.wait_line(f"[worker/{index}] epoch")
+        for pid, words in children(launcher.pid).items():
+            if words[0].endswith("starling-worker") and \
+                    words[words.index("--task-index") + 1] == str(index):
+                os.kill(pid, signal.SIGKILL)
+                return
+        self.fail(f"no worker {index} under the launcher:\n{launcher.output}")
+
+    def read_report(self, index=0):
+        with open(self.report + (f".{index}" if index else ""), encoding="utf-8") as file:
+            return json.load(file)
+
+    def assert_ended(self, launcher, evaluator=0):
+        self.assertEqual(launcher.wait(), 0, launcher.output)
+        self.assert_learned(self.read_report(evaluator))
+
+    def replaced(self, consistency, index):
+        launcher = self.start_job(consistency, "--restart-workers", 1)
+        self.kill(launcher, index)
+        self.assert_ended(launcher)
+        self.assertIn(f"worker/{index} failed: killed by signal 9 (Killed); it is started again",
+                      launcher.output)
+        line = launcher.wait_line("goes on with iteration")
+        self.assertIn(f"[worker/{index}]", line)
+        whole = self.read_report(1 if index != 1 else 2)["batches"]
+        self.assertLess(self.read_report(index)["batches"], whole, "it has not begun anew")
+
+    def test_killed_worker_is_replaced_in_asp(self):
+        self.replaced("asp", 1)
+
+    def test_killed_worker_is_replaced_in_bsp(self):
+        self.replaced("bsp", 1)
+
+    def test_killed_worker_0_is_replaced_in_ssp(self):
+        self.replaced("ssp:2", 0)
+
+    def test_job_goes_on_without_a_killed_worker(self):
+        """In the place of worker 0, the next one evaluates."""
+        launcher = self.start_job("bsp", "--on-worker-loss", "continue")
+        self.kill(launcher, 0)
+        self.assert_ended(launcher, evaluator=1)
+        self.assertIn("the job ends without worker/0", launcher.output)
+        self.assertIn("evaluates the model, since the workers before it are lost", launcher.output)
+        self.assertIn("test AUC", launcher.output)
+        self.assertFalse(os.path.exists(self.report), "worker 0 has left a report")
+
+    def test_worker_joins(self):
+        for consistency in ("asp", "bsp"):
+            with self.subTest(consistency=consistency):
+                servers, flags = self.start_ps(worker_count=2, env={"NETWORK_PS_CORE_NUMBER": "2"})
+                args = [*self.job, "--consistency", consistency]
+                workers = self.start_workers(flags, 2, args)
+                workers[0].wait_line("epoch")
+                joins = self.start("starling-worker", *flags, "--task-index", 2, "--join", *args)
+                if consistency == "bsp":
+                    joins.wait_line("goes on with iteration")
+                for worker in [*workers, joins]:
+                    self.assertEqual(worker.wait(), 0, worker.output)
+                self.drain(servers)
+                self.assert_learned(self.read_report())
+                self.assertGreater(self.read_report(2)["batches"], 0)
+
+    def test_failing_worker_can_be_replaced(self):
+        """One whose step fails says no goodbye: a second of the index goes on where it was."""
+        broken = self.file("broken", "")
+        with open(broken, "wb") as out:
+            with open(self.data[1], "rb") as data:
+                out.write(data.read())
+            out.write(b"0\tnot a number\n")
+        servers, flags = self.start_ps(worker_count=1)
+        args = ["--format", "criteo", "--model", "lr"]
+        failing = self.start("starling-worker", *flags, "--data", broken, "--epochs", 1, *args)
+        self.assertEqual(failing.wait(), 1, failing.output)
+        self.assertIn("broken:", failing.output)
+        again = self.start("starling-worker", *flags, "--data", self.data[1], "--epochs", 2, *args)
+        again.wait_line("goes on with iteration")
+        self.assertEqual(again.wait(), 0, again.output)
+        self.drain(servers)
 
 
 @unittest.skipIf(SANITIZED, "three epochs of Adult are for optimised builds")

@@ -407,7 +407,7 @@ class Ssh(LaunchTest):
     def test_other_machines_need_a_secret(self):
         args = ("--ssh", f"'{self.ssh}'", "--host-list", self.hosts("node0 ps\nnode1 worker\n"))
         output = self.launched(*args, status=2)
-        self.assertIn("ps 0 listens at node0, which other machines reach", output)
+        self.assertIn("ps/0 at node0 is open to the network, and the cluster has no secret", output)
         self.assertIn("--insecure", output)
         self.assertNotIn("ssh to", output)
         output = self.launched(*args, "--insecure")

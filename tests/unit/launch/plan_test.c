@@ -94,7 +94,7 @@ static void plan_check_security__other_addresses_do(void **state)
     struct sl_launch_options options = {0};
     assert_int_equal(unsetenv("STARLING_SECRET_FILE"), 0);
     assert_int_equal(check("127.0.0.1:1,node7:2", &options, reason), SL_ERR_INVALID);
-    assert_non_null(strstr(reason, "ps 1 listens at node7"));
+    assert_non_null(strstr(reason, "ps/1 at node7 is open to the network"));
     assert_non_null(strstr(reason, "--secret-file"));
     assert_non_null(strstr(reason, "--insecure"));
     options.insecure = true;
