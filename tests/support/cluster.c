@@ -9,11 +9,10 @@
 #include <sys/socket.h>
 
 #include "core/assert.h"
-#include "net/control/session.h"
 #include "ps/coordinator.h"
+#include "ps/member.h"
 #include "ps/server.h"
 
-#define OUTBOX_BYTES     SL_OUTBOX_MEMORY_BYTES_MIN
 #define START_TIMEOUT_NS (20 * SL_CLOCK_NS_PER_S)
 
 struct ps;
@@ -36,14 +35,9 @@ struct ps {
     struct sl_reactor **reactors;
     struct sl_coordinator *coordinator; /* of ps 0 */
     struct sl_endpoint bound;
-    char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
 
-    /* Its conversation with the coordinator, on reactor 0. */
-    struct sl_transport *transport;
-    struct sl_outbox outbox;
-    struct sl_session *session;
-    uint32_t first_shard, shard_count;
-    uint32_t numbered; /* shards that know their number; under the cluster's lock */
+    struct sl_member *member; /* on reactor 0 */
+    uint32_t numbered;        /* shards that know their number; under the cluster's lock */
 };
 
 struct sl_cluster {
@@ -139,9 +133,7 @@ static void destroy_server(void *ctx)
     struct ps *ps = seat->ps;
     if (seat->local_index == 0) {
         is_mute = true;
-        sl_session_close(&ps->session);
-        sl_transport_close(&ps->transport);
-        sl_outbox_fini(&ps->outbox);
+        sl_member_close(&ps->member);
     }
     sl_server_destroy(&ps->servers[seat->local_index]);
 }
@@ -153,17 +145,14 @@ static void listen_on_loopback(struct seat *seat)
         .scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1", .port = ps->bound.port};
     int err = sl_server_listen(ps->servers[0], &endpoint, &ps->bound);
     sl_assert(err == 0);
-    sl_endpoint_format(&ps->bound, ps->data_endpoint, sizeof ps->data_endpoint);
 }
 
-static void number_shard(void *ctx, uint64_t a, uint64_t b)
+static void number_shard(void *ctx, uint64_t first_shard, uint64_t shard_count)
 {
-    (void)a;
-    (void)b;
     struct seat *seat = ctx;
     struct ps *ps = seat->ps;
     int err = sl_server_set_shard(ps->servers[seat->local_index],
-                                  ps->first_shard + seat->local_index, ps->shard_count);
+                                  (uint32_t)first_shard + seat->local_index, (uint32_t)shard_count);
     sl_assert(err == 0);
     struct sl_cluster *cluster = ps->cluster;
     pthread_mutex_lock(&cluster->lock);
@@ -172,75 +161,68 @@ static void number_shard(void *ctx, uint64_t a, uint64_t b)
     pthread_mutex_unlock(&cluster->lock);
 }
 
-static void cluster_known(void *ctx, const struct sl_message *answer, int err, const char *reason)
+/* On every seat of the process, from its reactor 0. */
+static void run_on_all(struct ps *ps, struct sl_mail mail)
 {
-    (void)reason;
-    struct ps *ps = ctx;
-    if (err != 0) {
-        return; /* the test stopped the cluster before it was whole */
-    }
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < answer->cluster.ps_count; i++) {
-        if (answer->cluster.ps[i].task_index == ps->task_index) {
-            ps->first_shard = count;
-        }
-        count += answer->cluster.ps[i].shard_count;
-    }
-    ps->shard_count = count;
     for (uint32_t i = 0; i < ps->cluster->options.shards_of_ps; i++) {
-        struct sl_mail mail = {.run = number_shard, .ctx = &ps->seats[i]};
+        mail.ctx = &ps->seats[i];
         if (i == 0) {
-            mail.run(mail.ctx, 0, 0);
+            mail.run(mail.ctx, mail.a, mail.b);
         } else {
             sl_reactor_post(ps->seats[0].reactor, i, mail);
         }
     }
 }
 
-static void welcomed(void *ctx, struct sl_session *session,
-                     const struct sl_message_welcome *welcome)
+static void joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
 {
-    (void)welcome;
-    struct ps *ps = ctx;
-    struct sl_message message = {.kind = SL_MESSAGE_REGISTER};
-    snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "%s", ps->data_endpoint);
-    message.reg.shard_count = ps->cluster->options.shards_of_ps;
-    sl_session_request(session, &message, START_TIMEOUT_NS, cluster_known, ps);
+    (void)lease_ns; /* the servers have it */
+    run_on_all(ctx, (struct sl_mail){.run = number_shard, .a = first_shard, .b = shard_count});
 }
 
-static void closed(void *ctx, struct sl_session *session, int err, const char *reason)
+static void join_failed(void *ctx, int err)
 {
     (void)ctx;
-    (void)session;
-    (void)err;
-    (void)reason;
+    (void)err; /* the test stopped the cluster before it was whole */
 }
 
-static const struct sl_session_events session_events = {.welcomed = welcomed, .closed = closed};
+static void lose_worker(void *ctx, uint64_t task_index, uint64_t client_id)
+{
+    const struct seat *seat = ctx;
+    const struct sl_message_lost lost = {
+        .role = SL_MESSAGE_ROLE_WORKER,
+        .task_index = (uint32_t)task_index,
+        .client_id = client_id,
+        .why = "the coordinator says so",
+    };
+    sl_server_lost(seat->ps->servers[seat->local_index], &lost);
+}
+
+static void lost(void *ctx, const struct sl_message_lost *who)
+{
+    run_on_all(ctx,
+               (struct sl_mail){.run = lose_worker, .a = who->task_index, .b = who->client_id});
+}
 
 static void join_cluster(struct seat *seat)
 {
     struct ps *ps = seat->ps;
-    int err = sl_outbox_init(&ps->outbox, OUTBOX_BYTES, false);
-    sl_assert(err == 0);
-    err = sl_transport_open(&link_ops, seat->reactor, &(struct sl_transport_options){0},
-                            &ps->transport);
-    sl_assert(err == 0);
-    const struct sl_session_options options = {
-        .transport = ps->transport,
-        .outbox = &ps->outbox,
-        .endpoint = ps->cluster->coordinator_endpoint,
-        .hello = {.purpose = SL_MESSAGE_PURPOSE_CONTROL,
-                  .role = SL_MESSAGE_ROLE_PS,
-                  .task_index = ps->task_index,
-                  .client_id = incarnation_of(ps)},
-        .events = &session_events,
-        .ctx = ps,
-        .peer_name = "coordinator",
-        .start_timeout_ns = START_TIMEOUT_NS,
+    const struct sl_member_options options = {
+        .reactor = seat->reactor,
+        .transport = &link_ops,
+        .coordinator = ps->cluster->coordinator_endpoint,
+        .task_index = ps->task_index,
+        .shard_count = ps->cluster->options.shards_of_ps,
+        .data = ps->bound,
+        .incarnation = incarnation_of(ps),
         .secret = ps->cluster->options.secret,
+        .start_timeout_ns = START_TIMEOUT_NS,
+        .joined = joined,
+        .failed = join_failed,
+        .lost = lost,
+        .ctx = ps,
     };
-    err = sl_session_open(&options, &ps->session);
+    int err = sl_member_open(&options, &ps->member);
     sl_assert(err == 0);
 }
 
