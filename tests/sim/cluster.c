@@ -38,6 +38,11 @@ void sl_sim_cluster_trace(struct sl_sim_cluster *cluster, const char *format, ..
     }
 }
 
+static void note(void *ctx, const char *text)
+{
+    sl_sim_cluster_trace(ctx, "%s", text);
+}
+
 static void watch_frame(void *ctx, const struct sl_sim_frame *frame)
 {
     static const char *const types[] = {"", "control", "request", "reply", "credit"};
@@ -180,6 +185,8 @@ void sl_sim_cluster_start_worker(struct sl_sim_cluster *cluster, struct sl_sim_p
 /* The process in this place is gone, its memory but for the worker's own is free. */
 static void vacate(struct sl_sim_cluster *cluster, struct sl_sim_place *place)
 {
+    /* One that died before anybody knew it would be waited for, for ever. */
+    place->lives += !place->worker->started;
     bool again = !place->worker->finished && place->lives > 0;
     uint64_t wait_ns = sl_hash_random(&cluster->random) % (cluster->plan->lease_ns * 3 / 2);
     place->start_ns = again ? cluster->now_ns + wait_ns : SL_CLOCK_NEVER;
@@ -314,6 +321,8 @@ static void create(struct sl_sim_cluster *cluster)
     cluster->secret.byte_count = SECRET_BYTES;
     memset(cluster->secret.bytes, 's', SECRET_BYTES);
     sl_sim_oracle_init(&cluster->oracle, plan, &cluster->now_ns);
+    cluster->oracle.note = note;
+    cluster->oracle.note_ctx = cluster;
     cluster->observe_ns = SL_CLOCK_NEVER;
     for (uint32_t i = 0; i < SL_SIM_FAULTS_MAX; i++) {
         cluster->fault_begin_ns[i] = cluster->fault_end_ns[i] = SL_CLOCK_NEVER;

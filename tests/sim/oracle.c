@@ -130,6 +130,16 @@ void sl_sim_oracle_fail(struct sl_sim_oracle *oracle, const char *of, const char
     oracle->breach_of = of;
 }
 
+void sl_sim_oracle_note(struct sl_sim_oracle *oracle, const char *format, ...)
+{
+    char text[300];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    oracle->note(oracle->note_ctx, text);
+}
+
 /* ---- What happens ---------------------------------------------------------------------------- */
 
 uint32_t sl_sim_oracle_instance(struct sl_sim_oracle *oracle, uint32_t task, bool has_clock)
@@ -148,6 +158,7 @@ void sl_sim_oracle_started(struct sl_sim_oracle *oracle, uint32_t instance, uint
     struct sl_sim_instance *started = &oracle->instances[instance];
     started->first_clock = started->ticks = started->ticks_acked = clock;
     started->counts = started->has_clock && !started->tainted && clock != UINT32_MAX;
+    sl_sim_oracle_note(oracle, "worker/%d begins at iteration %d", (int)started->task, (int)clock);
 }
 
 void sl_sim_oracle_gone(struct sl_sim_oracle *oracle, uint32_t instance)
@@ -157,6 +168,10 @@ void sl_sim_oracle_gone(struct sl_sim_oracle *oracle, uint32_t instance)
 
 void sl_sim_oracle_taint(struct sl_sim_oracle *oracle, uint32_t instance)
 {
+    if (!oracle->instances[instance].tainted) {
+        sl_sim_oracle_note(oracle, "worker/%d may be believed lost from now on",
+                           (int)oracle->instances[instance].task);
+    }
     oracle->instances[instance].tainted = true;
     oracle->instances[instance].counts = false;
 }

@@ -85,6 +85,8 @@ struct sl_sim_oracle {
     uint32_t sight_count, sight_capacity;
     uint32_t *task_instance; /* [tasks_max] the newest instance of each */
     uint32_t epochs[SL_SIM_PS_MAX];
+    void (*note)(void *ctx, const char *text); /* for the trace */
+    void *note_ctx;
     char breach[512];      /* "": none */
     const char *breach_of; /* "exactly-once", "staleness", … */
 };
@@ -96,6 +98,10 @@ void sl_sim_oracle_fini(struct sl_sim_oracle *oracle);
 /* Records a breach, unless there is one. */
 void sl_sim_oracle_fail(struct sl_sim_oracle *oracle, const char *of, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Adds a line to the trace. */
+void sl_sim_oracle_note(struct sl_sim_oracle *oracle, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* ---- What happens ---------------------------------------------------------------------------- */
 

@@ -23,7 +23,11 @@ static bool is_kept(const struct sl_sim_oracle *oracle, const struct sl_sim_unit
     if (!stages(oracle, unit)) {
         return true;
     }
-    return !instance->tainted && (unit->clock < instance->ticks_acked || instance->finish_acked);
+    /* A coordinator that started anew does not know of workers that are gone for good: iterations
+     * may wait for them, for ever. */
+    bool may_wait = oracle->epochs[0] > 0;
+    return !instance->tainted && !may_wait &&
+           (unit->clock < instance->ticks_acked || instance->finish_acked);
 }
 
 static const char *fate_of(const struct sl_sim_unit *unit)
@@ -133,9 +137,8 @@ static void breach(struct sl_sim_oracle *oracle, const struct sl_sim_sight *sigh
                        "worker/%u's pull of iteration %u from t%u, begun at %" PRIu64 " us, %s of "
                        "worker/%u's push of iteration %u on shard %u (%s)",
                        oracle->instances[look->instance].task, look->clock, look->table,
-                       sl_sim_us(look->begun_ns), what,
-                       oracle->instances[unit->instance].task, unit->clock, unit->shard,
-                       fate_of(unit));
+                       sl_sim_us(look->begun_ns), what, oracle->instances[unit->instance].task,
+                       unit->clock, unit->shard, fate_of(unit));
 }
 
 static void judge_sight(struct sl_sim_oracle *oracle, const struct sl_sim_sight *sight)

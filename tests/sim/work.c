@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -313,9 +314,26 @@ static void book_end(struct sl_sim_work *work, bool acked)
     work->unit_first = work->unit_end;
 }
 
+static void note_step(struct sl_sim_work *work)
+{
+    char what[120] = "";
+    size_t used = 0;
+    for (uint32_t i = 0; i < work->operation_count && used < sizeof what; i++) {
+        const struct sl_sim_operation *operation = &work->operations[i];
+        used += (size_t)snprintf(what + used, sizeof what - used, " %s%s t%u",
+                                 operation->pushes ? "push" : "", operation->pulls ? "pull" : "",
+                                 operation->table);
+    }
+    sl_sim_oracle_note(work->oracle, "worker/%d submits iteration %u:%s%s%s, %u ms",
+                       (int)work->oracle->instances[work->instance].task, work->clock, what,
+                       work->ticks ? " tick" : "", work->finishes ? " finish" : "",
+                       work->timeout_ms);
+}
+
 int sl_sim_work_submit(struct sl_sim_work *work, uint32_t timeout_ms)
 {
     struct sl_sim_instance *instance = &work->oracle->instances[work->instance];
+    work->timeout_ms = timeout_ms;
     work->begun_ns = sl_sim_network_now(work->process->network);
     work->deadline_ns = sl_sim_process_now(work->process) + timeout_ms * SL_CLOCK_NS_PER_MS;
     work->paused_ns = work->process->paused_ns;
@@ -326,6 +344,7 @@ int sl_sim_work_submit(struct sl_sim_work *work, uint32_t timeout_ms)
     if (work->finishes) {
         instance->counts = false;
     }
+    note_step(work);
     int err = sl_step_submit(work->step, timeout_ms);
     if (err != 0) {
         book_end(work, false);
@@ -348,8 +367,7 @@ static void check_late(struct sl_sim_work *work)
         sl_sim_oracle_fail(work->oracle, "deadline",
                            "a step of worker/%u, begun at %" PRIu64 " us, has not ended %" PRIu64
                            " ms after its deadline",
-                           work->oracle->instances[work->instance].task,
-                           sl_sim_us(work->begun_ns),
+                           work->oracle->instances[work->instance].task, sl_sim_us(work->begun_ns),
                            sl_sim_ms(now_ns - work->late_ns));
     }
     sl_sim_process_wake(work->process, now_ns + LATE_NS);
@@ -421,6 +439,9 @@ int sl_sim_work_poll(struct sl_sim_work *work)
     }
     check_late(work);
     int err = sl_step_wait(work->step);
+    sl_sim_oracle_note(work->oracle, "worker/%d's step of %" PRIu64 " us ends: %s %s",
+                       (int)work->oracle->instances[work->instance].task, sl_sim_us(work->begun_ns),
+                       sl_err_name(err), sl_step_error(work->step));
     book_end(work, err == 0);
     if (err == 0) {
         ended_well(work);

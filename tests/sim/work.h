@@ -33,6 +33,7 @@ struct sl_sim_work {
     struct sl_sim_operation operations[SL_SIM_WORK_OPERATIONS];
     uint32_t operation_count;
     bool ticks, finishes;
+    uint32_t timeout_ms;
     uint64_t begun_ns, deadline_ns; /* the network's time; the process's */
     uint64_t late_ns;               /* the network's, when its deadline was found to be over */
     uint64_t paused_ns;             /* of the process, at its beginning */

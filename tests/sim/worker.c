@@ -12,6 +12,7 @@
 #define OPEN_TIMEOUT_MS 60000
 #define FAILURES_MAX    12
 #define BACK_OFF_US     20000
+#define PATIENT_MS      10000 /* a step that fails after so long may not be worth another try */
 /* Calls may end so long after their deadline, and closing may take so long. */
 #define LATE_NS         (1500 * SL_CLOCK_NS_PER_MS)
 #define CLOSE_NS        (4 * SL_CLOCK_NS_PER_S)
@@ -126,6 +127,7 @@ static void started(struct sl_sim_worker *worker)
 {
     worker->clock = is_observer(worker) ? 0 : sl_client_clock(worker->client);
     sl_sim_oracle_started(worker->options.oracle, worker->instance, worker->clock);
+    worker->started = true;
     if (worker->clock == UINT32_MAX) {
         worker->finished = true; /* the one before had done all */
         sl_sim_worker_close(worker);
@@ -325,9 +327,9 @@ static void go_on(struct sl_sim_worker *worker, bool ticked)
 }
 
 /* A step without a tick is tried again, as new work; else nobody knows where the clock stands. */
-static void step_failed(struct sl_sim_worker *worker, bool ticked)
+static void step_failed(struct sl_sim_worker *worker, bool ticked, bool patient)
 {
-    worker->failures++;
+    worker->failures += patient ? FAILURES_MAX / 2 : 1;
     worker->next_ns =
         net_now(worker) + SL_CLOCK_NS_PER_US * sl_sim_below(&worker->random, BACK_OFF_US);
     if (!is_observer(worker) && (ticked || worker->failures > FAILURES_MAX)) {
@@ -348,6 +350,7 @@ static void poll_works(struct sl_sim_worker *worker)
         }
         bool ticked = work->ticks || work->finishes;
         bool finished = work->finishes;
+        bool late = err == SL_ERR_DEADLINE && work->timeout_ms > PATIENT_MS;
         worker->working[i] = false;
         worker->work_count--;
         if (worker->options.ended != NULL) {
@@ -355,7 +358,7 @@ static void poll_works(struct sl_sim_worker *worker)
         }
         sl_sim_work_free(work);
         if (err != 0) {
-            step_failed(worker, ticked);
+            step_failed(worker, ticked, late);
         } else if (finished) {
             worker->finished = true;
             worker->wants_to_leave = true;
@@ -442,8 +445,7 @@ static void check_late(struct sl_sim_worker *worker)
         sl_sim_oracle_fail(worker->options.oracle, "deadline",
                            "the %s of worker/%u, begun at %" PRIu64 " us, has not ended %" PRIu64
                            " ms after its deadline",
-                           names[worker->stage], worker->options.task,
-                           sl_sim_us(worker->stage_ns),
+                           names[worker->stage], worker->options.task, sl_sim_us(worker->stage_ns),
                            sl_sim_ms(now_ns - worker->late_ns));
     }
     sl_sim_process_wake(&worker->process, now_ns + LATE_NS + SL_CLOCK_NS_PER_MS);

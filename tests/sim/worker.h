@@ -57,6 +57,7 @@ struct sl_sim_worker {
     bool working[SL_SIM_WORKS_MAX];
     uint32_t work_count;
 
+    bool started;        /* the cluster knows it */
     bool wants_to_leave; /* after the step under way */
     bool failed;         /* it gives up: somebody may take its place */
     bool finished;       /* its task is done */
