@@ -1,0 +1,171 @@
+"""Jobs of sum_worker: integers whose sums tell afterwards whether a push was lost or carried out
+twice; and clusters with a proxy before every endpoint, through which faults come."""
+
+import collections
+import os
+import tempfile
+
+import harness
+import protocol_client
+import proxy
+
+BEHIND, BEFORE = "127.0.0.1", "127.0.0.2"  # where the ps listen, and where their proxies do
+
+# As sum_worker.c opens them. What the consistency says is added.
+TABLES = (("sum", 0), ("sgd", 1))
+WITNESS_BITS = 16
+
+
+class Cluster:
+    """Ps processes, each with a port for control and one for data; with `proxied`, workers reach
+    them through self.control and self.data, and ps reach the coordinator through self.control."""
+
+    def __init__(self, test, ps_count=2, worker_count=4, lease_s=2, reactors=1, proxied=True,
+                 extra=()):
+        self.test = test
+        self.worker_count = worker_count
+        self.ports = list(zip(*[iter(harness.free_ports(2 * ps_count))] * 2))
+        self.control, self.data = None, []
+        if proxied:
+            self._start_proxies()
+        self._extra = ["--lease", lease_s, *extra]
+        self._env = {"NETWORK_PS_CORE_NUMBER": str(reactors)}
+        self.ps = [self.start_ps(i) for i in range(ps_count)]
+
+    def _start_proxies(self):
+        def start(port, replace=None):
+            it = proxy.Proxy((BEHIND, port), (BEFORE, port), replace)
+            self.test.addCleanup(it.close)
+            return it
+
+        swap = (f"tcp://{BEHIND}:".encode(), f"tcp://{BEFORE}:".encode())
+        self.control = start(self.ports[0][0], swap)
+        self.data = [start(data) for _, data in self.ports]
+
+    def hosts(self, first):
+        """--ps-hosts, of which the first, the coordinator, is reached at `first`."""
+        return ",".join(f"{first if i == 0 else BEHIND}:{control}"
+                        for i, (control, _) in enumerate(self.ports))
+
+    @property
+    def coordinator(self):
+        """Where workers find it."""
+        return f"{BEFORE if self.control else BEHIND}:{self.ports[0][0]}"
+
+    @property
+    def worker_flags(self):
+        return ["--ps-hosts", self.hosts(self.coordinator.rpartition(":")[0]), "--worker-hosts",
+                ",".join("abcdefgh"[:self.worker_count])]
+
+    def start_ps(self, index):
+        """Starts ps `index`; the one that ran before must have ended."""
+        hosts = self.hosts(BEFORE if self.control and index > 0 else BEHIND)
+        lines = [f"{host}=tcp://{BEHIND}:{data}" for host, (_, data) in zip(hosts.split(","),
+                                                                            self.ports)]
+        path = self.test.file(f"map-{index}", "\n".join(lines) + "\n")
+        return self.test.start(
+            "starling-ps", "--ps-hosts", hosts, "--worker-hosts",
+            ",".join("abcdefgh"[:self.worker_count]), "--endpoint-map", path, "--job-name", "ps",
+            "--task-index", index, *self._extra, env=self._env)
+
+    def drain(self):
+        self.test.drain(self.ps)
+
+
+class SumJob:
+    """Workers of one job, and what they have written down."""
+
+    def __init__(self, test, cluster, consistency, iterations=120, timeout_ms=60000, pause_ms=4,
+                 goes_on=False):
+        self.test = test
+        self.cluster = cluster
+        self.consistency = consistency
+        self.iterations = iterations
+        self._flags = ["--consistency", consistency, "--iterations", iterations, "--timeout-ms",
+                       timeout_ms, "--pause-ms", pause_ms] + (["--goes-on"] if goes_on else [])
+        self.runs = collections.Counter()  # by worker
+        self._records = tempfile.mkdtemp(prefix="records-", dir=test.folder)
+
+    def start(self, index):
+        """Starts worker `index`, or another in its place."""
+        run = self.runs[index]
+        self.runs[index] += 1
+        return self.test.start("sum_worker", "--coordinator", self.cluster.coordinator,
+                               "--task-index", index, "--workers", self.cluster.worker_count,
+                               "--run", run, "--record", self._record(index), *self._flags)
+
+    def start_all(self):
+        return [self.start(index) for index in range(self.cluster.worker_count)]
+
+    def _record(self, index):
+        return os.path.join(self._records, str(index))
+
+    def noted(self, what):
+        """(worker, run, iteration) of what was "asked" or "acknowledged"."""
+        found = set()
+        for index in self.runs:
+            with open(self._record(index), encoding="ascii") as file:
+                for line in file:
+                    word, run, iteration = line.split()
+                    if word == what:
+                        found.add((index, int(run), int(iteration)))
+        return found
+
+    def _spec(self, name, kind):
+        mode, _, staleness = self.consistency.partition(":")
+        consistency = {"mode": ("asp", "bsp", "ssp").index(mode), "staleness": int(staleness or 0),
+                       "worker_count": 0 if mode == "asp" else self.cluster.worker_count}
+        return {"name": name, "kind": protocol_client.SPARSE, "dim": 1,
+                "optimizer": {"kind": kind, "lr": 1.0}, "initializer": {},
+                "consistency": consistency}
+
+    def check(self):
+        """Every push that was acknowledged was carried out once, every other one at most once, and
+        the shared keys hold the sums of those and nothing else. Returns how many were acknowledged,
+        and how many others were carried out all the same."""
+        asked, acknowledged = self.noted("asked"), self.noted("acknowledged")
+        client = protocol_client.Client(f"{BEHIND}:{self.cluster.ports[0][0]}")
+        silent = 0
+        try:
+            for name, kind in TABLES:
+                table = client.open(**self._spec(name, kind))
+                silent = self._check_table(client, table, asked, acknowledged)
+        finally:
+            client.goodbye()
+        return len(acknowledged), silent
+
+    def _check_table(self, client, table, asked, acknowledged):
+        shards = range(len(client.shards))
+        pushes = [(push, shard) for push in sorted(asked) for shard in shards]
+        keys = [self._key(shard, len(shards), witness_base(*push)) for push, shard in pushes]
+        values = pull(client, table, keys)
+        sums, silent = [0] * len(shards), 0
+        for (push, shard), value in zip(pushes, values):
+            number = 1 + (push[2] + push[0]) % 7
+            self.test.assertIn(value, (0, number), f"{push} was not carried out once at most")
+            if push in acknowledged:
+                self.test.assertEqual(value, number, f"{push} was acknowledged, but not carried out")
+            else:
+                silent += value != 0
+            sums[shard] += value
+        shared = pull(client, table, [self._key(shard, len(shards), 0) for shard in shards])
+        self.test.assertEqual(shared, sums)
+        return silent
+
+    @staticmethod
+    def _key(shard, shard_count, base):
+        while protocol_client.shard_of(base, shard_count) != shard:
+            base += 1
+        return base
+
+
+def witness_base(worker, run, iteration):
+    """As sum_worker.c has it."""
+    return (((worker + 1) << 8 | run) << 24 | iteration) << WITNESS_BITS
+
+
+def pull(client, table, keys, batch=1000):
+    values = []
+    for at in range(0, len(keys), batch):
+        values += [row[0] for row in client.pull(table, keys[at:at + batch])]
+    return values
