@@ -3,6 +3,7 @@
 
 #define ROUNDS_PER_TIMEOUT 4 /* so that an end comes at most a quarter late */
 #define HANDSHAKE_NS_MAX   (10 * SL_CLOCK_NS_PER_S)
+#define SAME_ANSWER_MS     500 /* Linux answers the same probe no sooner (tcp_invalid_ratelimit) */
 #define CONNECTIONS_A_TURN 256 /* each may take a system call */
 
 static uint64_t timeout_ns(const struct sl_tcp *tcp)
@@ -56,7 +57,7 @@ static void watch_window(struct sl_tcp_conn *conn, const struct sl_tcp_progress 
         watch->window_since_ns = now_ns;
     }
     if (progress->window_closed) {
-        if (progress->since_ack_ms >= timeout_ms) {
+        if (progress->since_ack_ms >= (uint64_t)timeout_ms + SAME_ANSWER_MS) {
             return;
         }
         /* It may have been closed for a round before it was seen. */
@@ -94,8 +95,13 @@ static void visit(struct sl_tcp_conn *conn, uint64_t now_ns)
     }
     if (conn->base.state == SL_CONN_OPEN) {
         visit_open(conn, now_ns);
-    } else if (conn->connecting && now_ns - conn->watch.quiet_since_ns >= timeout_ns(conn->tcp)) {
+        return;
+    }
+    uint64_t waited_ns = now_ns - conn->watch.quiet_since_ns;
+    if (conn->connecting && waited_ns >= timeout_ns(conn->tcp)) {
         end_silent(conn, "it was asked to connect");
+    } else if (conn->tls != NULL && !conn->tls->done && waited_ns >= handshake_ns(conn->tcp)) {
+        end_silent(conn, "the TLS handshake began");
     }
 }
 

@@ -224,8 +224,11 @@ static int open_record(struct sl_tcp_tls *tls, uint8_t *to, uint32_t wanted, uin
     int result = SSL_read_ex(tls->ssl, to, wanted, &bytes);
     if (result == 1) {
         *out_bytes = (uint32_t)bytes;
+        tls->opened = true;
         return 0;
     }
+    /* To who connects, a handshake is over before the peer has looked at his certificate. */
+    bool alert = ERR_GET_REASON(ERR_peek_error()) > SSL_AD_REASON_OFFSET;
     switch (SSL_get_error(tls->ssl, result)) {
     case SSL_ERROR_WANT_READ:
         return SL_ERR_AGAIN;
@@ -234,7 +237,7 @@ static int open_record(struct sl_tcp_tls *tls, uint8_t *to, uint32_t wanted, uin
         return SL_ERR_CLOSED;
     default:
         explain(tls);
-        return SL_ERR_PROTOCOL;
+        return alert && !tls->opened ? SL_ERR_REFUSED : SL_ERR_PROTOCOL;
     }
 }
 

@@ -40,6 +40,7 @@ struct ssl_st;
 struct sl_tcp_tls {
     struct ssl_st *ssl;
     bool done;        /* hands are shaken */
+    bool opened;      /* something was received */
     bool ended;       /* the peer has said that nothing follows */
     bool notified;    /* so have we */
     uint32_t records; /* sealed under this key */
@@ -74,7 +75,7 @@ void sl_tcp_tls_add_input(struct sl_tcp_tls *tls, uint32_t bytes);
 void sl_tcp_tls_discard(struct sl_tcp_tls *tls);
 
 /* Opens up to `wanted` bytes into `to`. Errors: AGAIN (more input is needed), CLOSED (the orderly
- * end), PROTOCOL (see reason): forged or damaged. */
+ * end), PROTOCOL (forged or damaged; see reason), REFUSED (the peer does not accept us). */
 int sl_tcp_tls_read(struct sl_tcp_tls *tls, uint8_t *to, uint32_t wanted, uint32_t *out_bytes);
 
 /* After an AGAIN: whether a part of a record is there. */

@@ -2,6 +2,7 @@
 #include "conformance.h"
 
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define BIG 200000
@@ -272,6 +273,49 @@ static void transport_close__on_the_connecting_side(void **state)
     close_in_flight(1);
 }
 
+/* A peer that closes only when it has read our end must be told of it: it would wait for us, and we
+ * for it. No time passes, so that no timer helps. */
+static void disconnect__says_that_nothing_follows(void **state)
+{
+    (void)state;
+    struct raw raw = raw_open(world_open_in_amber(2, NULL));
+    node_set_policy(&raw.world->nodes[0], (struct policy){.echo = true, .disconnect_at = 1});
+    uint8_t frame[FRAME_BYTES(40)], answer[FRAME_BYTES(40)], byte;
+    raw_make_frame(frame, 1, 40);
+    raw_write(raw.fd, frame, sizeof frame);
+    raw_read(raw.fd, answer, sizeof answer);
+    assert_int_equal(recv(raw.fd, &byte, 1, 0), 0);
+    assert_int_equal(raw.accepted->closed, 0);
+    shutdown(raw.fd, SHUT_WR);
+    expect_closed(raw.accepted, SL_OK);
+    node_set_policy(&raw.world->nodes[0], (struct policy){.echo = true});
+    raw_close(&raw);
+}
+
+/* How long a disconnect may take is measured by connection, not by the memory that it lies in. */
+static void disconnect__its_timer_ends_with_it(void **state)
+{
+    (void)state;
+    struct world *world = world_open_in_amber(2, NULL);
+    node_set_policy(&world->nodes[0], (struct policy){.echo = true});
+    struct peer *clients[5];
+    for (uint32_t i = 0; i < 5; i++) {
+        clients[i] = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+        WAIT_UNTIL(clients[i]->open);
+        if (i < 4) {
+            peer_disconnect_from_test(i % 2 == 0 ? clients[i] : node_peer(&world->nodes[0], i));
+            WAIT_UNTIL(clients[i]->closed == 1 && node_peer(&world->nodes[0], i)->closed == 1);
+        }
+    }
+    world_pass(world, 1500);
+    world_pass(world, 1500);
+    uint32_t size = 100;
+    peer_send_from_test(clients[4], &size, 1);
+    WAIT_UNTIL(clients[4]->received == 1);
+    assert_int_equal(clients[4]->closed, 0);
+    world_close(world);
+}
+
 const struct CMUnitTest conformance_close_cases[] = {
     cmocka_unit_test(disconnect__sends_what_was_taken),
     cmocka_unit_test(disconnect__mid_transfer_by_the_accepter),
@@ -280,6 +324,8 @@ const struct CMUnitTest conformance_close_cases[] = {
     cmocka_unit_test(disconnect__inside_received),
     cmocka_unit_test(disconnect__inside_accepted),
     cmocka_unit_test(disconnect__while_connecting),
+    cmocka_unit_test(disconnect__says_that_nothing_follows),
+    cmocka_unit_test(disconnect__its_timer_ends_with_it),
     cmocka_unit_test(closed__gives_back_what_was_not_sent),
     cmocka_unit_test(connect__refused),
     cmocka_unit_test(listen__again_and_in_use),

@@ -273,6 +273,82 @@ static void release__after_all_buffers_were_held(void **state)
     world_close(world);
 }
 
+/* Releases what a node holds in its turn's last step, after the transport has done its own. */
+struct late_releaser {
+    struct sl_reactor_source source;
+    struct node *node;
+    bool due;
+};
+
+static uint32_t no_work(struct sl_reactor_source *source, uint32_t budget)
+{
+    (void)source;
+    (void)budget;
+    return 0;
+}
+
+static void release_in_flush(struct sl_reactor_source *source)
+{
+    struct late_releaser *releaser = (struct late_releaser *)source;
+    if (releaser->due) {
+        releaser->due = false;
+        uint32_t stride = 1;
+        release_strided(releaser->node, &stride);
+    }
+}
+
+static void add_releaser(struct node *node, void *ctx)
+{
+    struct late_releaser *releaser = ctx;
+    releaser->node = node;
+    sl_reactor_add_source(node->reactor, &releaser->source);
+}
+
+static void make_release_due(struct node *node, void *ctx)
+{
+    struct late_releaser *releaser = ctx;
+    node->policy.hold = false;
+    releaser->due = true;
+}
+
+static void remove_releaser(struct node *node, void *ctx)
+{
+    struct late_releaser *releaser = ctx;
+    sl_reactor_remove_source(node->reactor, &releaser->source);
+}
+
+/* Those that wait for a buffer are served though nothing else would wake the reactor. */
+static void release__as_the_last_thing_in_a_turn(void **state)
+{
+    (void)state;
+    struct sl_transport_options options = {.buffer_count = HOLD_BUFFERS,
+                                           .buffer_bytes = HOLD_BUFFER_BYTES};
+    struct world *world = open_echo(&options);
+    struct node *server = &world->nodes[0];
+    struct late_releaser releaser = {
+        .source = {.name = "releaser", .poll = no_work, .flush = release_in_flush}};
+    node_run(server, add_releaser, &releaser);
+    bool hold = true;
+    node_run(server, set_hold, &hold);
+    struct peer *peers[2 * HOLD_BUFFERS];
+    uint32_t size = 64;
+    for (uint32_t i = 0; i < 2 * HOLD_BUFFERS; i++) {
+        peers[i] = peer_connect(&world->nodes[1], &server->bound);
+        WAIT_UNTIL(peers[i]->open);
+        peer_send_from_test(peers[i], &size, 1);
+    }
+    for (uint32_t i = 0; i < HOLD_BUFFERS / 2; i++) {
+        WAIT_UNTIL(peers[i]->received == 1);
+    }
+    usleep(20000); /* nothing more is going to happen, and the reactor sleeps */
+    node_run(server, make_release_due, &releaser);
+    for (uint32_t i = 0; i < 2 * HOLD_BUFFERS; i++) {
+        WAIT_UNTIL(peers[i]->received == 1);
+    }
+    node_run(server, remove_releaser, &releaser);
+    world_close(world);
+}
+
 /* A message may be read, and be released, after its connection's end. */
 static void release__after_closed(void **state)
 {
@@ -351,6 +427,7 @@ const struct CMUnitTest conformance_transfer_cases[] = {
     cmocka_unit_test(send_burst__short_then_writable),
     cmocka_unit_test(release__late_and_out_of_order),
     cmocka_unit_test(release__after_all_buffers_were_held),
+    cmocka_unit_test(release__as_the_last_thing_in_a_turn),
     cmocka_unit_test(release__after_closed),
     cmocka_unit_test(wake__from_sleep),
     cmocka_unit_test(stats__count_what_travelled),

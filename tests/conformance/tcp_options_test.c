@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <semaphore.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -169,6 +170,153 @@ static void accept__out_of_descriptors(void **state)
     world_close(world);
 }
 
+/* A program that was started without a standard input, say, must not have sockets in its place. */
+static void descriptors__none_of_the_standard_ones(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    close(STDIN_FILENO);
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    WAIT_UNTIL(client->open);
+    (void)node_peer(&world->nodes[0], 0);
+    int used = fcntl(STDIN_FILENO, F_GETFD);
+    if (kept >= 0) {
+        dup2(kept, STDIN_FILENO);
+        close(kept);
+    }
+    assert_int_equal(used, -1);
+    world_close(world);
+}
+
+/* Somebody listens, and lets nobody in: what is full of connections answers no more. */
+static int listen_full(struct sl_endpoint *out, int *out_filler)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    *out_filler = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, bytes), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &bytes), 0);
+    assert_int_equal(connect(*out_filler, (struct sockaddr *)&address, bytes), 0);
+    *out = (struct sl_endpoint){
+        .scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1", .port = ntohs(address.sin_port)};
+    return listener;
+}
+
+static void connect__unanswered(void **state)
+{
+    (void)state;
+    struct sl_transport_options options = {.peer_timeout_ms = 60000};
+    struct world *world = world_open_in_amber(2, &options);
+    struct sl_endpoint full;
+    int filler;
+    int listener = listen_full(&full, &filler);
+    struct peer *client = peer_connect(&world->nodes[1], &full);
+    for (uint32_t passed_ms = 0; passed_ms < 45000; passed_ms += 15000) {
+        assert_int_equal(client->closed, 0);
+        world_pass(world, 15000);
+    }
+    assert_int_equal(client->closed, 0);
+    world_pass(world, 20000);
+    WAIT_UNTIL(client->closed == 1);
+    assert_int_equal(client->close_err, SL_ERR_DEADLINE);
+    assert_false(client->open);
+    close(filler);
+    close(listener);
+    world_close(world);
+}
+
+/* The peer has no memory for more, and says so all the while: that is no silence, though it goes on
+ * for several times the timeout, by the kernel's own clock. */
+static void window__closed_for_long(void **state)
+{
+    (void)state;
+    struct sl_transport_options options = {.peer_timeout_ms = 300};
+    struct world *world = world_open(2, &options);
+    struct node *server = &world->nodes[0];
+    node_set_policy(server, (struct policy){.echo = true, .refuse_sink = true});
+    struct peer *client = peer_connect(&world->nodes[1], &server->bound);
+    uint32_t sizes[6];
+    for (uint32_t i = 0; i < 6; i++) {
+        sizes[i] = SL_LIMIT_FRAME_PAYLOAD_BYTES;
+    }
+    peer_send_from_test(client, sizes, 6);
+    WAIT_UNTIL(server->sink_asked >= 1);
+    usleep(1500000);
+    assert_int_equal(client->closed, 0);
+    assert_int_equal(server->closed_count, 0);
+    node_set_policy(server, (struct policy){.echo = true});
+    WAIT_UNTIL(client->received == 6);
+    world_close(world);
+}
+
+/* ---- A reactor that ends while a connection is on its way to it -------------------------------
+ */
+
+static uint32_t count_descriptors(void)
+{
+    uint32_t count = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        count += fcntl(fd, F_GETFD) >= 0;
+    }
+    return count;
+}
+
+/* Holds its reactor up in a turn, after the mail was read. */
+struct blocker {
+    struct sl_reactor_source source;
+    sem_t entered, leave;
+    bool done;
+};
+
+static uint32_t block(struct sl_reactor_source *source, uint32_t budget)
+{
+    (void)budget;
+    struct blocker *blocker = (struct blocker *)source;
+    if (!blocker->done) {
+        blocker->done = true;
+        sem_post(&blocker->entered);
+        while (sem_wait(&blocker->leave) != 0) {
+        }
+    }
+    return 0;
+}
+
+static void add_blocker(struct node *node, void *ctx)
+{
+    sl_reactor_add_source(node->reactor, ctx);
+}
+
+static void hand_over__to_a_reactor_that_ends(void **state)
+{
+    (void)state;
+    uint32_t descriptors_before = count_descriptors();
+    struct world *world = world_open(3, NULL);
+    struct node *owner = &world->nodes[1];
+    node_set_policy(&world->nodes[0], (struct policy){.owner = owner});
+    struct blocker blocker = {.source = {.name = "blocker", .poll = block}};
+    sem_init(&blocker.entered, 0, 0);
+    sem_init(&blocker.leave, 0, 0);
+    node_run(owner, add_blocker, &blocker);
+    while (sem_wait(&blocker.entered) != 0) {
+    }
+    struct peer *client = peer_connect(&world->nodes[2], &world->nodes[0].bound);
+    uint32_t sizes[] = {64, 64};
+    peer_send_from_test(client, sizes, 2);
+    WAIT_UNTIL(node_peer(&world->nodes[0], 0)->handed_over == 1);
+    usleep(20000); /* its last receive has ended, and it is in the mail */
+    sl_reactor_stop(owner->reactor);
+    sem_post(&blocker.leave);
+    sl_reactor_join(owner->reactor);
+    assert_int_equal(owner->peer_count, 0);
+    world_close(world);
+    sem_destroy(&blocker.entered);
+    sem_destroy(&blocker.leave);
+    assert_int_equal(count_descriptors(), descriptors_before);
+}
+
 int main(void)
 {
     sl_log_setup(SL_LOG_OFF, "tcp options");
@@ -186,6 +334,10 @@ int main(void)
         cmocka_unit_test(open__known_congestion_control),
         cmocka_unit_test(connect__unknown_name),
         cmocka_unit_test(accept__out_of_descriptors),
+        cmocka_unit_test(descriptors__none_of_the_standard_ones),
+        cmocka_unit_test(connect__unanswered),
+        cmocka_unit_test(window__closed_for_long),
+        cmocka_unit_test(hand_over__to_a_reactor_that_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
