@@ -321,6 +321,21 @@ static void reconsider(struct sl_tcp_conn *conn)
     }
 }
 
+/* What the end of the stream means. The kernel tells a timeout once only: a send that it cut short
+ * may have been told, and hides it behind the bytes that it did send. */
+static int end_err(const struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_progress progress;
+    if (conn->tls != NULL && conn->tls->ended) {
+        return SL_ERR_CLOSED;
+    }
+    if (sl_tcp_socket_progress(conn->fd, &progress) && progress.over &&
+        progress.since_ack_ms >= conn->tcp->peer_timeout_ms) {
+        return SL_ERR_DEADLINE;
+    }
+    return conn->tls != NULL ? SL_ERR_IO : SL_ERR_CLOSED;
+}
+
 /* Nothing is in flight. */
 static void receive_next(struct sl_tcp_conn *conn)
 {
@@ -331,8 +346,7 @@ static void receive_next(struct sl_tcp_conn *conn)
         return; /* asked again in later polls */
     } else if (receive->eof) {
         if (conn->life == SL_TCP_LIVE) {
-            bool cut_off = conn->tls != NULL && !conn->tls->ended;
-            sl_tcp_conn_end(conn, cut_off ? SL_ERR_IO : SL_ERR_CLOSED);
+            sl_tcp_conn_end(conn, end_err(conn));
         }
     } else if (conn->tls != NULL) {
         sl_tcp_secure_receive(conn);
