@@ -155,6 +155,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
         sl_log_warn("%s came back at %s%s", member->name, reg->data_endpoint,
                     is_new ? "; its tables begin anew" : "");
     }
+    known->restarted = known->restarted || (is_known && is_new);
     known->shard_count = reg->shard_count;
     known->client_id = member->hello.client_id;
     memcpy(known->data_endpoint, reg->data_endpoint, sizeof known->data_endpoint);

@@ -33,6 +33,7 @@ struct sl_coordinator_ps {
     uint32_t shard_count; /* since it first registered; else 0, and nothing is known */
     uint64_t client_id;   /* of the process that registered last */
     uint64_t heard_ns;    /* of that process, when its membership ended */
+    bool restarted;       /* it is not the first process of its task */
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
 };
 
@@ -49,6 +50,7 @@ struct sl_coordinator_worker {
     uint64_t end_ns;
     uint64_t client_id;
     bool departed; /* the job does not count it until it comes again */
+    bool untold;   /* a ps that was restarted is yet to be told that it has left */
 };
 
 /* One who waits at a barrier. */
@@ -81,6 +83,7 @@ struct sl_coordinator {
     struct sl_coordinator_worker *workers;         /* [SL_LIMIT_WORKERS] */
     uint32_t worker_count;                         /* of the job; 0: nobody has said */
     char worker_count_from[SL_MESSAGE_NAME_BYTES]; /* who said it first */
+    uint32_t untold_count;                         /* of workers */
     bool job_workers_known;                        /* else they have to be counted anew */
     uint32_t job_workers;
     uint32_t cluster_version;     /* grows when a ps has come back or moved; from 1 */
@@ -126,6 +129,11 @@ void sl_coordinator_member_leave(struct sl_coordinator *coordinator,
 
 /* Those whose lease has ended are lost. */
 void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* Those who left have told the shards that they reached. A ps that was restarted shortly before may
+ * have shards that they never reached, which wait for them: it is told when a lease has passed, for
+ * then no shard that they did reach is changed by it any more. */
+void sl_coordinator_member_tell_leaves(struct sl_coordinator *coordinator, uint64_t now_ns);
 
 /* Tells a ps, which knows the cluster now, of the losses that it may have missed. */
 void sl_coordinator_member_tell_losses(struct sl_coordinator *coordinator,

@@ -106,6 +106,16 @@ static void tell_loss(struct sl_coordinator *coordinator, const struct sl_coordi
     }
 }
 
+static bool any_restarted(const struct sl_coordinator *coordinator)
+{
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        if (coordinator->ps[task].restarted) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What outlives the membership. */
 static void remember(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
                      enum sl_coordinator_end end, uint64_t now_ns)
@@ -115,11 +125,15 @@ static void remember(struct sl_coordinator *coordinator, const struct sl_coordin
         coordinator->ps[hello->task_index].client_id == hello->client_id) {
         coordinator->ps[hello->task_index].heard_ns = member->heard_ns;
     } else if (is_worker(member) && end != SL_COORDINATOR_END_NONE) {
-        coordinator->workers[hello->task_index] = (struct sl_coordinator_worker){
+        struct sl_coordinator_worker *worker = &coordinator->workers[hello->task_index];
+        bool untold = end == SL_COORDINATOR_END_LEFT && any_restarted(coordinator);
+        coordinator->untold_count += (untold ? 1U : 0U) - (worker->untold ? 1U : 0U);
+        *worker = (struct sl_coordinator_worker){
             .end = end,
             .end_ns = now_ns,
             .client_id = hello->client_id,
             .departed = end != SL_COORDINATOR_END_REPLACED,
+            .untold = untold,
         };
     }
 }
@@ -219,6 +233,34 @@ void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t n
     for (uint32_t i = coordinator->member_count; i-- > 0;) {
         if (lease_left_ns(coordinator, coordinator->members[i], now_ns) == 0) {
             lose(coordinator, coordinator->members[i], now_ns);
+        }
+    }
+}
+
+static void tell_leave(struct sl_coordinator *coordinator, uint32_t task)
+{
+    const struct sl_coordinator_worker *worker = &coordinator->workers[task];
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *to = coordinator->members[i];
+        if (to->hello.role == SL_MESSAGE_ROLE_PS &&
+            coordinator->ps[to->hello.task_index].restarted) {
+            send_lost(coordinator, to, SL_MESSAGE_ROLE_WORKER, task, worker->client_id,
+                      worker->end);
+        }
+    }
+}
+
+void sl_coordinator_member_tell_leaves(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    for (uint32_t task = 0; task < SL_LIMIT_WORKERS && coordinator->untold_count > 0; task++) {
+        struct sl_coordinator_worker *worker = &coordinator->workers[task];
+        if (!worker->untold || now_ns - worker->end_ns < coordinator->options.lease_ns) {
+            continue;
+        }
+        worker->untold = false;
+        coordinator->untold_count--;
+        if (worker->departed) {
+            tell_leave(coordinator, task);
         }
     }
 }

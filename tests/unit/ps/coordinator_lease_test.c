@@ -238,6 +238,27 @@ static void coordinator_lost__a_new_ps_learns_who_does_not_count(void **state)
     expect_nothing(f);
 }
 
+/* It may not have reached all shards of that ps, which knows of nobody. */
+static void coordinator_left__a_restarted_ps_is_told_after_a_lease(void **state)
+{
+    struct fixture *f = *state;
+    cluster_start(f);
+    workers_join(f);
+    goodbye(f, 3);
+    cut(f, 12);
+    assert_int_equal(hello(f, 13, SL_MESSAGE_ROLE_PS, 1), 0);
+    register_ps(f, 13, 1, 2);
+    f->sent_count = 0; /* that ps/1 was lost, the cluster, that worker/2 has left */
+    goodbye(f, 2);
+    const sl_coordinator_peer others[] = {11, 13, 1, 0};
+    pass(f, 19 * SECOND / 2, others);
+    expect_nothing(f);
+    pass(f, SECOND / 2, others);
+    expect(f, "13#0 lost worker/1 of 2: it has left");
+    pass(f, 30 * SECOND, others);
+    expect_nothing(f);
+}
+
 static void coordinator_gone__expected_means_neither_away_nor_lost(void **state)
 {
     struct fixture *f = *state;
@@ -296,6 +317,7 @@ int main(void)
         CASE(coordinator_lost__a_ps_that_was_away_is_told_when_it_is_back),
         CASE(coordinator_lost__a_worker_that_came_back_is_not_reported_late),
         CASE(coordinator_lost__a_new_ps_learns_who_does_not_count),
+        CASE(coordinator_left__a_restarted_ps_is_told_after_a_lease),
         CASE(coordinator_gone__expected_means_neither_away_nor_lost),
         CASE(coordinator_create__a_running_job_finds_a_new_coordinator),
     };
