@@ -15,6 +15,7 @@
 #define OBSERVER_LIVES  100
 #define SECRET_BYTES    32
 #define OBSERVE_US_MAX  300000
+#define FLOOD_PULLS     8      /* of one step, of as many as there may be */
 #define SPREAD_US       200000 /* within which processes are started */
 #define TURNS_OF_MOMENT 100000 /* without any time passing */
 
@@ -254,18 +255,31 @@ static uint64_t run_ps(struct sl_sim_cluster *cluster, uint32_t index)
     return ps->running ? effective_due(&ps->process) : cluster->ps_start_ns[index];
 }
 
-/* The observer looks at some table now and then, whatever state the cluster is in. */
+/* One step of some pulls, whatever state the cluster is in. */
+static void observe_once(struct sl_sim_cluster *cluster, uint32_t pulls)
+{
+    struct sl_sim_worker *worker = cluster->observer.worker;
+    struct sl_sim_work *work = sl_sim_worker_begin(worker, 0);
+    for (uint32_t i = 0; i < pulls; i++) {
+        sl_sim_work_pull(work, sl_sim_below(&cluster->random, cluster->plan->table_count), 0);
+    }
+    sl_sim_worker_submit(worker, work, 100 + sl_sim_below(&cluster->random, 5000));
+}
+
+/* The observer looks at some table now and then; one that floods has more requests under way than
+ * any shard gives it credit for. */
 static void observe(struct sl_sim_cluster *cluster)
 {
     cluster->observe_ns =
         cluster->now_ns + SL_CLOCK_NS_PER_US * sl_sim_below(&cluster->random, OBSERVE_US_MAX);
-    struct sl_sim_worker *worker = cluster->observer.worker;
+    const struct sl_sim_worker *worker = cluster->observer.worker;
     if (worker == NULL || !sl_sim_worker_is_idle(worker)) {
         return;
     }
-    struct sl_sim_work *work = sl_sim_worker_begin(worker, 0);
-    sl_sim_work_pull(work, sl_sim_below(&cluster->random, cluster->plan->table_count), 0);
-    sl_sim_worker_submit(worker, work, 100 + sl_sim_below(&cluster->random, 5000));
+    bool floods = cluster->plan->floods && sl_sim_chance(&cluster->random, 200);
+    for (uint32_t i = 0; i < (floods ? SL_SIM_WORKS_MAX : 1); i++) {
+        observe_once(cluster, floods ? FLOOD_PULLS : 1);
+    }
 }
 
 static uint64_t sooner(uint64_t a, uint64_t b)

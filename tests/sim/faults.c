@@ -24,6 +24,11 @@ bool sl_sim_faults_taint(const struct sl_sim_cluster *cluster, uint32_t host)
 
 static void taint_if_lost(struct sl_sim_cluster *cluster)
 {
+    const struct sl_sim_worker *observer = cluster->observer.worker;
+    if (observer != NULL &&
+        sl_sim_faults_taint(cluster, sl_sim_plan_observer_host(cluster->plan))) {
+        sl_sim_oracle_taint(&cluster->oracle, observer->instance);
+    }
     for (uint32_t task = 0; task < sl_sim_plan_tasks(cluster->plan); task++) {
         const struct sl_sim_worker *worker = cluster->places[task].worker;
         if (worker != NULL &&

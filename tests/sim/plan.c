@@ -45,6 +45,7 @@ static void draw_manners(struct sl_sim_plan *plan, uint64_t *random)
     plan->checksum = sl_sim_chance(random, 200);
     plan->secret = sl_sim_chance(random, 200);
     plan->impatient = sl_sim_chance(random, 300);
+    plan->floods = sl_sim_chance(random, 50);
     plan->leaves_early = sl_sim_chance(random, 300);
     plan->lives_max = 1 + sl_sim_below(random, 4);
     plan->keys_of_push = 1 + sl_sim_below(random, 12);
@@ -201,11 +202,11 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
            plan->seed, plan->ps_count, plan->shards_of_ps, plan->worker_count, plan->joiner_count,
            plan->iterations, plan->hubs, (int)plan->shape, plan->mixed_shapes ? " mixed" : "",
            plan->protocol == SL_PROTOCOL_STAR_SERVER_LITE ? "lite" : "star", plan->lives_max);
-    printf("lease %" PRIu64 " ms, peer timeout %u ms, turn %" PRIu64 " us,%s%s%s%s%s\n",
+    printf("lease %" PRIu64 " ms, peer timeout %u ms, turn %" PRIu64 " us,%s%s%s%s%s%s\n",
            sl_sim_ms(plan->lease_ns), plan->peer_timeout_ms, sl_sim_us(plan->gap_ns),
            plan->barriers ? " barriers" : "", plan->checksum ? " checksum" : "",
            plan->secret ? " secret" : "", plan->impatient ? " impatient" : "",
-           plan->leaves_early ? " leaves-early" : "");
+           plan->floods ? " floods" : "", plan->leaves_early ? " leaves-early" : "");
     printf("delay %u-%u us, late %u/1000, %u B/us, window %u, short %u/1000, refused %u/1000\n",
            plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,
            plan->network.bytes_per_us, plan->network.window_bytes, plan->network.short_permille,

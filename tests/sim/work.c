@@ -373,6 +373,26 @@ static void check_late(struct sl_sim_work *work)
     sl_sim_process_wake(work->process, now_ns + LATE_NS);
 }
 
+/* Nothing has happened that a client need notice: then only deadlines that are too short pass. */
+static void check_excuse(struct sl_sim_work *work, int err)
+{
+    const struct sl_sim_oracle *oracle = work->oracle;
+    const struct sl_sim_instance *instance = &oracle->instances[work->instance];
+    bool was_patient = work->timeout_ms == oracle->plan->step_timeout_ms;
+    bool is_calm = oracle->plan->fault_count == 0 && was_patient;
+    bool crashed = false;
+    for (uint32_t i = 0; i < oracle->plan->ps_count; i++) {
+        crashed = crashed || oracle->epochs[i] > 0;
+    }
+    if (is_calm || (err != SL_ERR_DEADLINE && !crashed && !instance->tainted)) {
+        sl_sim_oracle_fail(work->oracle, "continuity",
+                           "a step of worker/%d, begun at %" PRIu64 " us, failed without need: %s: "
+                           "%s",
+                           (int)instance->task, sl_sim_us(work->begun_ns), sl_err_name(err),
+                           sl_step_error(work->step));
+    }
+}
+
 static void check_error(struct sl_sim_work *work, int err)
 {
     const char *text = sl_step_error(work->step);
@@ -447,6 +467,7 @@ int sl_sim_work_poll(struct sl_sim_work *work)
         ended_well(work);
     } else {
         check_error(work, err);
+        check_excuse(work, err);
     }
     return err;
 }

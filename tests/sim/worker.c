@@ -11,6 +11,7 @@
 
 #define OPEN_TIMEOUT_MS 60000
 #define FAILURES_MAX    12
+#define SCATTER_MAX     4
 #define BACK_OFF_US     20000
 #define PATIENT_MS      10000 /* a step that fails after so long may not be worth another try */
 /* Calls may end so long after their deadline, and closing may take so long. */
@@ -272,7 +273,7 @@ static void step_tick(struct sl_sim_worker *worker, bool push, bool pull_too, bo
 /* Several pushes side by side. */
 static void step_scatter(struct sl_sim_worker *worker)
 {
-    uint32_t count = 1 + sl_sim_below(&worker->random, SL_SIM_WORKS_MAX);
+    uint32_t count = 1 + sl_sim_below(&worker->random, SCATTER_MAX);
     for (uint32_t i = 0; i < count; i++) {
         struct sl_sim_work *work = sl_sim_worker_begin(worker, worker->clock);
         push_some(worker, work, sl_sim_chance(&worker->random, 200));

@@ -6,7 +6,7 @@
 #include "tests/sim/work.h"
 #include "worker/client_internal.h"
 
-#define SL_SIM_WORKS_MAX 4 /* steps of one worker under way */
+#define SL_SIM_WORKS_MAX 48 /* steps of one client under way */
 
 enum sl_sim_stage {
     SL_SIM_STAGE_STARTING,
