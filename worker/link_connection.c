@@ -78,7 +78,8 @@ static void take_welcome(struct sl_link *link, const struct sl_message_welcome *
         (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
     link->payload_bytes_max = welcome->payload_bytes_max;
     link->incarnation = welcome->incarnation;
-    link->counts = welcome->counts;
+    /* A shard without tables lets everybody count; who comes on top of the job's has to join. */
+    link->counts = welcome->counts && (welcome->resumed || !link->hub->options->hello.joins);
     link->clock_told = welcome->clock;
     link->must_finish = link->has_clock && link->finished && welcome->counts;
 }

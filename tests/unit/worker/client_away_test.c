@@ -310,6 +310,22 @@ static void start__joins_where_the_shard_stands(void **state)
     assert_int_equal(world->heard[1].clock, 6);
 }
 
+/* A shard without tables lets everybody count, and knows no better when the tables come. */
+static void start__of_one_on_top_of_the_jobs_joins_whatever_the_shard_says(void **state)
+{
+    struct peer_world *world = *state;
+    world->client_joins = true;
+    assert_int_equal(peer_start_client(world, 5), 0);
+    assert_int_equal(sl_client_clock(world->client), 0);
+    assert_int_equal(world->heard_count, 1);
+    assert_int_equal(world->heard[0].kind, SL_MESSAGE_JOIN);
+    world->welcome.incarnation++;
+    peer_hang_up(world);
+    wait_for(world, SL_LINK_OPEN);
+    assert_int_equal(world->heard_count, 2);
+    assert_int_equal(world->heard[1].kind, SL_MESSAGE_JOIN);
+}
+
 static void start__joins_nothing_in_the_place_of_one_that_had_finished(void **state)
 {
     struct peer_world *world = *state;
@@ -521,6 +537,7 @@ int main(void)
         CASE(link__fails_what_is_too_long_for_a_later_welcome),
         CASE(step__gives_memory_back_at_the_price_of_a_connection),
         CASE(start__joins_where_the_shard_stands),
+        CASE(start__of_one_on_top_of_the_jobs_joins_whatever_the_shard_says),
         CASE(start__joins_nothing_in_the_place_of_one_that_had_finished),
         CASE(start__begins_at_zero_in_a_job_that_starts),
         CASE(link__joins_again_with_its_own_clock),

@@ -339,7 +339,11 @@ int peer_setup(void **state)
 int peer_start_client(struct peer_world *world, int32_t task_index)
 {
     const struct sl_client_options options = {
-        .coordinator = world->endpoint, .task_index = task_index, .start_timeout_ms = 1000};
+        .coordinator = world->endpoint,
+        .task_index = task_index,
+        .start_timeout_ms = 1000,
+        .joins = world->client_joins,
+    };
     const struct sl_client_setup setup = {.reactors = &world->reactors[1],
                                           .reactor_count = 1,
                                           .find_transport = loop,

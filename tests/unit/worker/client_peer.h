@@ -59,6 +59,7 @@ struct peer_world {
     int open_err;    /* of tables on the shard; 0: it opens them */
     uint32_t joined; /* the clock that it answers to a JOIN when that is greater */
     bool answers_barrier;
+    bool client_joins; /* the client comes on top of the job's workers */
 
     struct sl_conn *control, *data; /* the last ones, or NULL */
     uint32_t data_connections;
