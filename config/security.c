@@ -62,3 +62,19 @@ bool sl_security_is_loopback(const struct sl_endpoint *endpoint)
     }
     return strcasecmp(endpoint->host, "localhost") == 0;
 }
+
+int sl_security_check_exposure(const struct sl_security *security, bool insecure, const char *what,
+                               const struct sl_endpoint *endpoint, char *reason,
+                               size_t reason_bytes)
+{
+    if (security->secret.byte_count != 0 || insecure || sl_security_is_loopback(endpoint)) {
+        return 0;
+    }
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(endpoint, text, sizeof text);
+    (void)snprintf(reason, reason_bytes,
+                   "%s endpoint %s is open to the network, and the cluster has no secret: give "
+                   "--secret-file, or --insecure when the network is trusted",
+                   what, text);
+    return SL_ERR_INVALID;
+}

@@ -60,4 +60,10 @@ int sl_security_resolve(const struct sl_security_flags *flags, const char *varia
 /* Whether only processes of this machine reach the endpoint: 127.0.0.0/8, ::1 or localhost. */
 bool sl_security_is_loopback(const struct sl_endpoint *endpoint);
 
+/* Without a secret nobody but this machine's processes shall reach a ps, unless the user says so
+ * (insecure). what: "control" or "data", for the reason. Errors: INVALID. */
+int sl_security_check_exposure(const struct sl_security *security, bool insecure, const char *what,
+                               const struct sl_endpoint *endpoint, char *reason,
+                               size_t reason_bytes);
+
 #endif

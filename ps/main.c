@@ -162,23 +162,6 @@ static void warn_wildcard(const struct sl_endpoint *endpoint)
     }
 }
 
-/* Without a secret nobody but this machine's processes shall reach us, unless the user says so. */
-static int check_exposure(const struct sources *sources, const char *what,
-                          const struct sl_endpoint *endpoint, char *reason)
-{
-    if (sources->security.secret.byte_count != 0 || flags.insecure ||
-        sl_security_is_loopback(endpoint)) {
-        return 0;
-    }
-    char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(endpoint, text, sizeof text);
-    (void)snprintf(reason, REASON_BYTES,
-                   "%s endpoint %s is open to the network, and the cluster has no secret: give "
-                   "--secret-file, or --insecure when the network is trusted",
-                   what, text);
-    return SL_ERR_INVALID;
-}
-
 static void warn_insecure(const struct sl_process_options *options)
 {
     const struct sl_endpoint *endpoint =
@@ -249,8 +232,14 @@ static int check_endpoints(const struct sources *sources, const struct sl_proces
                        "data endpoint %s: this build has no such transport; accepts tcp", text);
         return SL_ERR_UNSUPPORTED;
     }
-    int err = check_exposure(sources, "control", &options->control, reason);
-    return err != 0 ? err : check_exposure(sources, "data", &options->data, reason);
+    const struct sl_security *security = &sources->security;
+    int err = sl_security_check_exposure(security, flags.insecure, "control", &options->control,
+                                         reason, REASON_BYTES);
+    if (err == 0) {
+        err = sl_security_check_exposure(security, flags.insecure, "data", &options->data, reason,
+                                         REASON_BYTES);
+    }
+    return err;
 }
 
 /* Fills the options from flags, environment and cluster; what they point to is in *sources, whose
