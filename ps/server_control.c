@@ -250,6 +250,7 @@ static void on_data_message(struct sl_server_conn *conn, const struct sl_message
         sl_server_drop(conn, SL_ERR_PROTOCOL, "it did not wait for its welcome");
         return;
     }
+    conn->session->heard = true;
     switch (message->kind) {
     case SL_MESSAGE_TABLE_OPEN:
         on_table_open(conn, message);

@@ -231,7 +231,7 @@ int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t r
                        session->name);
         return SL_ERR_INVALID;
     } else {
-        conn->resumed = true;
+        conn->resumed = session->heard || session->id_max != 0;
         if (session->conn != NULL) {
             struct sl_server_conn *old = session->conn;
             conn_release(session);

@@ -37,6 +37,7 @@ struct sl_server_session {
     char name[SL_MESSAGE_NAME_BYTES];
     struct sl_server_conn *conn; /* NULL: it is away */
 
+    bool heard;             /* a control message has come since a welcome of this session */
     uint64_t id_max;        /* of its requests that have come */
     uint64_t last_write_id; /* that was done; every earlier write was, or has failed */
     uint32_t passed_writes; /* its requests that write and were parked or orphaned: at most one */
@@ -65,9 +66,11 @@ void sl_server_sessions_fini(struct sl_server_sessions *sessions);
 void sl_server_sessions_number(struct sl_server *server);
 
 /* The connection has been admitted to the shard: it takes its place in the session of its
- * client_id, an old one if there is one (conn->resumed), where it replaces the connection that that
- * had. A worker's older session under another client_id ends if it is away. Errors: AGAIN (that one
- * has a connection), INVALID (the client was somebody else before), NO_MEMORY; reason says it. */
+ * client_id, an old one if there is one, where it replaces the connection that that had. It resumes
+ * the session only when something of it was heard (conn->resumed): else its welcome may have been
+ * lost, and the client would take this session for the one that was forgotten before. A worker's
+ * older session under another client_id ends if it is away. Errors: AGAIN (that one has a
+ * connection), INVALID (the client was somebody else before), NO_MEMORY; reason says it. */
 int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t reason_bytes);
 
 /* The connection has closed, or its client has said goodbye. Does nothing without a session. */

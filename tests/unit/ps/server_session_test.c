@@ -462,10 +462,31 @@ static void server_session__ends_with_its_lease(void **state)
     assert_int_equal(welcome->clock, 1);
 }
 
+/* From now on the shard knows that the peer has seen a welcome of its session. */
+static void speak(struct stepped_peer *peer)
+{
+    const struct sl_message message = {.kind = SL_MESSAGE_STATS_GET, .id = 9};
+    assert_int_equal(stepped_ask(peer, &message)->kind, SL_MESSAGE_STATS);
+}
+
+/* Its welcome may have been lost: then the client believes that it still has the session before. */
+static void server_session__is_not_resumed_by_one_that_was_never_heard(void **state)
+{
+    struct world *world = *state;
+    struct stepped_peer *peer = &world->first;
+    stepped_join(peer, &world->stepped, NOBODY, 7);
+    stepped_break(peer);
+    assert_false(stepped_again(peer)->welcome.resumed);
+    speak(peer);
+    stepped_break(peer);
+    assert_true(stepped_again(peer)->welcome.resumed);
+}
+
 static void server_session__holds_the_others_while_it_is_back_in_time(void **state)
 {
     struct world *world = *state;
     wait_for_second(world);
+    speak(&world->second);
     for (int round = 0; round < 3; round++) {
         stepped_break(&world->second);
         stepped_pass(&world->stepped, STEPPED_LEASE - SL_CLOCK_NS_PER_S);
@@ -563,6 +584,7 @@ static void server_session__count_is_bounded(void **state)
     for (uint64_t id = 1; id <= 6; id++) {
         memset(peer, 0, sizeof *peer);
         stepped_join(peer, &world->stepped, NOBODY, id);
+        speak(peer);
         stepped_break(peer);
     }
     assert_int_equal(world->stepped.server->sessions.away_count, 4);
@@ -697,6 +719,7 @@ int main(void)
         CASE(server_session__keeps_who_the_client_was),
         CASE(server_session__takes_the_place_of_its_open_connection),
         CASE(server_session__ends_with_its_lease),
+        CASE(server_session__is_not_resumed_by_one_that_was_never_heard),
         CASE(server_session__holds_the_others_while_it_is_back_in_time),
         CASE(server_session__ends_with_a_goodbye),
         CASE(server_lost__ends_a_session_with_its_connection),
