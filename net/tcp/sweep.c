@@ -18,7 +18,7 @@ static uint64_t handshake_ns(const struct sl_tcp *tcp)
 
 static uint64_t round_ns(const struct sl_tcp *tcp)
 {
-    return handshake_ns(tcp) / ROUNDS_PER_TIMEOUT;
+    return (tcp->tls != NULL ? handshake_ns(tcp) : timeout_ns(tcp)) / ROUNDS_PER_TIMEOUT;
 }
 
 static void end_silent(struct sl_tcp_conn *conn, const char *what)
