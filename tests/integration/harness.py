@@ -198,6 +198,7 @@ class StarlingTest(unittest.TestCase):
 
     def drain(self, servers):
         for server in servers:
+            server.wait_line("ready")  # before, a signal just ends it
             self.assertTrue(server.running(), server.output)
             server.signal(signal.SIGTERM)
         for server in servers:
