@@ -191,13 +191,10 @@ static void on_told(void *ctx, struct sl_session *session, const struct sl_messa
         return; /* where the other ps are does not matter to this one */
     }
     const struct sl_message_lost *lost = &message->lost;
-    bool is_worker = lost->role == SL_MESSAGE_ROLE_WORKER;
-    if (member->options.task_index != 0) { /* there the coordinator has said so */
-        sl_log_warn("%s/%" PRIu32 " is lost: %s", is_worker ? "worker" : "ps", lost->task_index,
-                    lost->why);
-    }
-    if (is_worker) {
-        member->options.lost(member->options.ctx, lost);
+    if (lost->role == SL_MESSAGE_ROLE_WORKER) {
+        member->options.lost(member->options.ctx, lost); /* the server has a line about it */
+    } else if (member->options.task_index != 0) {        /* there the coordinator has said so */
+        sl_log_warn("ps/%" PRIu32 " is lost: %s", lost->task_index, lost->why);
     }
 }
 
