@@ -6,6 +6,8 @@
 #include "core/hash.h"
 #include "net/fault_internal.h"
 
+#define PEER_TIMEOUT_MS 10000 /* unless the options say otherwise */
+
 static void wake(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)timer;
@@ -26,6 +28,9 @@ static int fault_open(struct sl_reactor *reactor, const struct sl_transport_opti
     fault->reactor = reactor;
     fault->random_state = sl_hash_key(plan->seed + sl_reactor_index(reactor));
     fault->wake.run = wake;
+    uint64_t timeout_ms =
+        options->peer_timeout_ms != 0 ? options->peer_timeout_ms : PEER_TIMEOUT_MS;
+    fault->peer_timeout_ns = timeout_ms * SL_CLOCK_NS_PER_MS;
     struct sl_transport_options inner_options = *options;
     inner_options.medium = plan->inner_medium;
     int err = sl_transport_open(plan->inner, reactor, &inner_options, &fault->inner);
@@ -176,6 +181,7 @@ static uint32_t conn_poll(struct sl_fault_conn *conn)
 {
     uint32_t events = sl_fault_conn_report_sent(conn);
     events += sl_fault_conn_deliver_held(conn);
+    events += sl_fault_conn_notice_cut(conn);
     if (writable_is_due(conn)) {
         conn->short_taken = false;
         sl_conn_report_writable(&conn->base);

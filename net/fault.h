@@ -25,6 +25,10 @@ struct sl_fault_plan {
     /* The connection breaks in the middle of the frame: the peer never sees it, only the end; the
      * sender's `closed` says IO. */
     uint32_t truncate;
+    /* The cable is cut from this frame on: nothing that either side sends arrives, and nobody is
+     * told until options.peer_timeout_ms later: here `closed` with DEADLINE, and at the peer, if it
+     * has not given up by itself, with CLOSED. */
+    uint32_t cut;
     uint32_t take_short; /* send_burst takes no more, `writable` comes in a later turn */
 
     /* Shares of the frames received. */
@@ -34,7 +38,7 @@ struct sl_fault_plan {
 };
 
 struct sl_fault_counts {
-    uint64_t dropped, duplicated, truncated, taken_short, delayed, failed;
+    uint64_t dropped, duplicated, truncated, cut, taken_short, delayed, failed;
 };
 
 /* Scheme "fault". Its capabilities are those that a wrapper can keep; hand_over works where the

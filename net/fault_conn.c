@@ -51,14 +51,49 @@ void sl_fault_conn_report_closed(struct sl_fault_conn *conn, int err)
     sl_conn_report_closed(&conn->base, conn->end_err != SL_OK ? conn->end_err : err);
 }
 
-/* Breaks the connection; `closed` with IO follows when the wrapped one is closed. */
-void sl_fault_conn_break(struct sl_fault_conn *conn)
+static void break_with(struct sl_fault_conn *conn, int err)
 {
-    conn->end_err = SL_ERR_IO;
+    conn->end_err = err;
     conn->base.state = SL_CONN_CLOSING;
     if (!conn->inner_closed) {
         sl_transport_disconnect(conn->inner);
     }
+}
+
+/* Breaks the connection; `closed` with IO follows when the wrapped one is closed. */
+void sl_fault_conn_break(struct sl_fault_conn *conn)
+{
+    break_with(conn, SL_ERR_IO);
+}
+
+static void wake_at(struct sl_fault_transport *fault, uint64_t due_ns)
+{
+    if (!sl_timer_armed(&fault->wake) || fault->wake.due_ns > due_ns) {
+        sl_timer_arm(sl_reactor_timers(fault->reactor), &fault->wake, due_ns);
+    }
+}
+
+static void cut(struct sl_fault_conn *conn)
+{
+    struct sl_fault_transport *fault = sl_fault_home_of(conn);
+    fault->counts.cut++;
+    conn->cut = true;
+    conn->cut_until_ns = sl_reactor_now_ns(fault->reactor) + fault->peer_timeout_ns;
+    wake_at(fault, conn->cut_until_ns);
+}
+
+bool sl_fault_conn_notice_cut(struct sl_fault_conn *conn)
+{
+    struct sl_fault_transport *fault = sl_fault_home_of(conn);
+    if (!conn->cut || conn->base.state != SL_CONN_OPEN) {
+        return false;
+    }
+    if (sl_reactor_now_ns(fault->reactor) < conn->cut_until_ns) {
+        wake_at(fault, conn->cut_until_ns);
+        return false;
+    }
+    break_with(conn, SL_ERR_DEADLINE);
+    return true;
 }
 
 /* Reports frames as sent in the order of sending: each waits for those before it. */
@@ -96,7 +131,12 @@ static bool take(struct sl_fault_conn *conn, const struct sl_transport_frame *fr
     struct sl_transport_frame offered = *frame;
     offered.cookie = outgoing;
     bool loses = may_lose(fault, frame);
-    if (befalls(fault, fault->plan->truncate)) {
+    if (!conn->cut && befalls(fault, fault->plan->cut)) {
+        cut(conn);
+    }
+    if (conn->cut) {
+        outgoing->pending = 1; /* for ever: the cable does not give it back */
+    } else if (befalls(fault, fault->plan->truncate)) {
         fault->counts.truncated++;
         sl_fault_conn_break(conn);
     } else if (loses && befalls(fault, fault->plan->drop)) {
@@ -156,9 +196,7 @@ static void hold(struct sl_fault_conn *conn, const struct sl_transport_message *
         conn->held_last->next = held;
     }
     conn->held_last = held;
-    if (!sl_timer_armed(&fault->wake) || fault->wake.due_ns > due_ns) {
-        sl_timer_arm(sl_reactor_timers(fault->reactor), &fault->wake, due_ns);
-    }
+    wake_at(fault, due_ns);
 }
 
 /* Delivers what is due; keeps the order, so one that is not holds up those behind it. */
@@ -170,9 +208,7 @@ uint32_t sl_fault_conn_deliver_held(struct sl_fault_conn *conn)
     while (conn->held_first != NULL && conn->base.state == SL_CONN_OPEN) {
         struct sl_fault_held *held = conn->held_first;
         if (held->due_ns > now_ns) {
-            if (!sl_timer_armed(&fault->wake) || fault->wake.due_ns > held->due_ns) {
-                sl_timer_arm(sl_reactor_timers(fault->reactor), &fault->wake, held->due_ns);
-            }
+            wake_at(fault, held->due_ns);
             break;
         }
         conn->held_first = held->next;
@@ -193,7 +229,7 @@ static void on_received(void *ctx, struct sl_conn *inner,
     (void)ctx;
     struct sl_fault_conn *conn = inner->user;
     struct sl_fault_transport *fault = sl_fault_home_of(conn);
-    if (conn->base.state != SL_CONN_OPEN) {
+    if (conn->base.state != SL_CONN_OPEN || conn->cut) {
         sl_transport_release(inner, message);
         return;
     }
@@ -221,7 +257,7 @@ static void *on_sink(void *ctx, struct sl_conn *inner, const struct sl_frame *he
 {
     (void)ctx;
     struct sl_fault_conn *conn = inner->user;
-    if (conn->base.state != SL_CONN_OPEN || conn->held_first != NULL) {
+    if (conn->base.state != SL_CONN_OPEN || conn->cut || conn->held_first != NULL) {
         return NULL;
     }
     return sl_conn_ask_sink(&conn->base, header);

@@ -30,7 +30,9 @@ struct sl_fault_conn {
     bool inner_closed;
     int end_err; /* what `closed` will say, when it is not what the wrapped transport says */
     bool short_taken;
-    uint32_t first, end; /* of queue, modulo SL_FAULT_QUEUE_FRAMES */
+    bool cut;
+    uint64_t cut_until_ns; /* when it is noticed */
+    uint32_t first, end;   /* of queue, modulo SL_FAULT_QUEUE_FRAMES */
     struct sl_fault_outgoing queue[SL_FAULT_QUEUE_FRAMES];
     struct sl_fault_held *held_first, *held_last;
 };
@@ -48,6 +50,7 @@ struct sl_fault_transport {
     const struct sl_fault_plan *plan;
     struct sl_transport *inner;
     uint64_t random_state;
+    uint64_t peer_timeout_ns;
     struct sl_fault_conn *conns, *buried; /* buried: closed, but messages may still name them */
     struct sl_fault_listener *listeners;
     struct sl_timer wake; /* for the earliest held message */
@@ -83,6 +86,9 @@ void sl_fault_conn_link(struct sl_fault_conn *conn, struct sl_conn *inner);
 
 /* Breaks the connection; `closed` with IO follows when the wrapped one is closed. */
 void sl_fault_conn_break(struct sl_fault_conn *conn);
+
+/* Breaks a connection that was cut, once it is time. True: it did. */
+bool sl_fault_conn_notice_cut(struct sl_fault_conn *conn);
 
 /* Gives the memory of messages that will not be delivered back. */
 void sl_fault_conn_drop_held(struct sl_fault_conn *conn);

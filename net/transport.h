@@ -37,7 +37,11 @@ enum sl_transport_capability {
     SL_TRANSPORT_HANDS_OVER = 1 << 3 /* hand_over works */
 };
 
-/* TLS 1.3, both sides with a certificate: files in PEM. Paths must outlive the transport's open. */
+/* TLS 1.3, both sides with a certificate: files in PEM. Strings must outlive the transport's open.
+ * `accepted` and `connected` come when hands are shaken. A handshake that fails is `closed` with
+ * REFUSED for who connects, one that takes longer than 10 s (or peer_timeout_ms) with DEADLINE; who
+ * accepts never hears of either. Only the log says why. To who connects the handshake is over
+ * before the peer has checked his certificate: he may hear of REFUSED after `connected`. */
 struct sl_transport_tls {
     const char *certificate; /* ours, with the chain that leads to an authority */
     const char *key;
@@ -53,8 +57,12 @@ struct sl_transport_options {
     uint32_t connections_max;       /* 0: SL_LIMIT_CONNECTIONS */
     uint32_t buffer_bytes;          /* one receive buffer; 0: 32 KiB */
     uint32_t buffer_count;          /* receive buffers; a power of two; 0: 256 */
-    /* A peer that is unreachable for so long (nothing acknowledged, no answer to keep-alives) is
-     * gone: `closed` with DEADLINE; so is one that stops in the middle of a frame. 0: 10 s */
+    /* A peer that is unreachable for about so long (nothing acknowledged, no answer to
+     * keep-alives, no answer to a connect) is gone: `closed` with DEADLINE. So is one of which a
+     * frame, or only its header, has come in part and then nothing more. One that is kept waiting
+     * by a `sink` that said NULL is not. TCP: idle connections are probed in whole seconds, so
+     * that below 2 s they take 2; a connection whose peer takes nothing, and says so, takes up to
+     * three times as long. 0: 10 s */
     uint32_t peer_timeout_ms;
     const struct sl_transport_tls *tls; /* TCP only; NULL: in the clear */
     void *medium; /* what a transport that is not of the operating system works on: net/fault's
@@ -95,8 +103,10 @@ struct sl_transport_events {
     /* send_burst took fewer than offered before; now it has room. */
     void (*writable)(void *ctx, struct sl_conn *conn);
     /* The end, after `disconnect`, the peer's close (CLOSED), a failed connect (REFUSED, DEADLINE,
-     * NOT_FOUND) or an error. Frames taken but not `sent` are given back with this: their cookies
-     * are not reported again. */
+     * NOT_FOUND), a peer that is out of reach or stopped within a frame (DEADLINE), or an error:
+     * PROTOCOL for what is no frame, or was tampered with; IO for a stream that TLS says was cut.
+     * Frames taken but not `sent` are given back with this: their cookies are not reported again.
+     */
     void (*closed)(void *ctx, struct sl_conn *conn, int err);
 };
 

@@ -303,6 +303,37 @@ static void fault_ops__breaks_in_the_middle_of_a_frame(void **state)
     }
 }
 
+/* Nobody hears of a cut until the timeout; then both do. What was on its way is lost with it. */
+static void fault_ops__cuts_the_cable(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        struct fixture *fixture = setup((struct sl_fault_plan){.seed = seed, .cut = 20000});
+        struct sl_transport_frame frame = frame_of(fixture, 0, SL_FRAME_REPLY);
+        while (counts_of(&fixture->pair.a).cut == 0) {
+            if (fixture->writable && sl_transport_send_burst(fixture->conn, &frame, 1) == 1) {
+                fixture->taken++;
+                frame = frame_of(fixture, fixture->taken, SL_FRAME_REPLY);
+            }
+            sl_stepped_pair_turn(&fixture->pair, SL_CLOCK_NS_PER_MS);
+        }
+        for (int turn = 0; turn < 9900; turn++) {
+            sl_stepped_pair_turn(&fixture->pair, SL_CLOCK_NS_PER_MS);
+        }
+        assert_false(fixture->closed || fixture->accepted_closed);
+        assert_int_equal(fixture->replies, fixture->taken - 1);
+        assert_int_equal(fixture->sent, fixture->taken - 1);
+        assert_true(sl_reactor_next_ns(fixture->pair.a.reactor) > fixture->pair.now_ns);
+        for (int turn = 0; turn < 200; turn++) {
+            sl_stepped_pair_turn(&fixture->pair, SL_CLOCK_NS_PER_MS);
+        }
+        assert_true(fixture->closed && fixture->accepted_closed);
+        assert_int_equal(fixture->err, SL_ERR_DEADLINE);
+        assert_int_equal(fixture->accepted_err, SL_ERR_CLOSED);
+        teardown(fixture);
+    }
+}
+
 static void fault_ops__fails_on_the_receiving_side(void **state)
 {
     (void)state;
@@ -408,6 +439,7 @@ int main(void)
         cmocka_unit_test(fault_ops__delays_the_end_too),
         cmocka_unit_test(fault_ops__loses_only_what_may_be_lost),
         cmocka_unit_test(fault_ops__breaks_in_the_middle_of_a_frame),
+        cmocka_unit_test(fault_ops__cuts_the_cable),
         cmocka_unit_test(fault_ops__fails_on_the_receiving_side),
         cmocka_unit_test(fault_ops__replays_from_its_seed),
         cmocka_unit_test(fault_ops__sleeps_while_it_closes),
