@@ -76,13 +76,14 @@ static void *run_pump(void *ctx)
     hold_sigpipe();
     struct pollfd polled[] = {{.fd = pump->end, .events = POLLIN},
                               {.fd = pump->socket, .events = POLLIN}};
-    bool goes_on = true;
-    while (goes_on && poll(polled, 2, -1) > 0) {
+    /* Either end is passed on, and the other way goes on. */
+    while ((polled[0].fd >= 0 || polled[1].fd >= 0) && poll(polled, 2, -1) > 0) {
         if (polled[0].revents != 0 && !pump_out(pump)) {
-            polled[0].fd = -1; /* its end is passed on; what comes is still read */
+            polled[0].fd = -1;
         }
-        if (polled[1].revents != 0) {
-            goes_on = pump_in(pump);
+        if (polled[1].revents != 0 && !pump_in(pump)) {
+            shutdown(pump->end, SHUT_WR);
+            polled[1].fd = -1;
         }
     }
     SSL_free(pump->ssl);
