@@ -361,6 +361,7 @@ int sl_tcp_conn_hand_over(struct sl_conn *base, struct sl_transport *to,
     moved->base.user = user;
     memcpy(moved->base.peer, base->peer, sizeof moved->base.peer);
     conn->moved = moved;
+    conn->bound_for = to->reactor; /* who may outlive its transport */
     conn->life = SL_TCP_LEAVING;
     base->state = SL_CONN_CLOSED;
     stop_timer(conn);
@@ -442,7 +443,7 @@ void sl_tcp_conn_depart(struct sl_tcp_conn *conn)
     }
     struct sl_tcp_conn *moved = conn->moved;
     struct sl_reactor *from = conn->tcp->base.reactor;
-    struct sl_reactor *to = moved->base.transport->reactor;
+    struct sl_reactor *to = conn->bound_for;
     /* Without memory for the leftovers the stream has a hole: the peer and the new owner see it
      * closed. */
     if (collect(conn, &moved->receive.first) != 0) {

@@ -124,7 +124,8 @@ struct sl_tcp_conn {
     int end_err;               /* DRAINING, ENDING: what `closed` will say */
     bool unannounced;          /* accepted by the kernel, and nobody above knows of it */
     struct sl_tcp_tls *tls;    /* NULL: in the clear */
-    struct sl_tcp_conn *moved; /* LEAVING: what it will be on the other reactor */
+    struct sl_tcp_conn *moved; /* LEAVING: what it will be on the other reactor, which is: */
+    struct sl_reactor *bound_for;
     struct sl_tcp_conn *spare_next;
     struct sl_tcp_link all, sending, waiting;
     struct sl_timer timer; /* DRAINING, or broken: how long we are patient */

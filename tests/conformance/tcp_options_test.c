@@ -307,6 +307,7 @@ static void hand_over__to_a_reactor_that_ends(void **state)
     peer_send_from_test(client, sizes, 2);
     WAIT_UNTIL(node_peer(&world->nodes[0], 0)->handed_over == 1);
     usleep(20000); /* its last receive has ended, and it is in the mail */
+    node_set_policy(&world->nodes[0], (struct policy){0}); /* and all that was in earlier turns */
     sl_reactor_stop(owner->reactor);
     sem_post(&blocker.leave);
     sl_reactor_join(owner->reactor);
