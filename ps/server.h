@@ -12,13 +12,20 @@
  * Sessions: what a client has done outlives its connection by a lease. A client that connects again
  * with its client_id takes its old connection's place; requests that had begun to write go on and
  * are answered on the new connection when their id comes again; requests that were carried out are
- * not carried out twice (server_session.h). Whoever stops reading, or stops in the middle of a
- * frame, is closed.
+ * not carried out twice (server_session.h).
  *
  * Memory: half of buffer_bytes_max for replies (the outbox), half for requests that wait and
  * replies that take several turns (server_buffers.h). When that is short, long requests are not
  * read until there is room; short ones, and more parked ones than half of it holds, are answered
- * NO_MEMORY. Control messages have an outbox of their own. Owner reactor, unless said otherwise. */
+ * NO_MEMORY; of those parked, clients that are away may have a quarter. A long request finds room
+ * while a quarter is free, in the order in which connections asked; but only while half is, for a
+ * connection that has another in memory. Half of the outbox is left to connections that have no
+ * unsent replies. Control messages have an outbox of their own, and wait for room there.
+ *
+ * Peers that stop: a connection with unsent frames, of which none was sent for 10 s, is closed, and
+ * one whose long frame is not complete 10 s after it found room; while others wait for the memory,
+ * the former after 2 s. The peer connects again, and goes on. Owner reactor, unless said otherwise.
+ */
 #ifndef SL_PS_SERVER_H
 #define SL_PS_SERVER_H
 

@@ -131,7 +131,7 @@ struct sl_server {
     struct sl_server_conn *watch_next;
     struct sl_server_line sink_waiters;
     size_t reply_bytes; /* of buffers: replies in the making, and being sent */
-    bool is_short;      /* one without unsent replies found no room for its first */
+    bool is_short;      /* one found no room for his first reply or long payload */
 
     struct sl_server_conn *ready_first, *ready_last;
     struct sl_server_list parked, resumed;
@@ -207,6 +207,9 @@ void sl_server_auth_message(struct sl_server_conn *conn, const struct sl_message
 
 /* A connection has come: it is looked at from now on. */
 void sl_server_watch(struct sl_server *server);
+
+/* One look at all connections, or as many as there is time for. */
+void sl_server_watch_look(struct sl_server *server);
 
 /* The connection is about to leave the list. */
 void sl_server_watch_forget(struct sl_server_conn *conn);

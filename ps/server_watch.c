@@ -34,10 +34,8 @@ static void look_at_sink(struct sl_server_conn *conn)
     }
 }
 
-static void look(struct sl_timer *timer, uint64_t now_ns)
+void sl_server_watch_look(struct sl_server *server)
 {
-    struct sl_server *server =
-        (struct sl_server *)(void *)((uint8_t *)timer - offsetof(struct sl_server, watch_timer));
     uint32_t looks_max = server->is_short ? LOOKS_MAX_SHORT : LOOKS_MAX;
     struct sl_server_conn *conn = server->watch_next == NULL ? server->conns : server->watch_next;
     for (uint32_t i = 0; i < LOOK_CONNS && conn != NULL; i++) {
@@ -50,6 +48,13 @@ static void look(struct sl_timer *timer, uint64_t now_ns)
     }
     server->watch_next = conn;
     server->is_short = false;
+}
+
+static void look_again(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_server *server =
+        (struct sl_server *)(void *)((uint8_t *)timer - offsetof(struct sl_server, watch_timer));
+    sl_server_watch_look(server);
     if (server->conns != NULL) {
         sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + LOOK_NS);
     }
@@ -58,7 +63,7 @@ static void look(struct sl_timer *timer, uint64_t now_ns)
 void sl_server_watch(struct sl_server *server)
 {
     if (!sl_timer_armed(&server->watch_timer)) {
-        server->watch_timer.run = look;
+        server->watch_timer.run = look_again;
         sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->watch_timer,
                      sl_reactor_now_ns(server->options.reactor) + LOOK_NS);
     }
@@ -118,6 +123,7 @@ uint8_t *sl_server_watch_sink(struct sl_server_conn *conn, uint32_t bytes)
         conn->sink_looks = 0;
     } else if (has_none) {
         sink_wait(conn);
+        server->is_short = true;
     }
     return sink;
 }

@@ -118,7 +118,7 @@ struct sl_message_waiting {
 };
 
 struct sl_message_table_open {
-    struct sl_table_spec spec; /* checked by sl_message_check_spec */
+    struct sl_table_spec spec; /* for the receiver to check: sl_message_check_spec */
     uint32_t table_id;
     bool keep_id; /* coordinator: the sender has had the table under table_id */
 };
@@ -169,10 +169,9 @@ size_t sl_message_encoded_bytes(const struct sl_message *message);
 void sl_message_encode(const struct sl_message *message, uint8_t *to);
 
 /* Errors: PROTOCOL (not a Control message; an enum, a number or a length outside its range; a
- * string with a NUL or control characters inside; a table's specification that
- * sl_message_check_spec refuses; the reason is logged at debug level), NO_MEMORY. Written on
- * success only, *out then needs sl_message_fini. A hello's and a welcome's protocol_version are for
- * the receiver to check. */
+ * string with a NUL or control characters inside; the reason is logged at debug level), NO_MEMORY.
+ * Written on success only, *out then needs sl_message_fini. A hello's and a welcome's
+ * protocol_version are for the receiver to check. */
 int sl_message_decode(const uint8_t *from, size_t bytes, struct sl_message *out);
 
 void sl_message_fini(struct sl_message *message);

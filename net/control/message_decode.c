@@ -272,8 +272,7 @@ static bool read_table_open(const struct sl_message_memory *memory, const Starli
     }
     to->table_id = from->table_id;
     to->keep_id = from->keep_id != 0;
-    char reason[REASON_BYTES];
-    return sl_message_check_spec(&to->spec, reason, sizeof reason) == SL_OK || holds(false, reason);
+    return true;
 }
 
 static bool read_barrier(const struct sl_message_memory *memory, const Starling__Barrier *from,

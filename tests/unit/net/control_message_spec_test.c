@@ -14,15 +14,6 @@
 #include "net/control/message.h"
 #include "random_message.h"
 
-/* The message in a heap block of exactly its size. */
-static uint8_t *encode(const struct sl_message *message, size_t *bytes)
-{
-    *bytes = sl_message_encoded_bytes(message);
-    uint8_t *to = malloc(*bytes);
-    sl_message_encode(message, to);
-    return to;
-}
-
 static struct sl_table_spec good_spec(void)
 {
     return (struct sl_table_spec){.name = "emb",
@@ -37,15 +28,6 @@ static void assert_refused(const struct sl_table_spec *spec, const char *field)
     char reason[256] = "";
     assert_int_equal(sl_message_check_spec(spec, reason, sizeof reason), SL_ERR_INVALID);
     assert_non_null(strstr(reason, field));
-    struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN, .table_open = {.spec = *spec}};
-    message.table_open.spec.name[SL_TABLE_NAME_BYTES - 1] = '\0';
-    if (memcmp(message.table_open.spec.name, spec->name, SL_TABLE_NAME_BYTES) == 0) {
-        size_t bytes;
-        uint8_t *encoded = encode(&message, &bytes);
-        struct sl_message decoded;
-        assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_ERR_PROTOCOL);
-        free(encoded);
-    }
 }
 
 static void assert_accepted(const struct sl_table_spec *spec)

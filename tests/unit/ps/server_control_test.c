@@ -224,6 +224,28 @@ static void server_table_open__conflict_is_named(void **state)
     peer_close(&peer);
 }
 
+static void server_table_open__of_a_bad_specification_is_answered(void **state)
+{
+    struct peer *peer = peer_join(*state, NOBODY, 0);
+    struct sl_message message = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = 6,
+        .table_open.spec = {.name = "t0",
+                            .kind = SL_TABLE_SPARSE,
+                            .dim = SL_LIMIT_DIM + 1,
+                            .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)},
+    };
+    peer_send_message(peer, &message);
+    struct sl_message answer;
+    peer_receive_message(peer, &answer);
+    assert_int_equal(answer.kind, SL_MESSAGE_ERROR);
+    assert_int_equal(answer.id, 6);
+    assert_int_equal(answer.error.err, SL_ERR_INVALID);
+    assert_non_null(strstr(answer.error.text, "dim"));
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    peer_close(&peer);
+}
+
 static void post_drained(void *ctx)
 {
     struct server_fixture *fixture = ctx;
@@ -290,6 +312,7 @@ int main(void)
         CASE(server_version__of_a_member_that_changes_ends_its_membership),
         CASE(server_hello__must_come_first),
         CASE(server_table_open__conflict_is_named),
+        CASE(server_table_open__of_a_bad_specification_is_answered),
         CASE(server_drain__answers_says_goodbye_and_closes),
         CASE(server_drain__refuses_newcomers),
     };

@@ -322,3 +322,31 @@ void stepped_expect_end(struct stepped_peer *peer)
 {
     until(peer, has_ended);
 }
+
+float stepped_values(struct stepped *world, uint16_t table, uint32_t key_count)
+{
+    static uint64_t client_id = 1000;
+    static struct stepped_peer reader;
+    memset(&reader, 0, sizeof reader);
+    stepped_join(&reader, world, UINT32_MAX, ++client_id);
+    shard_request_begin(&world->request, 0);
+    shard_request_pull(&world->request, table, world->keys, key_count);
+    stepped_send(&reader, 1, STEPPED_BUDGET);
+    const struct stepped_reply *reply = stepped_reply(&reader, 1);
+    assert_int_equal(reply->status, 0);
+    assert_true(reply->value == reply->last); /* a push is never left by half */
+    float value = reply->value;
+    stepped_break(&reader);
+    return value;
+}
+
+void stepped_join_two(struct stepped_peer *first, struct stepped_peer *second,
+                      struct stepped *world)
+{
+    stepped_join(first, world, 0, 7);
+    stepped_join(second, world, 1, 8);
+    stepped_open_table(first, 0, SL_CONSISTENCY_BSP);
+    stepped_open_table(first, 1, SL_CONSISTENCY_ASP);
+    stepped_tick(first, 1, 0);
+    assert_int_equal(stepped_reply(first, 1)->status, 0);
+}
