@@ -4,29 +4,49 @@ moments that a seed decides (STARLING_SEED repeats one); every wait has a deadli
 
 import os
 import random
+import shutil
 import signal
+import socket
+import subprocess
 import sys
 import time
 
 import harness
+import protocol_client
 import sum_job
 
 SEED = int(os.environ.get("STARLING_SEED", random.SystemRandom().getrandbits(32)))
+MODES = ("asp", "ssp:2", "bsp")
+LEASE_S = 2
 
 
 class FaultTest(harness.StarlingTest):
     def setUp(self):
         super().setUp()
+        if os.environ.get("STARLING_TIMES"):
+            begin = time.monotonic()
+            self.addCleanup(lambda: print(f"{time.monotonic() - begin:.1f} s", file=sys.stderr))
         self.random = random.Random(f"{SEED} {self.id()}")
 
     def cluster(self, **options):
-        cluster = sum_job.Cluster(self, **options)
+        cluster = sum_job.Cluster(self, lease_s=LEASE_S, **options)
         for ps in cluster.ps:
             ps.wait_line("ready")
         return cluster
 
-    def assert_ends(self, process, status=0):
+    def assert_ends(self, process, *words, status=0):
         self.assertEqual(process.wait(), status, process.output)
+        for word in words:
+            self.assertIn(word, process.output)
+
+    def wait_middle(self, worker):
+        """Waits until a worker of a sum job is somewhere in the middle of it."""
+        worker.wait_line(f"iteration {8 * self.random.randrange(1, 8)}")
+        time.sleep(self.random.uniform(0, 0.03))
+
+    def training(self, *args):
+        """Arguments for a starling-worker on a little data."""
+        return ["--data", self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 2000), "--model", "lr", *args]
 
 
 class KilledWorker(FaultTest):
@@ -37,38 +57,360 @@ class KilledWorker(FaultTest):
         job = sum_job.SumJob(self, cluster, consistency)
         workers = job.start_all()
         victim = self.random.randrange(4)
-        workers[victim].wait_line(f"iteration {8 * self.random.randrange(1, 8)}")
-        time.sleep(self.random.uniform(0, 0.03))
+        self.wait_middle(workers[victim])
         workers[victim].signal(signal.SIGKILL)
-        self.assert_ends(workers[victim], -signal.SIGKILL)
+        self.assert_ends(workers[victim], status=-signal.SIGKILL)
+        cluster.ps[0].wait_line(f"worker/{victim} is away")
         if replaced:
             workers[victim] = job.start(victim)
             workers[victim].wait_line("begins with iteration")
-        for index, worker in enumerate(workers):
-            if index != victim or replaced:
-                self.assert_ends(worker)
-        acknowledged, _ = job.check()
-        self.assertGreater(acknowledged, 3 * job.iterations)
-        if not replaced:
-            cluster.ps[0].wait_line(f"worker/{victim}")
+        else:
+            del workers[victim]
+        for worker in workers:
+            self.assert_ends(worker)
+        self.assertGreater(job.check(), 3 * job.iterations)
+        said = f"worker/{victim} was replaced" if replaced else f"worker/{victim} is lost: no heartbeat"
+        cluster.ps[0].wait_line(said)
         cluster.drain()
-        return cluster
 
     def test_without_replacement(self):
-        for consistency in ("asp", "ssp:2", "bsp"):
+        for consistency in MODES:
             with self.subTest(consistency=consistency):
                 self.kill_one(consistency, replaced=False)
 
     def test_with_replacement(self):
-        for consistency in ("asp", "ssp:2", "bsp"):
+        for consistency in MODES:
             with self.subTest(consistency=consistency):
                 self.kill_one(consistency, replaced=True)
 
 
-def main():
-    print(f"seed {SEED}: STARLING_SEED={SEED} repeats it", file=sys.stderr)
-    harness.main()
+class Network(FaultTest):
+    """Workers and ps that run all the time, and a network between them that does not."""
+
+    FAULTS = (lambda p: p.cut(reset=True), lambda p: p.cut(reset=False),
+              lambda p: p.cut(which=lambda index: index % 2 == 0),
+              lambda p: p.truncate("target"), lambda p: p.truncate("client"),
+              lambda p: p.half_close("target"), lambda p: p.half_close("client"),
+              lambda p: p.delay(0.02), lambda p: p.throttle(20000),
+              lambda p: p.black_hole(), lambda p: (p.refuse(), p.cut()))
+
+    def test_data_connections(self):
+        """Each fault once in each mode, on the connections to one ps or the other."""
+        for consistency in MODES:
+            with self.subTest(consistency=consistency):
+                cluster = self.cluster()
+                job = sum_job.SumJob(self, cluster, consistency, iterations=200)
+                workers = job.start_all()
+                for worker in workers:
+                    worker.wait_line("iteration 0")
+                for fault in self.random.sample(self.FAULTS, len(self.FAULTS)):
+                    proxy = self.random.choice(cluster.data)
+                    fault(proxy)
+                    time.sleep(self.random.uniform(0.02, 0.2))
+                    proxy.restore()
+                for worker in workers:
+                    self.assert_ends(worker, "connection lost", "connected again", "0 failed")
+                self.assertEqual(job.check(), 4 * job.iterations)
+                cluster.drain()
+
+    def test_coordinator_connections(self):
+        """Of the workers and of ps/1; barriers are asked for again."""
+        cluster = self.cluster()
+        args = self.training("--epochs", "30", "--consistency", "bsp")
+        workers = self.start_workers(cluster.worker_flags, 4, args)
+        cuts = 0
+        while any(worker.running() for worker in workers):
+            cuts += cluster.control.cut()
+            time.sleep(self.random.uniform(0.05, 0.3))
+        for worker in workers:
+            self.assert_ends(worker)
+        self.assertGreater(cuts, 0)
+        cluster.ps[1].wait_line("the coordinator is back")
+        cluster.drain()
+
+    def test_silence_ends_by_the_deadline(self):
+        """A network that takes everything and delivers nothing: steps end in time, and say where.
+        When it is back, so are they."""
+        cluster = self.cluster()
+        job = sum_job.SumJob(self, cluster, "asp", iterations=200, timeout_ms=1000, pause_ms=20,
+                             goes_on=True)
+        workers = job.start_all()
+        self.wait_middle(workers[0])
+        cluster.data[1].black_hole()
+        for worker in workers:
+            worker.wait_line("failed: deadline: ps/1 shard 0")
+        cluster.data[1].restore()
+        for worker in workers:
+            self.assert_ends(worker)
+        self.assertGreater(job.check(), 3 * job.iterations)
+        cluster.drain()
+
+
+class KilledPs(FaultTest):
+    def test_steps_fail_until_it_is_started_again(self):
+        """The coordinator's, and another."""
+        for victim in (0, 1):
+            with self.subTest(victim=victim):
+                cluster = self.cluster(proxied=False)
+                job = sum_job.SumJob(self, cluster, "asp", iterations=150, timeout_ms=500,
+                                     pause_ms=20, goes_on=True)
+                workers = job.start_all()
+                self.wait_middle(workers[0])
+                cluster.ps[victim].signal(signal.SIGKILL)
+                self.assert_ends(cluster.ps[victim], status=-signal.SIGKILL)
+                for worker in workers:
+                    self.assertIn(f"ps/{victim} shard 0", worker.wait_line("failed: deadline"))
+                cluster.ps[victim] = cluster.start_ps(victim)
+                for worker in workers:
+                    worker.wait_line("the ps was restarted: its tables began anew")
+                    self.assert_ends(worker)
+                job.check(restarted=(victim,))
+                cluster.drain()
+
+    def test_training_fails_and_names_it(self):
+        cluster = self.cluster(proxied=False)
+        workers = self.start_workers(
+            cluster.worker_flags, 4,
+            self.training("--epochs", "100000", "--consistency", "bsp", "--timeout", "2"))
+        workers[0].wait_line("loss")
+        cluster.ps[1].signal(signal.SIGKILL)
+        for worker in workers:
+            self.assert_ends(worker, "deadline of 2000 ms passed", status=1)
+        self.assertIn("ps/1", workers[0].output)
+
+
+class StoppedProcess(FaultTest):
+    """SIGSTOP and SIGCONT: as a machine that swaps, or a debugger."""
+
+    def stop(self, process, seconds):
+        process.signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        process.signal(signal.SIGCONT)
+
+    def job(self, consistency):
+        cluster = self.cluster(proxied=False)
+        job = sum_job.SumJob(self, cluster, consistency)
+        workers = job.start_all()
+        self.wait_middle(workers[1])
+        return cluster, job, workers
+
+    def test_worker_within_its_lease(self):
+        cluster, job, workers = self.job("bsp")
+        self.stop(workers[1], LEASE_S / 4)
+        for worker in workers:
+            self.assert_ends(worker)
+        self.assertEqual(job.check(), 4 * job.iterations)
+        cluster.drain()
+
+    def test_worker_beyond_its_lease(self):
+        """The others go on, and then without it: it must not go on as if nothing had been."""
+        for consistency in ("asp", "bsp"):
+            with self.subTest(consistency=consistency):
+                cluster, job, workers = self.job(consistency)
+                stopped = workers.pop(1)
+                stopped.signal(signal.SIGSTOP)
+                cluster.ps[1].wait_line("worker/1 is lost")
+                for worker in workers:
+                    self.assert_ends(worker)
+                stopped.signal(signal.SIGCONT)
+                self.assert_ends(stopped, "which was away for too long", status=1)
+                self.assertGreater(job.check(), 3 * job.iterations)
+                cluster.drain()
+
+    def test_worker_that_wakes_beside_its_replacement(self):
+        for consistency in ("asp", "bsp"):
+            with self.subTest(consistency=consistency):
+                cluster, job, workers = self.job(consistency)
+                stopped = workers.pop(1)
+                stopped.signal(signal.SIGSTOP)
+                time.sleep(0.7 * LEASE_S)  # before half of it another would be refused for good
+                workers.append(job.start(1))
+                workers[-1].wait_line("begins with iteration")
+                stopped.signal(signal.SIGCONT)
+                for worker in workers:
+                    self.assert_ends(worker)
+                self.assert_ends(stopped, status=1)
+                self.assertGreater(job.check(), 3 * job.iterations)
+                cluster.drain()
+
+    def test_ps_beyond_its_lease(self):
+        """Nobody can take its place, so everybody waits: the coordinator's, and another."""
+        for victim in (0, 1):
+            with self.subTest(victim=victim):
+                cluster, job, workers = self.job("bsp")
+                self.stop(cluster.ps[victim], LEASE_S + 1)
+                for worker in workers:
+                    self.assert_ends(worker, "0 failed")
+                self.assertEqual(job.check(), 4 * job.iterations)
+                cluster.drain()
+
+
+class Strangers(FaultTest):
+    """Peers that do not speak the protocol, or stop in the middle of it, beside a job that goes on."""
+
+    def connect(self, port):
+        stranger = socket.create_connection(("127.0.0.1", port), timeout=harness.DEADLINE_S)
+        self.addCleanup(stranger.close)
+        return stranger
+
+    def assert_closed(self, stranger):
+        """The ps ends the connection, whatever it has said before."""
+        try:
+            while stranger.recv(1 << 16):
+                pass
+        except ConnectionError:
+            pass
+
+    def one_who_never_reads(self, coordinator):
+        """Asks for more than any buffer holds, on the first shard."""
+        client = protocol_client.Client(coordinator)
+        self.addCleanup(client.close)
+        table = client.open(name="wide", kind=protocol_client.SPARSE, dim=4096, consistency={},
+                            optimizer={"kind": 1, "lr": 1.0}, initializer={})
+        keys = [k for k in range(2000) if client.owner(k) is client.shards[0]][:200]
+        section = protocol_client.pull(table, keys)
+        cost = protocol_client.reply_size([section]) + protocol_client.HEADER.size
+        for _ in range(client.shards[0].credit_bytes // cost):
+            client.shards[0].start(section, budget_s=harness.DEADLINE_S)
+        return client.shards[0].socket
+
+    def test_beside_a_job(self):
+        cluster = self.cluster(proxied=False, worker_count=2)
+        job = sum_job.SumJob(self, cluster, "bsp", pause_ms=50)
+        workers = job.start_all()
+        half = protocol_client.frame_bytes(protocol_client.Frame(protocol_client.CONTROL, bytes(99)))
+        strangers = []
+        for ps, port in ((ps, port) for ps, pair in enumerate(cluster.ports) for port in pair):
+            # Each ps says what it closes, but not a hundred times.
+            strangers += [self.connect(port) for _ in range(100 if ps == 1 else 2)]
+            strangers[-1].sendall(self.random.randbytes(40 << self.random.randrange(10)))
+            strangers[-2].sendall(half[:50])
+        silent = self.one_who_never_reads(f"127.0.0.1:{cluster.ports[0][0]}")
+        for worker in workers:
+            self.assert_ends(worker, "0 failed")
+        self.assertEqual(job.check(), 2 * job.iterations)
+        cluster.ps[0].wait_line("no hello within 10 s")
+        cluster.ps[0].wait_line("it sent a frame header that is not ours")
+        for stranger in strangers:
+            self.assert_closed(stranger)
+        cluster.ps[0].wait_line("it does not read")
+        self.assert_closed(silent)
+        cluster.drain()
+
+    def test_worker_that_is_started_twice(self):
+        servers, flags = self.start_ps()
+        args = self.training("--epochs", "100000")
+        first = self.start_workers(flags, 1, args)[0]
+        first.wait_line("loss")
+        second = self.start_workers(flags, 1, args)[0]
+        self.assert_ends(second, "worker/0 is a member already", "is it started twice?", status=1)
+        first.signal(signal.SIGTERM)
+        self.assert_ends(first, status=128 + signal.SIGTERM)
+        self.drain(servers)
+
+
+class Secrets(FaultTest):
+    def secret(self, name, mode=0o600):
+        path = self.file(name, f"the secret of cluster {name}\n")
+        os.chmod(path, mode)
+        return ["--secret-file", path]
+
+    def worker(self, flags, *args):
+        return self.start_workers(flags, 1, self.training(*args))[0]
+
+    def test_who_may_work(self):
+        servers, flags = self.start_ps(extra=self.secret("right"))
+        servers[0].wait_line("ready")
+        self.assert_ends(self.worker(flags, *self.secret("right")))
+        self.assert_ends(self.worker(flags, *self.secret("wrong")),
+                         "it did not prove that it has the secret: its own is another", status=1)
+        self.assert_ends(self.worker(flags), "this cluster needs a secret", "--secret-file", status=1)
+        servers[0].wait_line("refused: this cluster needs a secret")
+        self.drain(servers)
+
+    def test_ps_without_a_secret_is_not_trusted(self):
+        servers, flags = self.start_ps()
+        self.assert_ends(self.worker(flags, *self.secret("right")),
+                         "it did not prove that it has the secret: it asks for none", status=1)
+        self.drain(servers)
+
+    def test_file_that_others_may_read(self):
+        flags = self.secret("open", 0o644)
+        servers, cluster = self.start_ps(extra=flags)
+        for process in (servers[0], self.worker(cluster, *flags)):
+            self.assert_ends(process, flags[1], "others may use it (mode 0644)", status=2)
+
+    def test_open_network(self):
+        port = harness.free_ports(1)[0]
+        cluster = ["--ps-hosts", f"0.0.0.0:{port}", "--worker-hosts", "a", "--job-name", "ps"]
+        self.assert_ends(self.start("starling-ps", *cluster), "is open to the network",
+                         "--secret-file", "--insecure", status=2)
+        for flags in (self.secret("right"), ["--insecure"]):
+            server = self.start("starling-ps", *cluster, *flags)
+            server.wait_line("ready")
+            self.drain([server])
+
+
+class Tls(FaultTest):
+    def setUp(self):
+        super().setUp()
+        if shutil.which("openssl") is None:
+            self.skipTest("no openssl to make certificates with")
+        for authority in ("ours", "theirs"):
+            self.openssl("req", "-x509", "-nodes", "-newkey", "rsa:2048", "-days", "60", "-keyout",
+                         f"{authority}.ca.key", "-out", f"{authority}.ca", "-subj", f"/CN={authority}")
+            self.file("names", "subjectAltName=IP:127.0.0.1\n")
+            self.openssl("req", "-new", "-nodes", "-newkey", "rsa:2048", "-keyout", f"{authority}.key",
+                         "-out", "request", "-subj", "/CN=node")
+            self.openssl("x509", "-req", "-in", "request", "-days", "60", "-CA", f"{authority}.ca",
+                         "-CAkey", f"{authority}.ca.key", "-CAcreateserial", "-extfile", "names",
+                         "-out", f"{authority}.crt")
+        self.servers, self.flags = self.start_ps(extra=self.tls("ours", "ours"))
+        self.servers[0].wait_line("ready")
+
+    def openssl(self, *args):
+        subprocess.run(["openssl", *args], cwd=self.folder, check=True, capture_output=True,
+                       timeout=harness.DEADLINE_S)
+
+    def tls(self, certificate, authority):
+        return ["--tls-cert", f"{certificate}.crt", "--tls-key", f"{certificate}.key", "--tls-ca",
+                f"{authority}.ca"]
+
+    def worker(self, *args):
+        return self.start_workers(self.flags, 1, self.training("--start-timeout", "2", *args))[0]
+
+    def test_who_may_work(self):
+        self.assert_ends(self.worker(*self.tls("ours", "ours")))
+        self.assert_ends(self.worker(*self.tls("ours", "theirs")),
+                         "its certificate is not accepted: it is signed by an unknown authority",
+                         status=1)
+        self.assert_ends(self.worker(*self.tls("theirs", "ours")),
+                         "it does not know the authority that has signed our certificate", status=1)
+        self.assert_ends(self.worker(), "could not reach coordinator", status=1)
+        self.servers[0].wait_line("it speaks no TLS")
+        self.assert_ends(self.worker(*self.tls("ours", "ours")))
+        self.drain(self.servers)
+
+
+class FullDisk(FaultTest):
+    def test_report(self):
+        """It is there whole or not at all, and the job says so."""
+        disk = os.path.join(self.folder, "disk")
+        os.mkdir(disk)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", disk],
+                          capture_output=True, check=False).returncode != 0:
+            self.skipTest("no right to mount a small tmpfs")
+        self.addCleanup(subprocess.run, ["umount", disk], check=True)
+        with open(os.path.join(disk, "fill"), "wb") as fill:
+            fill.write(bytes(4096))
+        servers, flags = self.start_ps()
+        report = os.path.join(disk, "report.json")
+        worker = self.start_workers(flags, 1, self.training("--report", report))[0]
+        self.assert_ends(worker, report, "No space left on device", status=1)
+        self.assertEqual(os.listdir(disk), ["fill"])
+        self.drain(servers)
 
 
 if __name__ == "__main__":
-    main()
+    print(f"seed {SEED}: STARLING_SEED={SEED} repeats it", file=sys.stderr)
+    harness.main()

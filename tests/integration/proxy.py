@@ -30,6 +30,14 @@ class _Connection:
     def __init__(self, client, target):
         self.ends = {"client": client, "target": target}
         self.truncate_towards = None
+        self.told_end = set()  # those who were told that no more comes
+
+    def end(self, towards):
+        """Sends FIN to one side; what else would go there is dropped."""
+        writer = self.ends[towards][1]
+        if towards not in self.told_end and not writer.is_closing():
+            self.told_end.add(towards)
+            writer.write_eof()
 
     def cut(self, reset):
         for _, writer in self.ends.values():
@@ -154,7 +162,7 @@ class Proxy:
 
     async def _half_close(self, towards):
         for connection in self._connections:
-            connection.ends[towards][1].write_eof()
+            connection.end(towards)
 
     async def _truncate(self, towards):
         for connection in self._connections:
@@ -201,16 +209,16 @@ class Proxy:
                 await asyncio.sleep(self._delay_s)
             if self._bytes_per_s:
                 await asyncio.sleep(len(data) / self._bytes_per_s)
-            if connection.truncate_towards == sink:
+            if connection.truncate_towards == sink and sink not in connection.told_end:
                 writer.write(data[:-1])
                 await writer.drain()
                 connection.cut(reset=False)
                 return
-            writer.write(replacer.feed(data) if replacer else data)
-            await writer.drain()
+            if sink not in connection.told_end:
+                writer.write(replacer.feed(data) if replacer else data)
+                await writer.drain()
         await self._flows.wait()
-        if not writer.is_closing():
-            writer.write_eof()
+        connection.end(sink)
 
 
 def _address(text):
