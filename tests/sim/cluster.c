@@ -15,6 +15,7 @@
 #define OBSERVER_LIVES  100
 #define SECRET_BYTES    32
 #define OBSERVE_US_MAX  300000
+#define FLOODS_MAX      2
 #define FLOOD_PULLS     8      /* of one step, of as many as there may be */
 #define SPREAD_US       200000 /* within which processes are started */
 #define TURNS_OF_MOMENT 100000 /* without any time passing */
@@ -261,7 +262,9 @@ static void observe_once(struct sl_sim_cluster *cluster, uint32_t pulls)
     struct sl_sim_worker *worker = cluster->observer.worker;
     struct sl_sim_work *work = sl_sim_worker_begin(worker, 0);
     for (uint32_t i = 0; i < pulls; i++) {
-        sl_sim_work_pull(work, sl_sim_below(&cluster->random, cluster->plan->table_count), 0);
+        bool long_ones = pulls > 1; /* of the table that the plan has made long for it */
+        sl_sim_work_pull(
+            work, long_ones ? 0 : sl_sim_below(&cluster->random, cluster->plan->table_count), 0);
     }
     sl_sim_worker_submit(worker, work, 100 + sl_sim_below(&cluster->random, 5000));
 }
@@ -276,7 +279,9 @@ static void observe(struct sl_sim_cluster *cluster)
     if (worker == NULL || !sl_sim_worker_is_idle(worker)) {
         return;
     }
-    bool floods = cluster->plan->floods && sl_sim_chance(&cluster->random, 200);
+    bool floods = cluster->plan->floods && cluster->flood_count < FLOODS_MAX &&
+                  sl_sim_chance(&cluster->random, 200);
+    cluster->flood_count += floods;
     for (uint32_t i = 0; i < (floods ? SL_SIM_WORKS_MAX : 1); i++) {
         observe_once(cluster, floods ? FLOOD_PULLS : 1);
     }

@@ -35,7 +35,8 @@ struct sl_sim_cluster {
     uint64_t hurt_all_ns;
     uint64_t fault_begin_ns[SL_SIM_FAULTS_MAX], fault_end_ns[SL_SIM_FAULTS_MAX];
     bool faults_are_over;
-    bool is_final;       /* the observer's steps are its last */
+    bool is_final; /* the observer's steps are its last */
+    uint32_t flood_count;
     uint64_t observe_ns; /* when the observer looks next */
     uint64_t trace;      /* hash over all that happened */
     uint64_t frames, turns;

@@ -125,6 +125,7 @@ void sl_sim_final_run(struct sl_sim_cluster *cluster,
     uint64_t settled_ns = cluster->now_ns + 3 * plan->lease_ns +
                           2 * plan->peer_timeout_ms * SL_CLOCK_NS_PER_MS + 15 * SL_CLOCK_NS_PER_S;
     struct sl_sim_worker *observer = cluster->observer.worker;
+    sl_sim_network_calm(cluster->network);
     while (goes_on(cluster) && (cluster->now_ns < settled_ns || !sl_sim_worker_is_idle(observer))) {
         moment(cluster);
     }

@@ -281,6 +281,18 @@ static void break_side(struct sl_sim_conn *conn, uint32_t told_us_max)
     end_at(conn, told_ns, sl_sim_chance(&network->random, 500) ? SL_ERR_CLOSED : SL_ERR_IO);
 }
 
+void sl_sim_break_pair(struct sl_sim_conn *conn, uint32_t told_us_max)
+{
+    struct sl_sim_conn *peer = conn->peer;
+    break_side(conn, told_us_max);
+    break_side(peer, told_us_max);
+}
+
+void sl_sim_network_calm(struct sl_sim_network *network)
+{
+    network->options.break_per_10000 = network->options.connect_fail_permille = 0;
+}
+
 struct breaking {
     uint32_t only, at, broken, told_us_max; /* only: UINT32_MAX breaks all */
 };
@@ -289,12 +301,10 @@ static void break_one(struct sl_sim_conn *conn, void *ctx)
 {
     struct breaking *breaking = ctx;
     uint32_t at = breaking->at++;
-    struct sl_sim_conn *peer = conn->peer;
-    if (peer == NULL || (breaking->only != UINT32_MAX && breaking->only != at)) {
+    if (conn->peer == NULL || (breaking->only != UINT32_MAX && breaking->only != at)) {
         return;
     }
-    break_side(conn, breaking->told_us_max);
-    break_side(peer, breaking->told_us_max);
+    sl_sim_break_pair(conn, breaking->told_us_max);
     breaking->broken++;
 }
 

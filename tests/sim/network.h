@@ -23,6 +23,7 @@ struct sl_sim_network_options {
     uint32_t bytes_per_us;               /* of one direction of a connection */
     uint32_t window_bytes;               /* that a receiver takes while it does not poll */
     uint32_t short_permille;             /* bursts of which a part is taken */
+    uint32_t break_per_10000;            /* frames with which their connection breaks */
     uint32_t connect_fail_permille;      /* attempts that fail for no reason */
     uint32_t host_count;
     uint32_t peer_timeout_ms; /* of transports that ask for the default; 0: 10 s */
@@ -96,6 +97,9 @@ void sl_sim_network_kill(struct sl_sim_network *network, uint32_t host, bool sil
 
 /* Its transports are closed; another process may run there. */
 void sl_sim_network_revive(struct sl_sim_network *network, uint32_t host);
+
+/* From now on no connection breaks, and no connect fails, by chance. */
+void sl_sim_network_calm(struct sl_sim_network *network);
 
 /* Connects to the host fail from now on, while `refuse` is set. */
 void sl_sim_network_refuse(struct sl_sim_network *network, uint32_t host, bool refuse);

@@ -186,6 +186,16 @@ static void carry_one(struct sl_sim_conn *conn)
     peer->inbox_last = message;
 }
 
+/* A connection may break with any frame, before or after it has arrived. */
+static void break_by_chance(struct sl_sim_conn *conn)
+{
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    if (network->options.break_per_10000 != 0 && conn->peer != NULL &&
+        sl_sim_below(&network->random, 10000) < network->options.break_per_10000) {
+        sl_sim_break_pair(conn, sl_sim_chance(&network->random, 200) ? 20000 : 500);
+    }
+}
+
 static bool window_is_open(const struct sl_sim_conn *conn)
 {
     return conn->peer == NULL ||
@@ -202,6 +212,7 @@ static void carry_due(struct sl_sim_conn *conn)
     while (may_carry(conn) &&
            conn->queue[conn->carried % SL_SIM_QUEUE_FRAMES].leave_ns <= now_of(conn)) {
         carry_one(conn);
+        break_by_chance(conn);
     }
 }
 

@@ -138,6 +138,9 @@ void sl_sim_wake(const struct sl_sim_conn *conn, uint64_t at_ns);
  * reachable. */
 void sl_sim_part(struct sl_sim_conn *conn);
 
+/* Breaks a connection that has a peer: each side is told at a time of its own. */
+void sl_sim_break_pair(struct sl_sim_conn *conn, uint32_t told_us_max);
+
 void sl_sim_message_free(struct sl_sim_network *network, struct sl_sim_message *message);
 void sl_sim_inbox_empty(struct sl_sim_conn *conn);
 

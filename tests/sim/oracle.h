@@ -26,6 +26,7 @@ struct sl_sim_instance {
     uint32_t ticks;       /* iterations whose tick was submitted; of a start at 0 */
     uint32_t ticks_acked; /* and carried out on every shard */
     bool finish_acked;
+    bool killed;           /* without a goodbye */
     uint32_t disturbances; /* of its connections: a replay is possible after one */
 };
 

@@ -30,6 +30,14 @@ static bool is_kept(const struct sl_sim_oracle *oracle, const struct sl_sim_unit
            (unit->clock < instance->ticks_acked || instance->finish_acked);
 }
 
+/* The push of a worker that was lost before it had ticked. */
+static bool is_dropped(const struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit)
+{
+    const struct sl_sim_instance *instance = &oracle->instances[unit->instance];
+    return stages(oracle, unit) && instance->killed && !instance->tainted &&
+           unit->clock >= instance->ticks && unit->epoch_begun == epoch_of(oracle, unit->shard);
+}
+
 static const char *fate_of(const struct sl_sim_unit *unit)
 {
     return unit->acked ? "acknowledged" : "not acknowledged";
@@ -46,6 +54,9 @@ static void check_fate(struct sl_sim_oracle *oracle, const struct sl_sim_unit *u
     }
     if (unit->ended_ns == SL_CLOCK_NEVER && epoch == unit->epoch_begun) {
         wrong = NULL; /* its worker was killed meanwhile */
+    }
+    if (wrong == NULL && is_dropped(oracle, unit)) {
+        wrong = unit->seen != 0 ? "is there, though its worker was lost in the middle of it" : NULL;
     }
     if (wrong != NULL) {
         sl_sim_oracle_fail(oracle, "exactly-once",

@@ -7,8 +7,10 @@
 #include "core/partition.h"
 #include "tests/sim/random.h"
 
-#define MS SL_CLOCK_NS_PER_MS
-#define S  SL_CLOCK_NS_PER_S
+#define FLOOD_LENGTH (17 * SL_PARTITION_BLOCK_ELEMENTS)
+
+#define MS           SL_CLOCK_NS_PER_MS
+#define S            SL_CLOCK_NS_PER_S
 
 /* ---- The cluster ----------------------------------------------------------------------------- */
 
@@ -46,6 +48,12 @@ static void draw_manners(struct sl_sim_plan *plan, uint64_t *random)
     plan->secret = sl_sim_chance(random, 200);
     plan->impatient = sl_sim_chance(random, 300);
     plan->floods = sl_sim_chance(random, 50);
+    if (plan->floods) {
+        plan->protocol = SL_PROTOCOL_STAR_SERVER;
+        plan->ps_count = 1;
+        plan->shards_of_ps = 1 + sl_sim_below(random, 2);
+        plan->shard_count = plan->shards_of_ps;
+    }
     plan->leaves_early = sl_sim_chance(random, 300);
     plan->lives_max = 1 + sl_sim_below(random, 4);
     plan->keys_of_push = 1 + sl_sim_below(random, 12);
@@ -56,11 +64,13 @@ static void draw_manners(struct sl_sim_plan *plan, uint64_t *random)
     plan->lease_ns = lease_ms[sl_sim_below(random, 4)] * MS;
     plan->peer_timeout_ms = timeout_ms[sl_sim_below(random, 3)];
     plan->start_timeout_ns = 30 * S;
+    static const uint32_t think_us[] = {1000, 5000, 30000, 100000};
+    plan->think_us_max = think_us[sl_sim_below(random, 4)];
     plan->gap_ns = sl_sim_between(random, 1, 50) * SL_CLOCK_NS_PER_US;
     plan->offset_clocks = sl_sim_chance(random, 500);
 }
 
-static void draw_network(struct sl_sim_plan *plan, uint64_t *random)
+static void draw_network(struct sl_sim_plan *plan, uint32_t faults, uint64_t *random)
 {
     struct sl_sim_network_options *network = &plan->network;
     network->seed = sl_hash_random(random);
@@ -72,6 +82,12 @@ static void draw_network(struct sl_sim_plan *plan, uint64_t *random)
     network->window_bytes = 4096U << sl_sim_below(random, 10);
     network->short_permille = sl_sim_below(random, 200);
     network->connect_fail_permille = sl_sim_chance(random, 300) ? sl_sim_below(random, 200) : 0;
+    static const uint32_t breaks[] = {5, 20, 80, 200};
+    uint32_t break_per_10000 = breaks[sl_sim_below(random, 4)];
+    if (sl_sim_chance(random, 400) && (faults & 1U << SL_SIM_FAULT_BREAK) != 0) {
+        network->break_per_10000 = break_per_10000;
+        plan->lease_ns = 10 * S; /* nobody is lost for want of luck */
+    }
     network->peer_timeout_ms = plan->peer_timeout_ms;
     network->host_count = sl_sim_plan_task_host(plan, sl_sim_plan_tasks(plan));
 }
@@ -88,6 +104,11 @@ static void draw_table(struct sl_sim_plan *plan, uint32_t index, uint64_t *rando
             plan->shard_count * blocks * SL_PARTITION_BLOCK_ELEMENTS - sl_sim_below(random, 100);
     } else {
         spec->dim = 1 + sl_sim_below(random, 4);
+    }
+    if (plan->floods && index == 0) {
+        *spec = (struct sl_table_spec){.kind = SL_TABLE_DENSE, .length = FLOOD_LENGTH};
+        spec->length *= plan->shard_count;
+        (void)snprintf(spec->name, sizeof spec->name, "t%u", index);
     }
     bool sum = sl_sim_chance(random, 600);
     spec->optimizer = sl_optimizer_defaults(sum ? SL_OPTIMIZER_SUM : SL_OPTIMIZER_SGD);
@@ -156,7 +177,11 @@ static void draw_faults(struct sl_sim_plan *plan, uint32_t allowed, uint64_t *ra
     static const uint32_t counts[] = {0, 1, 2, 4, 8, 16};
     uint32_t count = counts[sl_sim_below(random, 6)];
     uint32_t mask = (uint32_t)sl_hash_random(random) | (uint32_t)sl_hash_random(random);
-    plan->horizon_ns = sl_sim_between(random, 10, 3000) * MS;
+    /* Most faults shall meet workers at work. */
+    uint64_t steps = 2ULL * plan->iterations;
+    uint64_t work_ns = 250 * MS + steps * plan->think_us_max * SL_CLOCK_NS_PER_US / 2;
+    plan->horizon_ns =
+        sl_sim_between(random, 10 * MS, sl_sim_chance(random, 200) ? 3 * S : work_ns);
     for (uint32_t i = 0; i < count; i++) {
         struct sl_sim_fault *fault = &plan->faults[plan->fault_count];
         *fault = (struct sl_sim_fault){.kind = sl_sim_below(random, SL_SIM_FAULT_KIND_COUNT)};
@@ -174,7 +199,7 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, uint32_t faults)
     uint64_t random = sl_hash_key(seed + 1);
     draw_size(plan, &random);
     draw_manners(plan, &random);
-    draw_network(plan, &random);
+    draw_network(plan, faults, &random);
     plan->table_count = 1 + sl_sim_below(&random, SL_SIM_TABLES_MAX);
     for (uint32_t i = 0; i < plan->table_count; i++) {
         draw_table(plan, i, &random);
@@ -207,10 +232,11 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
            plan->barriers ? " barriers" : "", plan->checksum ? " checksum" : "",
            plan->secret ? " secret" : "", plan->impatient ? " impatient" : "",
            plan->floods ? " floods" : "", plan->leaves_early ? " leaves-early" : "");
-    printf("delay %u-%u us, late %u/1000, %u B/us, window %u, short %u/1000, refused %u/1000\n",
+    printf("delay %u-%u us, late %u/1000, %u B/us, window %u, short %u/1000, refused %u/1000, "
+           "broken %u/10000\n",
            plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,
            plan->network.bytes_per_us, plan->network.window_bytes, plan->network.short_permille,
-           plan->network.connect_fail_permille);
+           plan->network.connect_fail_permille, plan->network.break_per_10000);
     for (uint32_t i = 0; i < plan->table_count; i++) {
         const struct sl_table_spec *spec = &plan->tables[i];
         printf("table %s: %s, dim %u, length %" PRIu64 ", %s %u, optimizer %d\n", spec->name,

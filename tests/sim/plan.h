@@ -67,7 +67,8 @@ struct sl_sim_plan {
     uint64_t lease_ns;
     uint32_t peer_timeout_ms;
     uint64_t start_timeout_ns;
-    uint64_t gap_ns; /* of a turn */
+    uint32_t think_us_max; /* between two steps of a worker */
+    uint64_t gap_ns;       /* of a turn */
     bool offset_clocks;
     struct sl_sim_network_options network;
     struct sl_table_spec tables[SL_SIM_TABLES_MAX];

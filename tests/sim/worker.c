@@ -318,7 +318,9 @@ static void begin_step(struct sl_sim_worker *worker)
 static void go_on(struct sl_sim_worker *worker, bool ticked)
 {
     worker->failures = 0;
-    worker->next_ns = net_now(worker) + SL_CLOCK_NS_PER_US * sl_sim_below(&worker->random, 3000);
+    worker->next_ns =
+        net_now(worker) +
+        SL_CLOCK_NS_PER_US * sl_sim_below(&worker->random, worker->options.plan->think_us_max);
     if (ticked) {
         worker->clock++;
         worker->phase = worker->shape == SL_SIM_SHAPE_PIPELINE ? 1 : 0;
@@ -521,6 +523,9 @@ static bool is_closed(void *ctx)
 void sl_sim_worker_kill(struct sl_sim_worker *worker, bool silent)
 {
     sl_assert(worker->stage != SL_SIM_STAGE_DEAD);
+    if (worker->stage != SL_SIM_STAGE_CLOSING) {
+        worker->options.oracle->instances[worker->instance].killed = true;
+    }
     sl_sim_oracle_gone(worker->options.oracle, worker->instance);
     sl_sim_network_kill(worker->options.network, worker->options.host, silent);
     for (uint32_t i = 0; i < SL_SIM_WORKS_MAX; i++) {

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Does the simulation find defects? Each mutation is one small defect put into ps/, worker/ or net/;
+the simulation must fail on it. Copies the tree, builds, and for each mutation patches one file,
+builds what that needs, and runs seeds until an oracle (or an assertion of ours) objects.
+
+    tests/sim/mutations.py [--work DIR] [--seeds N] [--only TEXT] [--quick]
+
+Prints mutation, what found it, and how many seeds that took; exits 1 if one survives. --quick takes
+one mutation per oracle. --work keeps the copy and its build for the next time.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CHUNK = 50  # seeds of one run of the program
+SECONDS_MAX = 240  # of one mutation
+QUICK = {"replays are carried out again", "ssp admits one step early", "bsp commits at arrival",
+         "a step's deadline is not armed", "credit is not given back", "sessions end with their "
+         "connection"}
+
+# name, file, what stands there (once), what shall stand there
+MUTATIONS = [
+    # Exactly once.
+    ("replays are carried out again", "ps/server_request.c",
+     "} else if (!comes_again || !replay(conn, header, &work, cost)) {",
+     "} else if (true || !replay(conn, header, &work, cost)) {"),
+    ("a replay pushes again", "ps/server_request.c",
+     "        sl_shard_replay(work);\n        return false;", "        return false;"),
+    ("the last write done is not remembered", "ps/server_session.h",
+     "        session->last_write_id = id;", "        session->last_write_id = session->last_write_id;"),
+    ("a takeover forgets the last write", "ps/server_session.c",
+     '        report(session, "is back");',
+     '        report(session, "is back");\n        session->last_write_id = 0;'),
+    ("what is sent again gets a new id", "worker/link.c",
+     "    if (request->id == 0) {\n        request->id = link->next_id++;",
+     "    if (link->next_id != 0) {\n        request->id = link->next_id++;"),
+    ("orphans are dropped", "ps/server_queue.c",
+     "    bool begun = request->started && !request->done &&",
+     "    bool begun = request->started && request->done &&"),
+    ("an orphan is not found again", "ps/server_session.c",
+     "    if (session->orphan != NULL && session->orphan->id == id) {",
+     "    if (session->orphan != NULL && session->orphan->id == 0) {"),
+    ("a restarted ps is taken for the old one", "worker/link_connection.c",
+     "    bool remembers = welcome->resumed && !restarted;",
+     "    bool remembers = welcome->resumed || restarted;"),
+    ("writes that a restart may have met are sent again", "worker/link_connection.c",
+     "    sl_link_fail_writes(link, text);", "    (void)text;"),
+    # Staleness.
+    ("ssp admits one step early", "ps/shard_begin.c",
+     "    return floor + consistency->staleness >= clock ||",
+     "    return floor + consistency->staleness + 1 >= clock ||"),
+    ("a floor leaves out worker 0", "ps/clocks.c",
+     "    for (uint32_t worker = 0; worker < end; worker++) {\n        const struct sl_clocks_worker *who = &clocks->workers[worker];\n        if (!sl_clocks_belongs",
+     "    for (uint32_t worker = 1; worker < end; worker++) {\n        const struct sl_clocks_worker *who = &clocks->workers[worker];\n        if (!sl_clocks_belongs"),
+    ("who is away counts no more", "ps/server_session.c",
+     "    away_append(session);",
+     "    away_append(session);\n    clock_ends(session, LOST);"),
+    ("who is replaced does not count", "ps/clocks.c",
+     "        .standing = SL_CLOCKS_PRESENT,\n        .heard",
+     "        .standing = SL_CLOCKS_IS_LOST,\n        .heard"),
+    ("a joining worker may stand behind the floor", "ps/clocks.c",
+     "        clock < greatest_floor(clocks)) {", "        clock + 1 < greatest_floor(clocks)) {"),
+    # Whole steps.
+    ("bsp commits at arrival", "ps/shard_begin.c",
+     "    return table->spec.consistency.mode == SL_CONSISTENCY_BSP && caller->has_clock &&",
+     "    return table->spec.consistency.mode == SL_CONSISTENCY_SSP && caller->has_clock &&"),
+    ("bsp commits an iteration early", "ps/shard_commit.c",
+     "        if (clock < sl_clocks_floor(", "        if (clock <= sl_clocks_floor("),
+    ("what a lost worker did not tick is kept", "ps/shard_worker.c",
+     "        sl_shard_commit_drop(shard, worker, sl_clocks_of(&shard->clocks, worker));\n",
+     ""),
+    ("what a lost worker ticked is dropped", "ps/shard_worker.c",
+     "        sl_shard_commit_drop(shard, worker, sl_clocks_of(&shard->clocks, worker));",
+     "        sl_shard_commit_drop(shard, worker, 0);"),
+    ("requests do not wait for a commit", "ps/shard_begin.c",
+     "    if (work->cost > key_budget || shard->commit.due || work->in_section) {",
+     "    if (work->cost > key_budget || work->in_section) {"),
+    # Deadlines.
+    ("a step's deadline is not armed", "worker/part.c",
+     "    sl_timer_arm(sl_reactor_timers(part->hub->reactor), &part->timer, part->deadline_ns);\n", ""),
+    ("a call's deadline is not armed", "net/control/session_request.c",
+     "    sl_timer_arm(timers_of(request->session), &request->deadline,\n                 request->timeout_ns < left_ns ? request->asked_ns + request->timeout_ns\n                                               : SL_CLOCK_NEVER);",
+     "    (void)left_ns;"),
+    ("an error names nobody", "worker/part.c",
+     'snprintf(part->error, sizeof part->error, "%s: %s", link->name, text);',
+     'snprintf(part->error, sizeof part->error, "%.0s%s", link->name, text);'),
+    # Memory.
+    ("credit is not given back", "ps/server_request.c",
+     "        .credit_bytes = (uint32_t)credit_bytes,\n        .credit_requests = 1,",
+     "        .credit_bytes = (uint32_t)credit_bytes,\n        .credit_requests = 0,"),
+    ("credit is not checked", "worker/link.c",
+     "    if (sl_inflight_full(&link->inflight) || !sl_credit_spend(&link->credit, cost)) {",
+     "    if (sl_inflight_full(&link->inflight) ||\n        (!sl_credit_spend(&link->credit, cost) && cost == 0)) {"),
+    ("a buffer is not given back", "ps/server_request.c",
+     "        sl_server_buffers_put(&request->server->buffers, request->payload);\n        request->payload = NULL;",
+     "        request->payload = NULL;"),
+    ("sessions stay for ever", "ps/server_session.c",
+     "    sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease,\n                 sl_reactor_now_ns(server->options.reactor) + server->lease_ns);\n",
+     ""),
+    # Continuity.
+    ("sessions end with their connection", "ps/server_session.c",
+     "    if (session->forgets) {", "    if (session->client_id != 0) {"),
+    ("parked requests are not looked at again", "ps/server_queue.c",
+     "        if (!sl_shard_waits(server->shard, &request->work)) {\n            resume(request);",
+     "        if (!sl_shard_waits(server->shard, &request->work) && next != NULL) {\n            resume(request);"),
+    ("requests in flight are not sent again", "worker/link.c",
+     "            kept[count++] = request;\n",
+     "            kept[count] = request;\n            sl_part_failed(request, SL_ERR_CLOSED, \"broken\");\n"),
+    ("a shard that restarted is not told the tables", "worker/link_connection.c",
+     "    link->restore.table = 0;", "    link->restore.table = link->hub->table_count;"),
+    ("heartbeats are not sent", "ps/coordinator.c",
+     "    member->heard_ns = now_ns;\n    switch", "    member->heard_ns += 0 * now_ns;\n    switch"),
+]
+
+
+def copy_tree(to):
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT,
+                            capture_output=True, text=True, check=True).stdout.split("\n")
+    for path in filter(None, listed):
+        source, target = os.path.join(ROOT, path), os.path.join(to, path)
+        if not os.path.isfile(source):
+            continue
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(source, "rb") as file:
+            new = file.read()
+        if os.path.exists(target):
+            with open(target, "rb") as file:
+                if file.read() == new:
+                    continue
+        shutil.copyfile(source, target)
+        shutil.copymode(source, target)
+
+
+def build(work):
+    ninja = subprocess.run(["ninja", "-C", os.path.join(work, "build"), "starling-sim"],
+                           capture_output=True, text=True, check=False)
+    return ninja.returncode == 0, ninja.stdout
+
+
+def hunt(work, seeds):
+    """Seeds until something objects: (what, seeds needed), or (None, seeds run)."""
+    program = os.path.join(work, "build", "bin", "starling-sim")
+    until = time.monotonic() + SECONDS_MAX
+    first = 1
+    while first <= seeds and time.monotonic() < until:
+        last = min(first + CHUNK - 1, seeds)
+        try:
+            run = subprocess.run([program, "--seeds", f"{first}-{last}"], capture_output=True,
+                                 text=True, errors="replace", check=False, timeout=SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            return "no end", last
+        match = re.search(r"^seed (\d+): ([\w -]+):", run.stdout, re.M)
+        if match:
+            return match.group(2), int(match.group(1))
+        if run.returncode != 0:
+            return "assertion" if "assertion failed" in run.stderr else "crash", last
+        first = last + 1
+    return None, first - 1
+
+
+def try_mutation(work, mutation, seeds):
+    name, path, old, new = mutation
+    target = os.path.join(work, path)
+    with open(target, encoding="utf-8") as file:
+        before = file.read()
+    if before.count(old) != 1:
+        return "does not apply: the source has changed", 0, False
+    with open(target, "w", encoding="utf-8") as file:
+        file.write(before.replace(old, new))
+    try:
+        built, words = build(work)
+        if not built:
+            return "does not compile: " + words[-300:], 0, False
+        what, count = hunt(work, seeds)
+    finally:
+        with open(target, "w", encoding="utf-8") as file:
+            file.write(before)
+    return (what or "SURVIVES"), count, what is not None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--work", help="where the copy is; else a temporary folder")
+    parser.add_argument("--seeds", type=int, default=3000)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--quick", action="store_true")
+    flags = parser.parse_args()
+    temporary = None if flags.work else tempfile.mkdtemp(prefix="starling-mutations.")
+    work = flags.work or temporary
+    os.makedirs(work, exist_ok=True)
+    survivors = 0
+    try:
+        copy_tree(work)
+        subprocess.run(["cmake", "-S", work, "-B", os.path.join(work, "build"), "-G", "Ninja",
+                        "-DCMAKE_BUILD_TYPE=RelWithDebInfo"], check=True, capture_output=True)
+        built, words = build(work)
+        if not built:
+            sys.exit(words)
+        print(f"{'mutation':<52} {'found by':<18} seeds")
+        for mutation in MUTATIONS:
+            if flags.only not in mutation[0] or (flags.quick and mutation[0] not in QUICK):
+                continue
+            what, count, found = try_mutation(work, mutation, flags.seeds)
+            survivors += not found
+            print(f"{mutation[0]:<52} {what:<18} {count}", flush=True)
+    finally:
+        if temporary:
+            shutil.rmtree(temporary)
+    print(f"{survivors} survive" if survivors else "none survives")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
