@@ -55,7 +55,10 @@ static void disconnect_under_way(uint32_t who)
     WAIT_UNTIL(both[0]->received >= 10);
     peer_disconnect_from_test(both[who]);
     expect_closed(both[who], SL_OK);
-    expect_closed(both[1 - who], SL_ERR_CLOSED);
+    WAIT_UNTIL(both[1 - who]->closed == 1);
+    /* What cannot be sent within a second is cut off, which TLS tells from an end. */
+    int err = both[1 - who]->close_err;
+    assert_true(err == SL_ERR_CLOSED || (conformance_target->tls != NULL && err == SL_ERR_IO));
     world_close(world);
 }
 
