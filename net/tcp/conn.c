@@ -141,6 +141,9 @@ static void cancel_all(struct sl_tcp_conn *conn)
         sl_tcp_cancel(conn->tcp, &conn->receive.op);
     }
     if (conn->send.in_flight) {
+        /* A long send waits in a thread of the kernel's for the peer's window, where a cancel may
+         * only make it begin anew: this ends it. */
+        (void)shutdown(conn->fd, SHUT_RDWR);
         sl_tcp_cancel(conn->tcp, &conn->send.op);
     }
 }
