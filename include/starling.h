@@ -266,7 +266,9 @@ SL_API bool sl_step_done(struct sl_step *step);
 
 /* Waits until the step is complete and returns its result. A step submitted always completes, by
  * its deadline at the latest. After an error the contents of output buffers are undefined; nothing
- * writes to them any more. Errors: DEADLINE, CLOSED, REFUSED, NOT_FOUND, WRONG_SHARD, NO_MEMORY. */
+ * writes to them any more. Errors: DEADLINE (sl_step_error names what kept it), CLOSED (for good,
+ * or of what a ps may have carried out before it was restarted), REFUSED, NOT_FOUND, WRONG_SHARD,
+ * NO_MEMORY, TOO_LARGE (a ps was restarted that takes less at once), PROTOCOL. */
 SL_API int sl_step_wait(struct sl_step *step);
 
 /* After a failed wait: which ps and shard failed and why; else "". Valid until sl_step_end. */
