@@ -98,6 +98,13 @@ static uint32_t send_unless_mute(struct sl_conn *conn, const struct sl_transport
 }
 
 static struct sl_transport_ops link_ops;
+static pthread_once_t link_ops_once = PTHREAD_ONCE_INIT; /* clusters may be several */
+
+static void make_link_ops(void)
+{
+    link_ops = *sl_transport_find(SL_ENDPOINT_TCP);
+    link_ops.send_burst = send_unless_mute;
+}
 
 static uint64_t incarnation_of(const struct ps *ps)
 {
@@ -303,8 +310,7 @@ struct sl_cluster *sl_cluster_start(const struct sl_cluster_options *options)
     struct sl_cluster *cluster = calloc(1, sizeof *cluster);
     sl_assert(cluster != NULL);
     cluster->options = *options;
-    link_ops = *sl_transport_find(SL_ENDPOINT_TCP);
-    link_ops.send_burst = send_unless_mute;
+    pthread_once(&link_ops_once, make_link_ops);
     pthread_mutex_init(&cluster->lock, NULL);
     pthread_cond_init(&cluster->changed, NULL);
     cluster->ps = calloc(options->ps_count, sizeof *cluster->ps);

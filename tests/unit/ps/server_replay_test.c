@@ -338,7 +338,7 @@ static void server_replay__out_of_order_ends_the_connection(void **state)
 /* ---- All of it, by chance -------------------------------------------------------------------- */
 
 #define WINDOW 4 /* as the credit is */
-#define WRITES 150
+#define WRITES 100
 
 /* A client that keeps the rules: sends again what is unanswered, in order, then new ones. */
 struct chance_client {

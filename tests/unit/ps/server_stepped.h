@@ -98,7 +98,8 @@ const struct stepped_reply *stepped_reply(struct stepped_peer *peer, uint64_t id
 /* Waits until the connection has ended. */
 void stepped_expect_end(struct stepped_peer *peer);
 
-/* What the first rows of the table have now, asked by somebody else; all the same. */
+/* What the first rows of the table have now, asked by somebody else: the first and the last of them
+ * are the same. */
 float stepped_values(struct stepped *world, uint16_t table, uint32_t key_count);
 
 /* worker/0 and worker/1, of clients 7 and 8; the first has ended iteration 0. Table 0 is BSP, table
