@@ -424,6 +424,17 @@ static bool members_grow(struct sl_coordinator *coordinator)
     return grown;
 }
 
+/* The very ps that was lost before: it still has its shards. */
+static bool is_known_ps(const struct sl_coordinator *coordinator,
+                        const struct sl_message_hello *hello)
+{
+    if (hello->role != SL_MESSAGE_ROLE_PS) {
+        return false;
+    }
+    const struct sl_coordinator_ps *known = &coordinator->ps[hello->task_index];
+    return known->shard_count != 0 && known->client_id == hello->client_id;
+}
+
 static struct sl_coordinator_member *make_member(struct sl_coordinator *coordinator,
                                                  sl_coordinator_peer peer,
                                                  const struct sl_message_hello *hello,
@@ -439,26 +450,26 @@ static struct sl_coordinator_member *make_member(struct sl_coordinator *coordina
     member->connected = true;
     member->heard_ns = now_ns;
     set_name(member);
-    if (hello->role == SL_MESSAGE_ROLE_PS) {
-        const struct sl_coordinator_ps *known = &coordinator->ps[hello->task_index];
-        if (known->shard_count != 0 && known->client_id == hello->client_id) {
-            member->losses_since_ns = losses_since(coordinator, known->heard_ns);
-        }
+    if (is_known_ps(coordinator, hello)) {
+        uint64_t heard_ns = coordinator->ps[hello->task_index].heard_ns;
+        member->losses_since_ns = losses_since(coordinator, heard_ns);
     }
     return member;
 }
 
-/* One that was lost before, or another in its place. */
+/* One that was lost before, or another in its place; another ps has yet to say where it is. */
 static void log_return(const struct sl_coordinator *coordinator,
                        const struct sl_coordinator_member *member)
 {
     const struct sl_coordinator_worker *worker =
         is_worker(member) ? &coordinator->workers[member->hello.task_index] : NULL;
-    if (worker == NULL || worker->end == SL_COORDINATOR_END_NONE ||
-        worker->end == SL_COORDINATOR_END_LEFT) {
-        sl_log_debug("%s joined (%s)", member->name, member->hello.software);
-    } else if (worker->client_id == member->hello.client_id) {
+    bool was_lost = worker != NULL && worker->end != SL_COORDINATOR_END_NONE &&
+                    worker->end != SL_COORDINATOR_END_LEFT;
+    if (is_known_ps(coordinator, &member->hello) ||
+        (was_lost && worker->client_id == member->hello.client_id)) {
         sl_log_info("%s is back", member->name);
+    } else if (!was_lost) {
+        sl_log_debug("%s joined (%s)", member->name, member->hello.software);
     } else {
         sl_log_info("%s was replaced: another process goes on in its place", member->name);
     }

@@ -166,7 +166,8 @@ static void warn_insecure(const struct sl_process_options *options)
 {
     const struct sl_endpoint *endpoint =
         sl_security_is_loopback(&options->control) ? &options->data : &options->control;
-    if (options->secret == NULL && !sl_security_is_loopback(endpoint)) {
+    bool is_open = options->secret == NULL && options->tls == NULL;
+    if (is_open && !sl_security_is_loopback(endpoint)) {
         char text[SL_LIMIT_ENDPOINT_BYTES];
         sl_endpoint_format(endpoint, text, sizeof text);
         sl_log_warn("--insecure: whoever reaches %s may read and change the parameters", text);

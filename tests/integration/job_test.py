@@ -3,7 +3,9 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 import unittest
 
 import harness
@@ -219,6 +221,35 @@ class LossyJob(Generated):
         again.wait_line("goes on with iteration")
         self.assertEqual(again.wait(), 0, again.output)
         self.drain(servers)
+
+
+class Lines(harness.StarlingTest):
+    """What a ps says, where nothing fails by it."""
+
+    def test_ps_that_was_lost_is_back(self):
+        servers, _ = self.start_ps(2, extra=["--lease", "1"])
+        for server in servers:
+            server.wait_line("ready")
+        servers[1].signal(signal.SIGSTOP)
+        servers[0].wait_line("ps/1 is lost")
+        servers[1].signal(signal.SIGCONT)
+        servers[0].wait_line("ps/1 is back")
+        self.drain(servers)
+
+    def test_tls_is_not_insecure(self):
+        if shutil.which("openssl") is None:
+            self.skipTest("no openssl to make a certificate with")
+        key, certificate = (os.path.join(self.folder, name) for name in ("key", "certificate"))
+        subprocess.run(["openssl", "req", "-x509", "-nodes", "-newkey", "rsa:2048", "-keyout", key,
+                        "-out", certificate, "-subj", "/CN=ps", "-addext",
+                        "subjectAltName=IP:0.0.0.0"], check=True, capture_output=True,
+                       timeout=harness.DEADLINE_S)
+        tls = ["--tls-cert", certificate, "--tls-key", key, "--tls-ca", certificate]
+        for flags, warns in (([], True), (tls, False)):
+            servers, _ = self.start_ps(host="0.0.0.0", extra=["--insecure", *flags])
+            servers[0].wait_line("ready")
+            self.assertEqual("--insecure: whoever reaches" in servers[0].output, warns)
+            self.drain(servers)
 
 
 @unittest.skipIf(SANITIZED, "three epochs of Adult are for optimised builds")
