@@ -20,6 +20,9 @@ struct sl_endpoint {
     enum sl_endpoint_scheme scheme;
     uint16_t port;                      /* 0: any free port, where one listens */
     char host[SL_LIMIT_ENDPOINT_BYTES]; /* name, IPv4 or IPv6 address, without brackets */
+    /* The name that the host, an address, was looked up from: a certificate is for that. "": none.
+     * Neither parsed nor written. */
+    char name[SL_LIMIT_ENDPOINT_BYTES];
 };
 
 /* Parses "host:port", "[v6]:port" or "scheme://" before either; no scheme means tcp. On error

@@ -68,6 +68,7 @@ static void take_addresses(const struct sl_endpoint *endpoint, const struct addr
         if (sl_endpoint_from_sockaddr(&address, to) == SL_OK) {
             to->scheme = endpoint->scheme;
             to->port = endpoint->port;
+            memcpy(to->name, endpoint->host, sizeof to->name);
             found->address_count++;
         }
     }

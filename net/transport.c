@@ -70,6 +70,7 @@ int sl_transport_open(const struct sl_transport_ops *ops, struct sl_reactor *rea
     transport->ops = ops;
     transport->reactor = reactor;
     transport->polling = false;
+    transport->secure = options != NULL && options->tls != NULL;
     transport->source = (struct sl_reactor_source){
         .name = ops->scheme, .poll = source_poll, .flush = source_flush, .arm = source_arm};
     sl_reactor_add_source(reactor, &transport->source);

@@ -149,6 +149,7 @@ struct sl_transport {
     struct sl_reactor *reactor;
     struct sl_reactor_source source; /* calls poll, flush, arm; added by sl_transport_open */
     bool polling;                    /* an upcall is in progress: for the facade's assertions */
+    bool secure;                     /* with TLS */
 };
 
 /* ---- The facade: what callers use ------------------------------------------------------------ */

@@ -21,11 +21,13 @@ static struct sl_reactor *reactor_of(const struct sl_session *session)
 
 /* ---- Attempts to connect --------------------------------------------------------------------- */
 
-static const char *obstacle_name(int err)
+static const char *obstacle_name(const struct sl_session *session, int err)
 {
     switch (err) {
     case SL_ERR_REFUSED:
-        return "refused: nobody listens there yet";
+        return session->options.transport->secure
+                   ? "refused: nobody listens there yet, or TLS failed, as the log says then"
+                   : "refused: nobody listens there yet";
     case SL_ERR_DEADLINE:
         return "no answer from the host";
     case SL_ERR_CLOSED:
@@ -55,7 +57,7 @@ static void connect_to(struct sl_session *session, const struct sl_endpoint *num
                                    session, &session->conn);
     if (err != SL_OK) {
         session->conn = NULL;
-        sl_session_set_obstacle(session, obstacle_name(err));
+        sl_session_set_obstacle(session, obstacle_name(session, err));
         pause_and_retry(session);
         return;
     }
@@ -267,7 +269,7 @@ static void closed_early(struct sl_session *session, int err)
 {
     if (may_change(err)) {
         if (session->obstacle[0] == '\0' || session->state == SL_SESSION_CONNECTING) {
-            sl_session_set_obstacle(session, obstacle_name(err));
+            sl_session_set_obstacle(session, obstacle_name(session, err));
         }
         pause_and_retry(session);
     } else if (err == SL_ERR_VERSION) {

@@ -261,7 +261,8 @@ int sl_tcp_conn_connect(struct sl_transport *transport, const struct sl_endpoint
         close(fd);
         return SL_ERR_NO_MEMORY;
     }
-    if (tcp->tls != NULL && sl_tcp_secure_begin(conn, endpoint->host) != 0) {
+    const char *host = endpoint->name[0] != '\0' ? endpoint->name : endpoint->host;
+    if (tcp->tls != NULL && sl_tcp_secure_begin(conn, host) != 0) {
         close(fd);
         unlink_and_spare(conn);
         return SL_ERR_NO_MEMORY;

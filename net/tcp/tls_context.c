@@ -41,12 +41,17 @@ static int complain_with(const char *what, const char *file, const char *prefix)
     return complain(what, file, reason);
 }
 
-/* Opens it, so that what the system has against it is said in its own words. */
+/* Opens it, so that what the system has against it is said in its own words. A pipe would be waited
+ * for, and could be read once only. */
 static int open_file(const char *what, const char *file, FILE **out)
 {
     if (file == NULL || file[0] == '\0') {
         sl_log_error("tls: no %s: a certificate, its key and an authority are needed", what);
         return SL_ERR_INVALID;
+    }
+    struct stat status;
+    if (stat(file, &status) == 0 && !S_ISREG(status.st_mode)) {
+        return complain(what, file, "not a regular file");
     }
     FILE *opened = fopen(file, "re");
     if (opened == NULL) {

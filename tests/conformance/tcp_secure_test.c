@@ -122,6 +122,21 @@ static void certificate__names_what_is_expected(void **state)
     world_close(server);
 }
 
+/* The address that is connected to was looked up from a name: that is what counts. */
+static void certificate__names_the_host_that_was_looked_up(void **state)
+{
+    (void)state;
+    struct world *server = open_as(AUTHORITY_ELSEWHERE);
+    struct world *clients = open_as(AUTHORITY_NODE);
+    struct sl_endpoint *bound = &server->nodes[0].bound;
+    snprintf(bound->name, sizeof bound->name, "elsewhere.example");
+    expect_served(server, clients);
+    snprintf(bound->name, sizeof bound->name, "nowhere.example");
+    expect_closed(peer_connect(&clients->nodes[1], bound), SL_ERR_REFUSED);
+    world_close(clients);
+    world_close(server);
+}
+
 /* A client's own certificate need not name anything. */
 static void certificate__of_a_client_needs_no_name(void **state)
 {
@@ -334,6 +349,11 @@ static void open__files_that_are_not_good(void **state)
     expect_invalid(world, (struct sl_transport_tls){key, key, authority, NULL});
     expect_invalid(world, (struct sl_transport_tls){certificate, certificate, authority, NULL});
     expect_invalid(world, (struct sl_transport_tls){certificate, key, key, NULL});
+    const char *pipe = authority_path("pipe");
+    assert_int_equal(mkfifo(pipe, S_IRUSR | S_IWUSR), 0);
+    expect_invalid(world, (struct sl_transport_tls){pipe, key, authority, NULL});
+    expect_invalid(world, (struct sl_transport_tls){certificate, pipe, authority, NULL});
+    expect_invalid(world, (struct sl_transport_tls){certificate, key, pipe, NULL});
     const struct sl_transport_tls *other = authority_files(AUTHORITY_EXPIRED);
     expect_invalid(world, (struct sl_transport_tls){certificate, other->key, authority, NULL});
     assert_int_equal(chmod(other->key, S_IRUSR | S_IROTH), 0);
@@ -363,6 +383,7 @@ int main(void)
         cmocka_unit_test(certificate__of_the_client_has_expired),
         cmocka_unit_test(certificate__names_another_host),
         cmocka_unit_test(certificate__names_what_is_expected),
+        cmocka_unit_test(certificate__names_the_host_that_was_looked_up),
         cmocka_unit_test(certificate__of_a_client_needs_no_name),
         cmocka_unit_test(certificate__missing),
         cmocka_unit_test(version__older),

@@ -396,6 +396,10 @@ static void session_set_endpoint__leads_the_next_attempts(void **state)
     session_fixture_pass(&fixture, 5000); /* nobody listens there */
     assert_int_equal(fixture.received_count, 0);
     assert_non_null(strstr(sl_session_obstacle(fixture.session), "refused"));
+    assert_null(strstr(sl_session_obstacle(fixture.session), "TLS"));
+    fixture.pair.a.transport->secure = true; /* which says no more of a handshake that failed */
+    session_fixture_pass(&fixture, 5000);
+    assert_non_null(strstr(sl_session_obstacle(fixture.session), "or TLS failed"));
     session_fixture_ask(&fixture);
     session_fixture_until(&fixture, session_fixture_is_answered);
     assert_non_null(strstr(fixture.answer_reason, "(tcp://127.0.0.1:4001)"));

@@ -143,6 +143,7 @@ static void resolve_start__finds_localhost(void **state)
         assert_true(sl_resolve_is_numeric(address));
         assert_true(strncmp(address->host, "127.", 4) == 0 || strcmp(address->host, "::1") == 0);
         assert_int_equal(address->port, 4242);
+        assert_string_equal(address->name, "localhost");
     }
     teardown(&fixture);
 }
