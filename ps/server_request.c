@@ -204,12 +204,13 @@ static bool check_header(struct sl_server_conn *conn, const struct sl_frame *hea
 }
 
 /* A write that has failed, fails again. */
-static void fail_again(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes, int err)
+static void fail_again(struct sl_server_conn *conn, const struct sl_shard_work *work, uint64_t id,
+                       uint64_t credit_bytes, int err)
 {
     char text[SL_MESSAGE_TEXT_BYTES];
     (void)snprintf(text, sizeof text, "shard %u: it failed before the connection broke (%s)",
                    conn->server->options.shard.index, sl_err_name(err));
-    reply_error(conn, id, credit_bytes, err, text);
+    fail(conn, work, id, credit_bytes, err, text);
 }
 
 /* A request that has come before, on an earlier connection. True: that is all. False: it is to be
@@ -225,7 +226,7 @@ static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
     }
     switch (sl_server_session_recall(session, id, &err)) {
     case SL_SERVER_RECALL_FAILED:
-        fail_again(conn, id, credit_bytes, err);
+        fail_again(conn, work, id, credit_bytes, err);
         return true;
     case SL_SERVER_RECALL_ORPHAN:
         sl_server_request_adopt(session->orphan, conn, header->budget_us, credit_bytes);

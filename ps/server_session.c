@@ -335,6 +335,10 @@ void sl_server_session_failed(struct sl_server_session *session, uint64_t id, in
         session->forgets = true;
         return;
     }
-    session->failures[session->failure_next] = (struct sl_server_failure){.id = id, .err = err};
-    session->failure_next = (session->failure_next + 1) % SL_SERVER_SESSION_FAILURES;
+    struct sl_server_failure *place = &session->failures[0];
+    for (uint32_t i = 0; i < SL_SERVER_SESSION_FAILURES && place->id != id; i++) {
+        struct sl_server_failure *other = &session->failures[i];
+        place = other->id == id || other->told_at < place->told_at ? other : place;
+    }
+    *place = (struct sl_server_failure){.id = id, .told_at = ++session->told_count, .err = err};
 }

@@ -25,6 +25,7 @@ struct sl_server_request;
 
 struct sl_server_failure {
     uint64_t id; /* 0: none */
+    uint64_t told_at;
     int err;
 };
 
@@ -43,7 +44,7 @@ struct sl_server_session {
     uint32_t passed_writes; /* its requests that write and were parked or orphaned: at most one */
     struct sl_server_request *orphan;   /* has begun to write, and has no connection */
     struct sl_server_failure *failures; /* [SL_SERVER_SESSION_FAILURES], or NULL: none yet */
-    uint32_t failure_next;
+    uint64_t told_count;                /* answers that told of a failure: the next one's told_at */
     bool forgets; /* there was no memory to remember a failure: it ends with its connection */
 
     struct sl_timer lease;                           /* while it is away */
@@ -94,7 +95,9 @@ static inline void sl_server_session_wrote(struct sl_server_session *session, ui
     }
 }
 
-/* A write has failed, or has been refused. */
+/* A write has failed, or has been refused, or its client is told so again. The failure told longest
+ * ago is forgotten for it: answers come in order, so that a client that has yet to hear of that one
+ * has more than enough requests without an answer. */
 void sl_server_session_failed(struct sl_server_session *session, uint64_t id, int err);
 
 #endif

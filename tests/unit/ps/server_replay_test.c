@@ -320,6 +320,28 @@ static void server_replay__remembers_the_last_256_failures(void **state)
     }
 }
 
+/* A client that gives other requests up, and loses the same answer each time. */
+static void server_replay__keeps_a_failure_that_is_asked_for_again_and_again(void **state)
+{
+    struct world *world = *state;
+    struct stepped_peer *peer = &world->first;
+    join_two(world);
+    stepped_tick(peer, 2, 99);
+    stepped_push(peer, 3, 1, 10);
+    assert_int_equal(stepped_reply(peer, 3)->status, 0);
+    uint64_t id = 4;
+    for (int round = 0; round < 3; round++) {
+        stepped_break(peer);
+        resume(peer);
+        stepped_tick(peer, 2, 1);
+        assert_int_equal(stepped_reply(peer, 2)->status, SL_ERR_PROTOCOL);
+        for (int i = 0; i < SL_LIMIT_CREDIT_REQUESTS - 1; i++, id++) {
+            stepped_tick(peer, id, 99);
+            assert_int_equal(stepped_reply(peer, id)->status, SL_ERR_PROTOCOL);
+        }
+    }
+}
+
 static void server_replay__out_of_order_ends_the_connection(void **state)
 {
     struct world *world = *state;
@@ -444,6 +466,7 @@ int main(void)
         CASE(server_replay__of_what_never_began_is_new),
         CASE(server_replay__of_a_failed_write_fails_again),
         CASE(server_replay__remembers_the_last_256_failures),
+        CASE(server_replay__keeps_a_failure_that_is_asked_for_again_and_again),
         CASE(server_replay__out_of_order_ends_the_connection),
         CASE(server_replay__carries_every_write_out_once),
     };
