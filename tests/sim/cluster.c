@@ -15,6 +15,7 @@
 #define OBSERVER_LIVES  100
 #define SECRET_BYTES    32
 #define OBSERVE_US_MAX  300000
+#define AT_ONCE_NS      (20 * SL_CLOCK_NS_PER_MS) /* to start a process in another's place */
 #define FLOODS_MAX      2
 #define FLOOD_PULLS     8      /* of one step, of as many as there may be */
 #define SPREAD_US       200000 /* within which processes are started */
@@ -190,7 +191,9 @@ static void vacate(struct sl_sim_cluster *cluster, struct sl_sim_place *place)
     /* One that died before anybody knew it would be waited for, for ever. */
     place->lives += !place->worker->started;
     bool again = !place->worker->finished && place->lives > 0;
-    uint64_t wait_ns = sl_hash_random(&cluster->random) % (cluster->plan->lease_ns * 3 / 2);
+    bool at_once = sl_sim_chance(&cluster->random, 500);
+    uint64_t most_ns = at_once ? AT_ONCE_NS : cluster->plan->lease_ns * 3 / 2;
+    uint64_t wait_ns = sl_hash_random(&cluster->random) % most_ns;
     place->start_ns = again ? cluster->now_ns + wait_ns : SL_CLOCK_NEVER;
     free(place->worker);
     place->worker = NULL;

@@ -66,6 +66,14 @@ static void block_pair(struct sl_sim_cluster *cluster, uint32_t a, uint32_t b, b
     }
 }
 
+/* A worker and one ps: nobody else is cut off. */
+static void hurt_pair(struct sl_sim_cluster *cluster, uint32_t a, uint32_t b, uint64_t for_ns)
+{
+    uint32_t ps_count = cluster->plan->ps_count;
+    bool a_is_one_of_two = b == UINT32_MAX || a >= ps_count || b < ps_count;
+    hurt(cluster, a_is_one_of_two ? a : b, for_ns);
+}
+
 static void partition(struct sl_sim_cluster *cluster, const struct sl_sim_fault *fault, bool begins)
 {
     uint32_t hosts = cluster->plan->network.host_count;
@@ -75,12 +83,8 @@ static void partition(struct sl_sim_cluster *cluster, const struct sl_sim_fault 
     for (uint32_t host = 0; host < hosts && fault->b == UINT32_MAX; host++) {
         block_pair(cluster, fault->a, host, fault->one_way, begins);
     }
-    bool among_ps = fault->b != UINT32_MAX && fault->a >= cluster->plan->ps_count;
     if (begins) {
-        hurt(cluster, fault->a, fault->duration_ns);
-    }
-    if (begins && !among_ps && fault->b != UINT32_MAX) {
-        hurt(cluster, fault->b, fault->duration_ns);
+        hurt_pair(cluster, fault->a, fault->b, fault->duration_ns);
     }
 }
 

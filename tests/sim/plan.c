@@ -151,6 +151,11 @@ static void draw_fault(const struct sl_sim_plan *plan, struct sl_sim_fault *faul
     switch (fault->kind) {
     case SL_SIM_FAULT_PARTITION:
         fault->b = sl_sim_chance(random, 300) ? UINT32_MAX : sl_sim_below(random, plan->ps_count);
+        if (fault->b != UINT32_MAX && sl_sim_chance(random, 500)) {
+            uint32_t ps = fault->b; /* one way: answers are lost, requests are not */
+            fault->b = fault->a;
+            fault->a = ps;
+        }
         break;
     case SL_SIM_FAULT_SLOW:
         fault->amount = 100 + sl_sim_below(random, 5000);
