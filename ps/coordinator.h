@@ -70,8 +70,8 @@ void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer
 uint64_t sl_coordinator_lease_ns(const struct sl_coordinator *coordinator);
 
 /* To be called several times a lease: ends leases, reminds those who wait, answers those who give
- * up. A coordinator that was held up for half a lease gives every member half a lease from now,
- * since what it sent meanwhile has not been read. */
+ * up. A coordinator that was held up for a quarter of a lease gives every member half a lease from
+ * now, since what it sent meanwhile has not been read. */
 void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 
 #endif

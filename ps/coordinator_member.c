@@ -207,12 +207,13 @@ void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer
 }
 
 /* When this reactor was held up, so was the reading of heartbeats: members get half a lease to be
- * heard again. */
+ * heard again. A quarter, which is two ticks, is enough: at its end a lease may have as little
+ * left, and what has come meanwhile is read only after this tick. */
 static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     uint64_t lease_ns = coordinator->options.lease_ns;
     uint64_t since_ns = now_ns - coordinator->ticked_ns;
-    bool is_late = coordinator->ticked_ns != 0 && since_ns > lease_ns / 2;
+    bool is_late = coordinator->ticked_ns != 0 && since_ns > lease_ns / 4;
     coordinator->ticked_ns = now_ns;
     if (!is_late) {
         return;

@@ -172,6 +172,21 @@ static void coordinator_tick__a_coordinator_that_was_held_up_blames_nobody(void 
     f->sent_count = 0;
 }
 
+/* Held up for less than half a lease, when members had less than that left. */
+static void coordinator_tick__a_short_delay_blames_nobody_either(void **state)
+{
+    struct fixture *f = *state;
+    cluster_start(f);
+    workers_join(f);
+    pass(f, 2 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 2, 3, 0});
+    pass(f, 7 * SECOND, (sl_coordinator_peer[]){0});
+    f->now_ns += 7 * SECOND / 2;
+    sl_coordinator_tick(f->coordinator, f->now_ns); /* before what they sent meanwhile is read */
+    expect_nothing(f);
+    pass(f, 9 * SECOND / 2, (sl_coordinator_peer[]){11, 12, 1, 2, 3, 0});
+    expect_nothing(f);
+}
+
 /* Worker 1 is lost at 20 s; ps/1 does not hear of it. */
 static void lose_worker_1(struct fixture *f)
 {
@@ -314,6 +329,7 @@ int main(void)
         CASE(coordinator_hello__another_process_is_refused_while_the_first_is_heard),
         CASE(coordinator_hello__another_process_replaces_one_that_is_away),
         CASE(coordinator_tick__a_coordinator_that_was_held_up_blames_nobody),
+        CASE(coordinator_tick__a_short_delay_blames_nobody_either),
         CASE(coordinator_lost__a_ps_that_was_away_is_told_when_it_is_back),
         CASE(coordinator_lost__a_worker_that_came_back_is_not_reported_late),
         CASE(coordinator_lost__a_new_ps_learns_who_does_not_count),
