@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Runs whole jobs with faults, many times, and says what became of each: one line a run, and a
+summary. Not part of the test suite: it takes minutes, and data that is not in the tree.
+
+    tests/integration/soak.py --train FILE --test FILE [--runs 20] [--seed N] [kill] [cut] [sum]
+
+kill  a factorization machine on 8 workers and 2 ps; a random worker is killed at a random moment and
+      started again by starling-launch. The run ends, with an AUC close to the undisturbed one.
+cut   the same job; a random fault of the network every now and then, through proxies.
+sum   jobs of integers under both; the sums are exact, whatever was cut or killed.
+
+Consistency modes take turns. Exit status 1 when any run was not as it should be."""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+import time
+
+import failures_test
+import harness
+import sum_job
+
+AUC_TOLERANCE = 0.003
+MODES = failures_test.MODES
+WORKERS = 8
+LEASE_S = 2
+
+
+class Failed(Exception):
+    """A run was not as it should be."""
+
+
+class TooLate(Exception):
+    """The job had ended before the fault came: the run does not count."""
+
+
+class Round(harness.StarlingTest):
+    """The processes and the folder of one run."""
+
+    failureException = Failed
+
+    def runTest(self):
+        """Nobody calls it: unittest wants one."""
+
+
+@contextlib.contextmanager
+def one_round():
+    round_ = Round()
+    round_.setUp()
+    try:
+        yield round_
+    finally:
+        round_.doCleanups()
+
+
+def workers_of(launcher):
+    """Pids of the starling-worker processes under a launcher, by task index."""
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, ValueError):
+            with open(f"/proc/{name}/stat", encoding="ascii") as file:
+                parent = int(file.read().rsplit(")", 1)[1].split()[1])
+            with open(f"/proc/{name}/cmdline", encoding="utf-8") as file:
+                words = file.read().split("\0")
+            if parent == launcher.pid and words[0].endswith("starling-worker"):
+                found[int(words[words.index("--task-index") + 1])] = int(name)
+    return found
+
+
+class Soak:
+    def __init__(self, args):
+        self.random = random.Random(args.seed)
+        self.data = ["--data", args.train, "--test", args.test, "--format", "libsvm", "--epochs",
+                     args.epochs]
+        self.undisturbed = {}  # mode -> (auc, seconds of training)
+
+    # A training job
+
+    def training(self, round_, mode):
+        return [*self.data, "--model", "fm", "--factors", "8", "--consistency", mode, "--report",
+                os.path.join(round_.folder, "report.json")]
+
+    def report(self, round_):
+        """Of whoever evaluated."""
+        for name in sorted(os.listdir(round_.folder)):
+            if name.startswith("report.json"):
+                with open(os.path.join(round_.folder, name), encoding="utf-8") as file:
+                    report = json.load(file)
+                if report["test"] is not None:
+                    return report
+        raise Failed("nobody has evaluated the model")
+
+    def launch(self, round_, mode):
+        return round_.start("starling-launch", "--ps", 2, "--workers", WORKERS, "--ps-reactors", 1,
+                            "--worker-reactors", 1, "--lease", LEASE_S, "--restart-workers", 1, "--",
+                            *self.training(round_, mode))
+
+    def end(self, process):
+        if process.wait() != 0:
+            raise Failed(f"{process.name} failed:\n{process.output}")
+
+    def judge(self, round_, mode):
+        """What is printed of a run that has ended."""
+        auc = self.report(round_)["test"]["auc"]
+        off = auc - self.undisturbed[mode][0]
+        if abs(off) > AUC_TOLERANCE:
+            raise Failed(f"AUC {auc:.4f} is {off:+.4f} off")
+        return f"AUC {auc:.4f} ({off:+.4f})"
+
+    def measure_undisturbed(self, times=3):
+        """Takes the fastest of some jobs, so that kills come while the others are not done."""
+        for mode in MODES:
+            found = []
+            for _ in range(times):
+                with one_round() as round_:
+                    self.end(self.launch(round_, mode))
+                    report = self.report(round_)
+                    found.append((report["seconds"]["training"], report["test"]["auc"]))
+            seconds, auc = min(found)
+            self.undisturbed[mode] = (auc, seconds)
+            print(f"undisturbed {mode}: AUC {auc:.4f}, trained in {seconds:.1f} s", flush=True)
+
+    # The three kinds of runs
+
+    def kill(self, round_, mode):
+        launcher = self.launch(round_, mode)
+        victim = self.random.randrange(WORKERS)
+        while victim not in workers_of(launcher):
+            time.sleep(0.01)
+        moment = self.random.uniform(0, self.undisturbed[mode][1])
+        time.sleep(moment)
+        pid = workers_of(launcher).get(victim)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.end(launcher)
+        if f"worker/{victim} failed: killed by signal 9" not in launcher.output:
+            raise TooLate
+        return f"worker/{victim} killed after {moment:.2f} s, {self.judge(round_, mode)}"
+
+    def cut(self, round_, mode):
+        cluster = sum_job.Cluster(round_, worker_count=WORKERS, lease_s=LEASE_S)
+        for ps in cluster.ps:
+            ps.wait_line("ready")
+        workers = round_.start_workers(cluster.worker_flags, WORKERS, self.training(round_, mode),
+                                       env={"NETWORK_WORKER_CORE_NUMBER": "1"})
+        faults = self.disturb(cluster, workers)
+        for worker in workers:
+            self.end(worker)
+        cluster.drain()
+        return f"{faults} faults, {self.judge(round_, mode)}"
+
+    def disturb(self, cluster, workers, meanwhile=lambda: None):
+        """Faults at random moments, of the network to either ps or to the coordinator, until all
+        workers have ended; returns how many."""
+        faults = 0
+        while any(worker.running() for worker in workers):
+            time.sleep(self.random.uniform(0, 0.4))
+            proxy = self.random.choice([*cluster.data, cluster.control])
+            self.random.choice(failures_test.Network.FAULTS)(proxy)
+            time.sleep(self.random.uniform(0, 0.15))
+            proxy.restore()
+            meanwhile()
+            faults += 1
+        return faults
+
+    def sum(self, round_, mode):
+        cluster = sum_job.Cluster(round_, lease_s=LEASE_S)
+        for ps in cluster.ps:
+            ps.wait_line("ready")
+        job = sum_job.SumJob(round_, cluster, mode, iterations=300)
+        workers = job.start_all()
+        victim, moment = self.random.randrange(len(workers)), self.random.uniform(0.1, 1.5)
+        begin = time.monotonic()
+
+        def kill_once():
+            if job.runs[victim] == 1 and time.monotonic() - begin > moment:
+                workers[victim].signal(signal.SIGKILL)
+                workers[victim].wait()
+                time.sleep(1)  # as starling-launch does
+                workers[victim] = job.start(victim)
+
+        faults = self.disturb(cluster, workers, kill_once)
+        for worker in workers:
+            self.end(worker)
+        acknowledged = job.check()
+        cluster.drain()
+        return f"{faults} faults, worker/{victim} killed, {acknowledged} pushes acknowledged, exact"
+
+    # All of them
+
+    def run(self, kind, mode):
+        """Returns whether all was as it should be, and what to say."""
+        while True:
+            try:
+                with one_round() as round_:
+                    return True, getattr(self, kind)(round_, mode)
+            except TooLate:
+                continue
+            except (Failed, AssertionError) as error:
+                return False, f"FAILED: {error}"
+
+    def repeat(self, kind, runs):
+        """Returns how many were as they should be."""
+        good = 0
+        for index in range(runs):
+            mode = MODES[index % len(MODES)]
+            begin = time.monotonic()
+            is_good, said = self.run(kind, mode)
+            good += is_good
+            print(f"{kind} {index + 1}/{runs} {mode}: {said}, {time.monotonic() - begin:.1f} s",
+                  flush=True)
+        return good
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--train")
+    parser.add_argument("--test")
+    parser.add_argument("--epochs", default="3")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
+    parser.add_argument("kinds", nargs="*", default=["kill", "cut", "sum"])
+    args = parser.parse_args()
+    print(f"seed {args.seed}", flush=True)
+    soak = Soak(args)
+    if {"kill", "cut"} & set(args.kinds):
+        if not args.train or not args.test:
+            parser.error("kill and cut want --train and --test")
+        soak.measure_undisturbed()
+    good = {kind: soak.repeat(kind, args.runs) for kind in args.kinds}
+    print("; ".join(f"{kind}: {count} of {args.runs} as they should be"
+                    for kind, count in good.items()))
+    return 0 if all(count == args.runs for count in good.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
