@@ -5,6 +5,9 @@ From the bottom up: checksum, protobuf, frames, partition, sections, Connection,
 
 import collections
 import contextlib
+import hashlib
+import hmac
+import os
 import random
 import select
 import socket
@@ -23,8 +26,8 @@ SPARSE, DENSE = 0, 1
 ASP, BSP, SSP = 0, 1, 2
 CLOCK_FINISHED = 0xFFFFFFFF
 
-INVALID, DEADLINE, PROTOCOL, OTHER_VERSION, NOT_FOUND, EXISTS = 1, 3, 6, 7, 8, 9
-WRONG_SHARD, TOO_LARGE = 10, 15
+INVALID, DEADLINE, REFUSED, PROTOCOL, OTHER_VERSION, NOT_FOUND, EXISTS = 1, 3, 5, 6, 7, 8, 9
+WRONG_SHARD, AGAIN, TOO_LARGE = 10, 11, 15
 
 PULL, PULL_POOLED, PUSH, PUSH_PULL = 1, 2, 3, 4
 DENSE_PULL, DENSE_PUSH, DENSE_PUSH_PULL, TICK = 5, 6, 7, 8
@@ -77,15 +80,20 @@ SCHEMA = {
         "register": (5, "Register"), "cluster": (6, "Cluster"), "waiting": (7, "Waiting"),
         "table_open": (8, "TableOpen"), "table_opened": (9, "TableOpened"),
         "barrier": (10, "Barrier"), "barrier_done": (11, "BarrierDone"),
-        "stats_get": (12, "StatsGet"), "stats": (13, "Stats"), "goodbye": (14, "Goodbye")},
+        "stats_get": (12, "StatsGet"), "stats": (13, "Stats"), "goodbye": (14, "Goodbye"),
+        "challenge": (15, "Challenge"), "proof": (16, "Proof"), "heartbeat": (17, "Heartbeat"),
+        "lost": (18, "Lost"), "join": (19, "Join"), "joined": (20, "Joined")},
     "Hello": {
         "protocol_version": (1, "uint"), "purpose": (2, "uint"), "role": (3, "uint"),
         "task_index": (4, "uint"), "client_id": (5, "uint"), "shard": (6, "uint"),
-        "software": (7, "string"), "checksum": (8, "uint")},
+        "software": (7, "string"), "checksum": (8, "uint"), "nonce": (9, "bytes"),
+        "joins": (10, "uint")},
     "Welcome": {
         "protocol_version": (1, "uint"), "credit_bytes": (2, "uint"),
         "credit_requests": (3, "uint"), "shard": (4, "uint"), "shard_count": (5, "uint"),
-        "payload_bytes_max": (6, "uint"), "software": (7, "string")},
+        "payload_bytes_max": (6, "uint"), "software": (7, "string"), "incarnation": (8, "uint"),
+        "resumed": (9, "uint"), "clock": (10, "uint"), "counts": (11, "uint"),
+        "lease_ms": (12, "uint")},
     "Error": {"code": (1, "uint"), "text": (2, "string")},
     "Register": {
         "data_endpoint": (1, "string"), "shard_count": (2, "uint"), "ps_count": (3, "uint"),
@@ -106,9 +114,9 @@ SCHEMA = {
         "name": (1, "string"), "kind": (2, "uint"), "dim": (3, "uint"), "length": (4, "uint"),
         "optimizer": (5, "Optimizer"), "initializer": (6, "Initializer"),
         "consistency": (7, "Consistency")},
-    "TableOpen": {"spec": (1, "TableSpec"), "table_id": (2, "uint")},
+    "TableOpen": {"spec": (1, "TableSpec"), "table_id": (2, "uint"), "keep_id": (3, "uint")},
     "TableOpened": {"table_id": (1, "uint")},
-    "Barrier": {"name": (1, "string"), "count": (2, "uint")},
+    "Barrier": {"name": (1, "string"), "count": (2, "uint"), "timeout_ms": (3, "uint")},
     "BarrierDone": {},
     "StatsGet": {},
     "Stats": {
@@ -118,6 +126,13 @@ SCHEMA = {
         "name": (1, "string"), "rows": (2, "uint"), "bytes": (3, "uint"),
         "pulled_rows": (4, "uint"), "pushed_rows": (5, "uint")},
     "Goodbye": {},
+    "Challenge": {"nonce": (1, "bytes"), "proof": (2, "bytes")},
+    "Proof": {"proof": (1, "bytes")},
+    "Heartbeat": {},
+    "Lost": {"role": (1, "uint"), "task_index": (2, "uint"), "client_id": (3, "uint"),
+             "why": (4, "string")},
+    "Join": {"clock": (1, "uint")},
+    "Joined": {"clock": (1, "uint")},
 }
 
 
@@ -146,8 +161,9 @@ def _encode_field(number, kind, value):
         return _varint(number << 3) + _varint(value) if value else b""
     if kind == "float":
         return _varint(number << 3 | 5) + struct.pack("<f", value) if value else b""
-    content = value.encode() if kind == "string" else encode(kind, value)
-    if kind == "string" and not content:
+    content = (value if kind == "bytes" else value.encode() if kind == "string"
+               else encode(kind, value))
+    if kind in ("string", "bytes") and not content:
         return b""
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
@@ -180,7 +196,7 @@ def _read_value(data, at, wire):
 def _default(kind):
     if isinstance(kind, list):
         return []
-    return {"uint": 0, "float": 0.0, "string": ""}[kind]
+    return {"uint": 0, "float": 0.0, "string": "", "bytes": b""}[kind]
 
 
 def _decode_value(kind, raw):
@@ -188,6 +204,8 @@ def _decode_value(kind, raw):
         return raw
     if kind == "float":
         return struct.unpack("<f", raw)[0]
+    if kind == "bytes":
+        return raw
     return raw.decode() if kind == "string" else decode(kind, raw)
 
 
@@ -209,6 +227,21 @@ def decode(message, data):
         else:
             fields[name] = _decode_value(kind, raw)
     return fields
+
+
+# ---- Authentication ----
+
+
+def proof_text(side, hello, server_nonce):
+    """What a proof is the HMAC of; `side` is b"client" or b"server", `hello` its fields."""
+    return ((b"starling " + side).ljust(16, b"\0") + hello["nonce"] + server_nonce
+            + struct.pack("<5IQ2B", hello["protocol_version"], hello["purpose"], hello["role"],
+                          hello["task_index"], hello["shard"], hello["client_id"],
+                          hello["checksum"], hello.get("joins", 0)))
+
+
+def prove(secret, side, hello, server_nonce):
+    return hmac.new(secret, proof_text(side, hello, server_nonce), hashlib.sha256).digest()
 
 
 # ---- Frames ----
@@ -385,7 +418,7 @@ class Connection:
     """One connection after its hello: control messages, requests, and the credit they spend."""
 
     def __init__(self, endpoint, purpose, role=ROLE_CLIENT, task_index=0, client_id=0, shard=0,
-                 checksum=False, wait_s=WAIT_S):
+                 checksum=False, secret=b"", wait_s=WAIT_S):
         self.socket = socket.create_connection(endpoint_address(endpoint), timeout=WAIT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.checksum = checksum
@@ -395,20 +428,32 @@ class Connection:
         self.reply_order = []
         self.messages = []   # control messages that nobody has asked for yet
         self.sections = {}   # request id -> its sections, from which a reply's shape follows
-        self.welcome = self._hello(purpose, role, task_index, client_id, shard, wait_s)
+        self.client_id = client_id or random.getrandbits(64)
+        hello = {"protocol_version": VERSION, "purpose": purpose, "role": role,
+                 "task_index": task_index, "client_id": self.client_id, "shard": shard,
+                 "software": "protocol_client.py", "checksum": checksum}
+        self.welcome = self._greet(hello, secret, wait_s)
 
-    def _hello(self, purpose, role, task_index, client_id, shard, wait_s):
+    def _greet(self, hello, secret, wait_s):
         try:
-            welcome = self.ask("hello", "welcome", wait_s, protocol_version=VERSION,
-                               purpose=purpose, role=role, task_index=task_index,
-                               client_id=client_id or random.getrandbits(64), shard=shard,
-                               software="protocol_client.py", checksum=self.checksum)
+            if secret:
+                hello["nonce"] = os.urandom(32)
+                self._authenticate(hello, secret, wait_s)
+                welcome = self.answer(1, "welcome", wait_s)
+            else:
+                welcome = self.ask("hello", "welcome", wait_s, **hello)
         except BaseException:
             self.close()
             raise
         self.credit_bytes += welcome["credit_bytes"]
         self.credit_requests += welcome["credit_requests"]
         return welcome
+
+    def _authenticate(self, hello, secret, wait_s):
+        challenge = self.ask("hello", "challenge", wait_s, **hello)
+        if challenge["proof"] != prove(secret, b"server", hello, challenge["nonce"]):
+            raise ValueError("the server has another secret")
+        self.tell("proof", 1, proof=prove(secret, b"client", hello, challenge["nonce"]))
 
     def close(self):
         self.socket.close()
@@ -509,7 +554,8 @@ class Connection:
         return request_id
 
     def start_raw(self, payload, budget_s=WAIT_S):
-        """Sends a payload as a request, without looking at credit: for breaking rules."""
+        """Sends a payload as a request, without looking at credit: for breaking rules, and for
+        sending a request again, after its id has been taken back."""
         self.last_request_id += 1
         self.send(Frame(REQUEST, payload, self.last_request_id, max(1, int(budget_s * 1e6))))
         return self.last_request_id
@@ -545,9 +591,10 @@ class Table:
 class Client:
     """A control connection and one data connection per shard, with work spread over them."""
 
-    def __init__(self, coordinator, role=ROLE_CLIENT, task_index=0, checksum=False, worker_count=0):
+    def __init__(self, coordinator, role=ROLE_CLIENT, task_index=0, checksum=False, worker_count=0,
+                 secret=b""):
         self._member = {"role": role, "task_index": task_index, "checksum": checksum,
-                        "client_id": random.getrandbits(64)}
+                        "client_id": random.getrandbits(64), "secret": secret}
         self.shards = []
         self.control = Connection(coordinator, PURPOSE_CONTROL, **self._member)
         try:

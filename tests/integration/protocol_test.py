@@ -37,9 +37,9 @@ def bits(values):
 class ClusterTest(harness.StarlingTest):
     """Helpers: clusters, clients that close with the test, and what a refusal looks like."""
 
-    def cluster(self, ps_count=1, reactors=2, worker_count=2):
+    def cluster(self, ps_count=1, reactors=2, worker_count=2, extra=()):
         """Starts ps processes; returns the coordinator's endpoint."""
-        self.servers, flags = self.start_ps(ps_count, worker_count,
+        self.servers, flags = self.start_ps(ps_count, worker_count, extra=extra,
                                             env={"NETWORK_PS_CORE_NUMBER": str(reactors)})
         for server in self.servers:
             server.wait_line("ready")
@@ -144,13 +144,23 @@ class Page(unittest.TestCase):
             self.assertEqual(pc.dense_ranges(length, count, table)[index], (shard, start, end))
 
     def test_control_messages(self):
-        names = ("hello", "welcome", "register", "cluster", "table-open", "table-opened", "goodbye")
+        names = ("hello", "welcome", "hello-with-nonce", "challenge", "proof", "register", "cluster",
+                 "heartbeat", "lost", "barrier", "table-open", "table-opened", "join", "joined",
+                 "goodbye")
         for name in names:
             data = pc.encode("Control", self.control(name))
             self.assertEqual(pc.frame_bytes(Frame(pc.CONTROL, data)), self.frame(name), name)
         self.assertEqual(self.control("hello")["hello"]["task_index"], 3)
         self.assertEqual(self.control("cluster")["cluster"]["ps"][1]["data_endpoint"],
                          "tcp://10.0.0.2:5555")
+
+    def test_authentication(self):
+        secret = b"the secret of this cluster"
+        hello = self.control("hello-with-nonce")["hello"]
+        challenge = self.control("challenge")["challenge"]
+        self.assertEqual(pc.prove(secret, b"server", hello, challenge["nonce"]), challenge["proof"])
+        self.assertEqual(pc.prove(secret, b"client", hello, challenge["nonce"]),
+                         self.control("proof")["proof"]["proof"])
 
     def test_requests(self):
         table = Table(5, {"dim": 3})
@@ -358,10 +368,11 @@ class Members(ClusterTest):
         self.connection(role=pc.ROLE_WORKER, task_index=1)
         with self.refused(pc.EXISTS, "worker/1"):
             self.connection(role=pc.ROLE_WORKER, task_index=1)
-        self.connection(pc.PURPOSE_DATA, client_id=7)
-        with self.refused(pc.EXISTS):
-            self.connection(pc.PURPOSE_DATA, client_id=7)
-        self.connection(pc.PURPOSE_DATA, client_id=7, shard=1)
+        first = self.connection(pc.PURPOSE_DATA, role=pc.ROLE_WORKER, task_index=1)
+        with self.refused(pc.AGAIN, "worker/1"):
+            self.connection(pc.PURPOSE_DATA, role=pc.ROLE_WORKER, task_index=1)
+        self.connection(pc.PURPOSE_DATA, role=pc.ROLE_WORKER, task_index=1, shard=1)
+        first.ask("stats_get", "stats")
         for broken in ({"purpose": 3}, {"purpose": pc.PURPOSE_DATA, "shard": 256},
                        {"role": 0}, {"role": pc.ROLE_CLIENT, "task_index": 1}):
             with self.assertRaises(pc.Closed, msg=broken):
@@ -427,6 +438,121 @@ class Members(ClusterTest):
             self.assert_raw_ended(peer)
         self.assertGreater(time.monotonic() - start, 8)
         self.assertEqual(client.pull(client.open(**SPARSE_SUM), [0]), [(0, 0, 0)])
+
+
+class Sessions(ClusterTest):
+    """What a shard remembers of a client whose connection breaks, and for how long."""
+
+    def data(self, **member):
+        return self.connection(pc.PURPOSE_DATA, shard=pc.shard_of(0, 2), **member)
+
+    def again(self, last):
+        """The same client on a new connection, as if the last reply had not come: its last id is
+        free to be sent again."""
+        last.close()
+        connection = self.data(client_id=last.client_id)
+        connection.last_request_id = last.last_request_id - 1
+        return connection
+
+    def test_a_push_sent_again_counts_once(self):
+        self.cluster()
+        client = self.client()
+        table = client.open(**SPARSE_SUM)
+        first = self.data()
+        self.assertFalse(first.welcome["resumed"])
+        push = pc.push(table, [0], [(1, 2, 3)])
+        first.do(push)
+        second = self.again(first)
+        self.assertTrue(second.welcome["resumed"])
+        self.assertEqual(second.welcome["incarnation"], first.welcome["incarnation"])
+        second.do(push)
+        self.assertEqual(client.pull(table, [0]), [(1, 2, 3)])
+        second.do(push)
+        self.assertEqual(client.pull(table, [0]), [(2, 4, 6)])
+        third = self.again(second)
+        both = third.do(pc.push_pull(table, [0], [(9, 9, 9)]))
+        self.assertEqual(both, [(2, 4, 6)])  # its id has pushed: only the pull is done
+
+    def test_a_failure_told_again(self):
+        self.cluster()
+        table = self.client().open(**SPARSE_SUM)
+        stranger = next(key for key in KEYS if pc.shard_of(key, 2) != pc.shard_of(0, 2))
+        first = self.data()
+        first.ask("stats_get", "stats")
+        for connection in (first, None):
+            connection = connection or self.again(first)
+            with self.refused(pc.WRONG_SHARD):
+                connection.do(pc.push(table, [stranger], [(1, 1, 1)]))
+
+    def test_a_second_connection_takes_the_place(self):
+        self.cluster()
+        table = self.client().open(**SPARSE_SUM)
+        first = self.data()
+        first.do(pc.push(table, [0], [(1, 1, 1)]))
+        second = self.data(client_id=first.client_id)
+        first.wait_closed()
+        second.last_request_id = first.last_request_id
+        self.assertEqual(second.do(pc.pull(table, [0])), [(1, 1, 1)])
+
+    def test_a_goodbye_ends_the_session(self):
+        self.cluster()
+        first = self.data()
+        first.ask("stats_get", "stats")
+        first.goodbye()
+        self.assertFalse(self.data(client_id=first.client_id).welcome["resumed"])
+
+    def test_the_lease_ends_it_too(self):
+        self.cluster(extra=["--lease", "1"])
+        self.assertEqual(self.connection().welcome["lease_ms"], 1000)
+        first = self.data()
+        first.ask("stats_get", "stats")
+        first.close()
+        end = time.monotonic() + pc.WAIT_S
+        resumed = True
+        while resumed:  # a connection that says nothing renews nothing, but takes a place
+            self.assertLess(time.monotonic(), end)
+            time.sleep(1.5)
+            connection = self.data(client_id=first.client_id)
+            resumed = connection.welcome["resumed"]
+            connection.close()
+
+
+class Secret(ClusterTest):
+    """Who may connect to a cluster that has a secret."""
+
+    def test_authentication(self):
+        path = os.path.join(self.folder, "secret")
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
+            file.write(b"sixteen bytes and more\n")
+        secret = b"sixteen bytes and more"
+        self.cluster(extra=["--secret-file", path])
+        client = self.client(secret=secret)
+        table = client.open(**SPARSE_SUM)
+        client.push(table, KEYS, [(1, 2, 3)] * len(KEYS))
+        self.assertEqual(client.pull(table, KEYS), [(1, 2, 3)] * len(KEYS))
+        for purpose in (pc.PURPOSE_CONTROL, pc.PURPOSE_DATA):
+            with self.refused(pc.REFUSED, "secret"):
+                self.connection(purpose)
+            with self.refused(pc.REFUSED, "secret"):
+                self.impostor(purpose)
+        self.assertEqual(client.pull(table, [0]), [(1, 2, 3)])
+        for connection in [client.control] + client.shards:
+            connection.goodbye()
+
+    def impostor(self, purpose):
+        """Has no secret, and sends the server's own proof back."""
+        connection = self.raw()
+        hello = {"protocol_version": 1, "purpose": purpose, "role": pc.ROLE_CLIENT,
+                 "client_id": 5, "nonce": bytes(32)}
+        message = pc.encode("Control", {"id": 1, "hello": hello})
+        connection.sendall(pc.frame_bytes(Frame(pc.CONTROL, message)))
+        size = pc.check_header(connection.recv(32, socket.MSG_WAITALL))
+        challenge = pc.decode("Control", connection.recv(size, socket.MSG_WAITALL))["challenge"]
+        proof = pc.encode("Control", {"id": 1, "proof": {"proof": challenge["proof"]}})
+        connection.sendall(pc.frame_bytes(Frame(pc.CONTROL, proof)))
+        received = self.assert_raw_ended(connection)
+        error = pc.decode("Control", received[32:])["error"]
+        raise pc.Refused(error["code"], error["text"])
 
 
 class Clocks(ClusterTest):
@@ -512,7 +638,7 @@ class Clocks(ClusterTest):
         self.a.tick(0)
         parked = shard.start(pc.pull(table, [0]), clock=1)
         self.assert_parked(shard, parked)
-        self.b.close()
+        self.b.goodbye()
         self.assertEqual(shard.finish(parked), [(1,)])
         self.a.tick(pc.CLOCK_FINISHED)
         observer = self.observer.owner(0)
@@ -604,9 +730,11 @@ class Abuse(ClusterTest):
 
     def test_headers_that_break_the_rules(self):
         push, frame = self.push_payload(), pc.frame_bytes
+        nothing = pc.request_payload([pc.pull(self.table, [])])
         cases = {
             "too long": frame(Frame(pc.REQUEST, b"", 1, 10**6)),
-            "request number": frame(Frame(pc.REQUEST, push, 2, 10**6)),
+            "request number": frame(Frame(pc.REQUEST, push, 0, 10**6)),
+            "a number again": 2 * frame(Frame(pc.REQUEST, nothing, 3, 10**6)),
             "no budget": frame(Frame(pc.REQUEST, push, 1, 0)),
             "status": frame(Frame(pc.REQUEST, push, 1, 10**6, status=1)),
             "flags": frame(Frame(pc.REQUEST, push, 1, 10**6, flags=2)),
@@ -626,7 +754,8 @@ class Abuse(ClusterTest):
             connection = self.data()
             connection.socket.sendall(data)
             with self.assertRaises(pc.Closed, msg=why):
-                connection.receive()
+                while True:
+                    connection.receive()
         self.check_served()
 
     def with_byte(self, data, offset):
