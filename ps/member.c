@@ -21,6 +21,7 @@ struct sl_member {
     struct sl_outbox outbox;
     struct sl_session *session; /* NULL: we left */
     struct sl_timer heartbeat;
+    uint64_t opened_ns;
     uint64_t lease_ns;
     bool registering; /* a Register is on its way, or kept by the session */
     bool registered;  /* since the last welcome */
@@ -110,6 +111,14 @@ static void register_answered(void *ctx, const struct sl_message *answer, int er
     }
 }
 
+/* Before it has joined, what is left of the start timeout. */
+static uint64_t register_timeout_ns(const struct sl_member *member)
+{
+    uint64_t timeout_ns = member->options.start_timeout_ns;
+    uint64_t gone_ns = sl_reactor_now_ns(member->options.reactor) - member->opened_ns;
+    return member->joined ? timeout_ns : gone_ns < timeout_ns ? timeout_ns - gone_ns : 1;
+}
+
 static void register_once(struct sl_member *member)
 {
     if (member->registering) {
@@ -124,7 +133,7 @@ static void register_once(struct sl_member *member)
     };
     sl_endpoint_format(&options->data, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
     member->registering = true;
-    sl_session_request(member->session, &message, options->start_timeout_ns, register_answered,
+    sl_session_request(member->session, &message, register_timeout_ns(member), register_answered,
                        member);
 }
 
@@ -243,6 +252,7 @@ int sl_member_open(const struct sl_member_options *options, struct sl_member **o
     member->options.transport_options.connections_max = CONNECTIONS;
     member->options.transport_options.buffer_count = BUFFERS;
     member->heartbeat.run = on_heartbeat;
+    member->opened_ns = sl_reactor_now_ns(options->reactor);
     int err = sl_outbox_init(&member->outbox, SL_OUTBOX_MEMORY_BYTES_MIN, options->checksum);
     if (err != 0) {
         goto free_member;

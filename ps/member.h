@@ -24,7 +24,7 @@ struct sl_member_options {
     uint64_t incarnation;           /* of the process: its client_id */
     const struct sl_secret *secret; /* outlives the member; NULL: none */
     bool checksum;
-    uint64_t start_timeout_ns;
+    uint64_t start_timeout_ns; /* to join; later, to register anew before that is tried again */
 
     /* The cluster is known, once: this process has its shards first_shard and on of shard_count. */
     void (*joined)(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns);
