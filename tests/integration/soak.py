@@ -174,19 +174,22 @@ class Soak:
             ps.wait_line("ready")
         job = sum_job.SumJob(round_, cluster, mode, iterations=300)
         workers = job.start_all()
-        victim, moment = self.random.randrange(len(workers)), self.random.uniform(0.1, 1.5)
+        victim, moment = self.random.randrange(len(workers)), self.random.uniform(0, 1)
         begin = time.monotonic()
 
         def kill_once():
             if job.runs[victim] == 1 and time.monotonic() - begin > moment:
                 workers[victim].signal(signal.SIGKILL)
-                workers[victim].wait()
+                if workers[victim].wait() != -signal.SIGKILL:
+                    raise TooLate
                 time.sleep(1)  # as starling-launch does
                 workers[victim] = job.start(victim)
 
         faults = self.disturb(cluster, workers, kill_once)
         for worker in workers:
             self.end(worker)
+        if job.runs[victim] == 1:
+            raise TooLate
         acknowledged = job.check()
         cluster.drain()
         return f"{faults} faults, worker/{victim} killed, {acknowledged} pushes acknowledged, exact"
