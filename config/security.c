@@ -21,10 +21,18 @@ static int resolve_tls(const struct sl_security_flags *flags, struct sl_security
                        "%s is missing: --tls-cert, --tls-key and --tls-ca go together", missing);
         return SL_ERR_INVALID;
     }
+    if (!any && flags->tls_name != NULL) {
+        (void)snprintf(
+            reason, reason_bytes,
+            "--tls-name %.120s: means nothing without --tls-cert, --tls-key and --tls-ca",
+            flags->tls_name);
+        return SL_ERR_INVALID;
+    }
     out->tls = any;
     out->certificate = flags->tls_cert;
     out->key = flags->tls_key;
     out->authority = flags->tls_ca;
+    out->peer_name = flags->tls_name;
     return 0;
 }
 

@@ -16,7 +16,7 @@
 /* What the flags said; NULL where they said nothing. */
 struct sl_security_flags {
     const char *secret_file;
-    const char *tls_cert, *tls_key, *tls_ca;
+    const char *tls_cert, *tls_key, *tls_ca, *tls_name;
 };
 
 /* Rows of a program's table of options (config/cli.h); `flags` is a struct sl_security_flags. */
@@ -39,15 +39,22 @@ struct sl_security_flags {
          .target = &(flags).tls_key,                                                               \
          .metavar = "FILE",                                                                        \
          .help = "The certificate's private key in PEM."},                                         \
+        {.kind = SL_CLI_STRING,                                                                    \
+         .name = "tls-ca",                                                                         \
+         .target = &(flags).tls_ca,                                                                \
+         .metavar = "FILE",                                                                        \
+         .help = "The authorities in PEM that have signed the certificates of all processes."},    \
     {                                                                                              \
-        .kind = SL_CLI_STRING, .name = "tls-ca", .target = &(flags).tls_ca, .metavar = "FILE",     \
-        .help = "The authorities in PEM that have signed the certificates of all processes."       \
+        .kind = SL_CLI_STRING, .name = "tls-name", .target = &(flags).tls_name, .metavar = "NAME", \
+        .help = "The name that the certificate of every ps must have, whatever its address; "      \
+                "without it, the host that the process connects to."                               \
     }
 
 struct sl_security {
     struct sl_secret secret; /* byte_count 0: the cluster has none */
     bool tls;                /* certificate, key, authority: paths, as the flags' strings live */
     const char *certificate, *key, *authority;
+    const char *peer_name; /* NULL: the host */
 };
 
 /* Reads the secret from the flag's file, else from the one that the variable names (getenv's

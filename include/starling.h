@@ -165,6 +165,8 @@ struct sl_client_options {
     size_t secret_bytes;
     /* TLS 1.3 over TCP, all three or none: files in PEM. Copied. */
     const char *tls_certificate, *tls_key, *tls_authority;
+    const char
+        *tls_peer_name; /* that the certificate of every ps must have; NULL: its host. Copied */
 };
 
 /* A client whose connection breaks connects again, with back-off, and sends again what was not

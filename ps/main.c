@@ -196,6 +196,7 @@ static void fill_security(struct sources *sources, struct sl_process_options *op
         .certificate = security->certificate,
         .key = security->key,
         .authority = security->authority,
+        .peer_name = security->peer_name,
     };
     options->tls = security->tls ? &sources->tls : NULL;
 }

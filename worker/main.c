@@ -224,6 +224,7 @@ static int connect_cluster(struct job *job)
         .tls_certificate = job->security.certificate,
         .tls_key = job->security.key,
         .tls_authority = job->security.authority,
+        .tls_peer_name = job->security.peer_name,
     };
     waiting = 1;
     int err = sl_client_create(&options, &job->options.client);

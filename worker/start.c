@@ -137,6 +137,9 @@ static int copy_security(struct sl_hub_options *to, const struct sl_client_optio
     if (err == 0) {
         err = copy_path(&to->tls.authority, options->tls_authority);
     }
+    if (err == 0 && options->tls_peer_name != NULL) {
+        err = copy_path(&to->tls.peer_name, options->tls_peer_name);
+    }
     return err;
 }
 
@@ -145,6 +148,7 @@ static void free_security(struct sl_hub_options *options)
     free((char *)(uintptr_t)options->tls.certificate);
     free((char *)(uintptr_t)options->tls.key);
     free((char *)(uintptr_t)options->tls.authority);
+    free((char *)(uintptr_t)options->tls.peer_name);
     explicit_bzero(&options->secret, sizeof options->secret);
 }
 

@@ -91,6 +91,14 @@ static void security_resolve__tls_has_all_three_files_or_none(void **state)
     assert_string_equal(security.certificate, "c");
     assert_string_equal(security.key, "k");
     assert_string_equal(security.authority, "a");
+    assert_null(security.peer_name);
+    flags.tls_name = "ps";
+    assert_int_equal(sl_security_resolve(&flags, NULL, &security, reason, sizeof reason), 0);
+    assert_string_equal(security.peer_name, "ps");
+    flags = (struct sl_security_flags){.tls_name = "ps"};
+    assert_int_equal(sl_security_resolve(&flags, NULL, &security, reason, sizeof reason),
+                     SL_ERR_INVALID);
+    assert_non_null(strstr(reason, "--tls-name ps: means nothing without --tls-cert"));
 }
 
 static void security_is_loopback__knows_this_machine(void **state)
