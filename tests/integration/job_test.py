@@ -13,7 +13,20 @@ import harness
 SANITIZED = bool(os.environ.get("STARLING_SANITIZED"))
 
 
-class Generated(harness.StarlingTest):
+class Secured(harness.StarlingTest):
+    def tls_flags(self, name):
+        """Flags of a process with a certificate of its own making, for that alternative name."""
+        if shutil.which("openssl") is None:
+            self.skipTest("no openssl to make a certificate with")
+        key, certificate = (os.path.join(self.folder, name) for name in ("key", "certificate"))
+        subprocess.run(["openssl", "req", "-x509", "-nodes", "-newkey", "rsa:2048", "-keyout", key,
+                        "-out", certificate, "-subj", "/CN=ps", "-addext",
+                        f"subjectAltName={name}"], check=True, capture_output=True,
+                       timeout=harness.DEADLINE_S)
+        return ["--tls-cert", certificate, "--tls-key", key, "--tls-ca", certificate]
+
+
+class Generated(Secured):
     """A small click log from a planted model, enough to tell learning from not learning."""
 
     def setUp(self):
@@ -49,6 +62,14 @@ class GeneratedJob(Generated):
         self.assert_learned(self.train(self.data + ["--model", "lr"], worker_count=2,
                                        ps_env={"NETWORK_PS_CORE_NUMBER": "4"},
                                        worker_env={"NETWORK_WORKER_CORE_NUMBER": "2"}))
+
+    def test_one_certificate_for_all_ps(self):
+        tls = self.tls_flags("DNS:ps.example") + ["--tls-name", "ps.example"]
+        servers, flags = self.start_ps(2, 2, extra=tls)
+        workers = self.start_workers(flags, 2, self.data + ["--model", "lr", *tls])
+        for worker in workers:
+            self.assertEqual(worker.wait(), 0, worker.output)
+        self.drain(servers)
 
     def test_ipv6(self):
         self.assert_learned(self.train(self.data + ["--model", "lr"], worker_count=2, host="::1"))
@@ -223,7 +244,7 @@ class LossyJob(Generated):
         self.drain(servers)
 
 
-class Lines(harness.StarlingTest):
+class Lines(Secured):
     """What a ps says, where nothing fails by it."""
 
     def test_ps_that_was_lost_is_back(self):
@@ -237,14 +258,7 @@ class Lines(harness.StarlingTest):
         self.drain(servers)
 
     def test_tls_is_not_insecure(self):
-        if shutil.which("openssl") is None:
-            self.skipTest("no openssl to make a certificate with")
-        key, certificate = (os.path.join(self.folder, name) for name in ("key", "certificate"))
-        subprocess.run(["openssl", "req", "-x509", "-nodes", "-newkey", "rsa:2048", "-keyout", key,
-                        "-out", certificate, "-subj", "/CN=ps", "-addext",
-                        "subjectAltName=IP:0.0.0.0"], check=True, capture_output=True,
-                       timeout=harness.DEADLINE_S)
-        tls = ["--tls-cert", certificate, "--tls-key", key, "--tls-ca", certificate]
+        tls = self.tls_flags("IP:0.0.0.0")
         for flags, warns in (([], True), (tls, False)):
             servers, _ = self.start_ps(host="0.0.0.0", extra=["--insecure", *flags])
             servers[0].wait_line("ready")
