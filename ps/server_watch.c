@@ -107,11 +107,22 @@ static void sink_wait_no_more(struct sl_server_conn *conn)
     }
 }
 
+/* Who is next to get room. One that is being closed, perhaps because its client has come back, asks
+ * no more. */
+static const struct sl_server_conn *sink_first(struct sl_server *server)
+{
+    struct sl_server_line *line = &server->sink_waiters;
+    while (line->first != NULL && line->first->conn->state != SL_CONN_OPEN) {
+        sink_wait_no_more(line->first);
+    }
+    return line->first;
+}
+
 uint8_t *sl_server_watch_sink(struct sl_server_conn *conn, uint32_t bytes)
 {
     struct sl_server *server = conn->server;
     struct sl_server_buffers *buffers = &server->buffers;
-    const struct sl_server_conn *first = server->sink_waiters.first;
+    const struct sl_server_conn *first = sink_first(server);
     /* Replies in the making must always find room, or nothing would get on: a quarter. */
     bool has_none = conn->long_requests == 0;
     size_t used_bytes_max = has_none ? buffers->bytes / 4 * 3 : buffers->bytes / 2;

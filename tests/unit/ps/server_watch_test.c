@@ -261,6 +261,39 @@ static void server_watch__one_connection_does_not_take_all_the_room(void **state
     peer_close(&second);
 }
 
+/* The first who waits for room is closed, but has not ended yet. */
+static void close_the_first(struct server_fixture *fixture, uint32_t index)
+{
+    struct sl_server *server = fixture->servers[index];
+    struct sl_server_conn *other = server->conns;
+    struct sl_server_conn *first = other->next;
+    uint8_t *sinks[3];
+    for (int i = 0; i < 3; i++) {
+        sinks[i] = sl_server_watch_sink(other, SL_LIMIT_FRAME_PAYLOAD_BYTES);
+        assert_non_null(sinks[i]);
+    }
+    assert_null(sl_server_watch_sink(first, SL_LIMIT_FRAME_PAYLOAD_BYTES));
+    for (int i = 0; i < 3; i++) {
+        sl_server_buffers_put(&server->buffers, sinks[i]);
+    }
+    assert_null(sl_server_watch_sink(other, 20000));
+    sl_transport_disconnect(first->conn);
+    sinks[0] = sl_server_watch_sink(other, 20000);
+    assert_non_null(sinks[0]);
+    assert_false(first->waits_for_sink);
+    sl_server_buffers_put(&server->buffers, sinks[0]);
+}
+
+static void server_watch__who_is_being_closed_keeps_nobody_waiting(void **state)
+{
+    struct server_fixture *fixture = *state;
+    struct peer *first = join(fixture);
+    struct peer *second = join(fixture);
+    server_fixture_run_on(fixture, 0, close_the_first);
+    peer_close(&first);
+    peer_close(&second);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -272,6 +305,7 @@ int main(void)
         CASE(server_watch__closes_who_sends_a_frame_byte_by_byte),
         CASE(server_watch__frames_that_stop_do_not_keep_others_out),
         CASE(server_watch__one_connection_does_not_take_all_the_room),
+        CASE(server_watch__who_is_being_closed_keeps_nobody_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
