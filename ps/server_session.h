@@ -44,7 +44,7 @@ struct sl_server_session {
     uint32_t passed_writes; /* its requests that write and were parked or orphaned: at most one */
     struct sl_server_request *orphan;   /* has begun to write, and has no connection */
     struct sl_server_failure *failures; /* [SL_SERVER_SESSION_FAILURES], or NULL: none yet */
-    uint64_t told_count;                /* answers that told of a failure: the next one's told_at */
+    uint64_t told_count;                /* answers that told of a failure: the last told_at */
     bool forgets; /* there was no memory to remember a failure: it ends with its connection */
 
     struct sl_timer lease;                           /* while it is away */
