@@ -23,7 +23,11 @@
 
 #include "net/control/message.h"
 
-#define SL_COORDINATOR_BARRIERS 1024 /* in use at one time */
+/* Clients (members that are neither ps nor worker) whose connection broke, at most: there may be
+ * any number of them, so the one that is away longest is forgotten for another. */
+#define SL_COORDINATOR_CLIENTS_AWAY 1024
+
+#define SL_COORDINATOR_BARRIERS     1024 /* in use at one time */
 
 struct sl_coordinator;
 
@@ -49,8 +53,8 @@ int sl_coordinator_create(const struct sl_coordinator_options *options,
 void sl_coordinator_destroy(struct sl_coordinator **coordinator);
 
 /* A member said hello. Errors, which refuse it: EXISTS (another live member has that role and
- * task; or AGAIN, when that one has not been heard lately and may be lost soon), INVALID (task
- * index outside the cluster), NO_MEMORY; reason says it. */
+ * task, and has been heard since this process first asked; until then AGAIN: it may have died),
+ * INVALID (task index outside the cluster), NO_MEMORY; reason says it. */
 int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                          const struct sl_message_hello *hello, uint64_t now_ns, char *reason,
                          size_t reason_bytes);

@@ -13,6 +13,8 @@ struct sl_coordinator_member {
     char name[SL_MESSAGE_NAME_BYTES]; /* "ps/1", "worker/3", "client ..." */
     bool connected;                   /* else it is away, and peer means nothing */
     uint64_t heard_ns;                /* when it last sent something */
+    uint64_t rival_id;                /* the process that wants its place; 0: none does */
+    uint64_t rival_ns;                /* when that one first said so */
     bool registered;
     bool waits_for_cluster;
     uint64_t cluster_request; /* whose answer it waits for */

@@ -189,6 +189,23 @@ void sl_coordinator_member_leave(struct sl_coordinator *coordinator,
     end_member(coordinator, member, SL_COORDINATOR_END_LEFT, now_ns);
 }
 
+static void limit_clients_away(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    struct sl_coordinator_member *longest = NULL;
+    uint32_t away_count = 0;
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        struct sl_coordinator_member *member = coordinator->members[i];
+        if (member->hello.role == SL_MESSAGE_ROLE_CLIENT && !member->connected) {
+            away_count++;
+            longest = longest == NULL || member->heard_ns < longest->heard_ns ? member : longest;
+        }
+    }
+    if (away_count > SL_COORDINATOR_CLIENTS_AWAY) {
+        sl_log_debug("%s is forgotten: too many clients are away", longest->name);
+        end_member(coordinator, longest, SL_COORDINATOR_END_LOST, now_ns);
+    }
+}
+
 void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                          bool expected, uint64_t now_ns)
 {
@@ -204,6 +221,9 @@ void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer
     }
     sl_log_warn("%s is away: its connection closed without a goodbye; it has %.1f s to come back",
                 member->name, seconds(lease_left_ns(coordinator, member, now_ns)));
+    if (member->hello.role == SL_MESSAGE_ROLE_CLIENT) {
+        limit_clients_away(coordinator, now_ns);
+    }
 }
 
 /* When this reactor was held up, so was the reading of heartbeats: members get half a lease to be
@@ -349,26 +369,27 @@ static int check_task(const struct sl_coordinator *coordinator,
     return 0;
 }
 
-/* Another process has that place, and is connected: is it alive? */
+/* Another process has that place, and is connected. It is alive for certain when it is heard after
+ * the second one came; until then its connection may only look so. */
 static int refuse_second(const struct sl_coordinator *coordinator,
-                         const struct sl_coordinator_member *first, uint64_t now_ns, char *reason,
-                         size_t reason_bytes)
+                         struct sl_coordinator_member *first, uint64_t rival_id, uint64_t now_ns,
+                         char *reason, size_t reason_bytes)
 {
-    uint64_t silent_ns = now_ns > first->heard_ns ? now_ns - first->heard_ns : 0;
-    bool is_silent = silent_ns >= coordinator->options.lease_ns / 2;
-    if (!is_silent) {
+    if (first->rival_id != rival_id) {
+        first->rival_id = rival_id;
+        first->rival_ns = now_ns;
+    }
+    double silent_s = seconds(now_ns > first->heard_ns ? now_ns - first->heard_ns : 0);
+    if (first->heard_ns > first->rival_ns) {
         (void)snprintf(reason, reason_bytes,
-                       "%s is a member already, heard %.1f s ago: is it started twice? If that one "
-                       "has died, its lease ends in %.1f s",
-                       first->name, seconds(silent_ns),
-                       seconds(lease_left_ns(coordinator, first, now_ns)));
+                       "%s is a member already, heard %.1f s ago: it is started twice", first->name,
+                       silent_s);
         return SL_ERR_EXISTS;
     }
     (void)snprintf(reason, reason_bytes,
-                   "%s is a member already, but was not heard for %.1f s: its lease ends in %.1f s "
-                   "if it has died; else it is started twice",
-                   first->name, seconds(silent_ns),
-                   seconds(lease_left_ns(coordinator, first, now_ns)));
+                   "%s is a member already, heard %.1f s ago: its lease ends in %.1f s if it has "
+                   "died; else it is started twice",
+                   first->name, silent_s, seconds(lease_left_ns(coordinator, first, now_ns)));
     return SL_ERR_AGAIN;
 }
 
@@ -491,7 +512,7 @@ int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer
         return 0;
     }
     if (first != NULL && first->connected) {
-        return refuse_second(coordinator, first, now_ns, reason, reason_bytes);
+        return refuse_second(coordinator, first, hello->client_id, now_ns, reason, reason_bytes);
     }
     struct sl_coordinator_member *member = make_member(coordinator, peer, hello, now_ns);
     if (member == NULL) {

@@ -322,7 +322,7 @@ class Strangers(FaultTest):
         first = self.start_workers(flags, 1, args)[0]
         first.wait_line("loss")
         second = self.start_workers(flags, 1, args)[0]
-        self.assert_ends(second, "worker/0 is a member already", "is it started twice?", status=1)
+        self.assert_ends(second, "worker/0 is a member already", "it is started twice", status=1)
         first.signal(signal.SIGTERM)
         self.assert_ends(first, status=128 + signal.SIGTERM)
         self.drain(servers)

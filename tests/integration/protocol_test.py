@@ -365,9 +365,12 @@ class Members(ClusterTest):
             self.connection(pc.PURPOSE_DATA, shard=2)
         with self.refused(pc.INVALID, "worker/2"):
             self.connection(role=pc.ROLE_WORKER, task_index=2)
-        self.connection(role=pc.ROLE_WORKER, task_index=1)
+        member = self.connection(role=pc.ROLE_WORKER, task_index=1)
+        with self.refused(pc.AGAIN, "worker/1"):
+            self.connection(role=pc.ROLE_WORKER, task_index=1, client_id=5)
+        member.ask("stats_get", "stats")  # so it is alive
         with self.refused(pc.EXISTS, "worker/1"):
-            self.connection(role=pc.ROLE_WORKER, task_index=1)
+            self.connection(role=pc.ROLE_WORKER, task_index=1, client_id=5)
         first = self.connection(pc.PURPOSE_DATA, role=pc.ROLE_WORKER, task_index=1)
         with self.refused(pc.AGAIN, "worker/1"):
             self.connection(pc.PURPOSE_DATA, role=pc.ROLE_WORKER, task_index=1)

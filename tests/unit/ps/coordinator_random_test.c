@@ -36,6 +36,8 @@ struct process {
     bool dying;    /* is lost in the tick that runs */
     bool member;   /* as the model has it: not left, lost, replaced */
     uint64_t heard_ms;
+    const struct process *rival; /* that wanted its place last, and first did so at rival_ms */
+    uint64_t rival_ms;
     uint64_t next_id;
     struct {
         uint64_t id; /* 0: it does not wait there */
@@ -219,11 +221,15 @@ static void say(struct world *world, uint64_t peer, struct sl_message message)
 /* What must become of the hello: 0, EXISTS or AGAIN. */
 static int expected_of_hello(struct world *world, const struct process *process)
 {
-    const struct process *first = member_of(world, process->task);
+    struct process *first = member_of(world, process->task);
     if (first == NULL || first == process || first->peer == 0) {
         return 0;
     }
-    return world->now_ms - first->heard_ms >= LEASE_MS / 2 ? SL_ERR_AGAIN : SL_ERR_EXISTS;
+    if (first->rival != process) {
+        first->rival = process;
+        first->rival_ms = world->now_ms;
+    }
+    return first->heard_ms > first->rival_ms ? SL_ERR_EXISTS : SL_ERR_AGAIN;
 }
 
 static void send_barrier(struct world *world, struct process *process, uint32_t barrier)
@@ -257,6 +263,7 @@ static void do_hello(struct world *world, struct process *process)
             world->replaced_count++;
         }
         world->departed[process->task] = false;
+        process->rival = first == process ? process->rival : NULL;
         process->member = true;
         process->heard_ms = world->now_ms;
     }
