@@ -47,7 +47,7 @@ void sl_server_watch_look(struct sl_server *server)
         conn = next;
     }
     server->watch_next = conn;
-    server->is_short = false;
+    server->is_short = server->is_short && conn != NULL; /* one round, one limit */
 }
 
 static void look_again(struct sl_timer *timer, uint64_t now_ns)
@@ -56,7 +56,9 @@ static void look_again(struct sl_timer *timer, uint64_t now_ns)
         (struct sl_server *)(void *)((uint8_t *)timer - offsetof(struct sl_server, watch_timer));
     sl_server_watch_look(server);
     if (server->conns != NULL) {
-        sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + LOOK_NS);
+        /* A round that is not at its end goes on in the next turn. */
+        uint64_t wait_ns = server->watch_next == NULL ? LOOK_NS : 0;
+        sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + wait_ns);
     }
 }
 
