@@ -15,6 +15,11 @@
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
+/* How long a worker that was told to end may take to finish its step and say goodbye. A ps that it
+ * has lost is tried every 1 to 1.5 s, so one that is only cut off is met again within it; and it is
+ * well below the 10 s after which a container that was told to stop is killed. */
+#define STOP_SECONDS 5
+
 struct job {
     struct sl_flags flags;
     struct sl_env env;
@@ -35,6 +40,20 @@ static void on_signal(int number)
         _exit(EXIT_SIGNAL + number);
     }
     caught_signal = number;
+    (void)alarm(STOP_SECONDS);
+}
+
+/* The step that the stop waits for has not ended: a ps may be gone. The training thread sleeps in
+ * it, and the others may be in the midst of anything, so this process just ends. It has said no
+ * goodbye, so that it is lost, and can be replaced. */
+static void on_alarm(int number)
+{
+    (void)number;
+    static const char text[] = "starling-worker: told to end, but what it waits for does not come: "
+                               "ends without goodbye, as lost\n";
+    ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)written; /* nobody is left to be told */
+    _exit(EXIT_SIGNAL + caught_signal);
 }
 
 /* The second signal of a kind finds the system's handling again, and ends the process. */
@@ -44,6 +63,9 @@ static void catch_signals(void)
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
+    action = (struct sigaction){.sa_handler = on_alarm};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGALRM, &action, NULL);
 }
 
 static int read_environment(struct job *job, char *reason, size_t reason_bytes)
@@ -276,6 +298,7 @@ static int run(struct job *job)
     if (err == 0 || err == SL_ERR_CANCELLED || job->report.complete) {
         sl_client_destroy(&job->options.client);
     }
+    (void)alarm(0); /* from here on it waits for nobody */
     if (err == 0 || err == SL_ERR_CANCELLED) {
         sl_report_print(&job->report, stdout);
     }

@@ -195,6 +195,22 @@ class KilledPs(FaultTest):
             self.assert_ends(worker, "deadline of 2000 ms passed", status=1)
         self.assertIn("ps/1", workers[0].output)
 
+    def test_who_waits_for_it_can_be_stopped(self):
+        """Long before its step's deadline; it is then lost, and not one that has left."""
+        cluster = self.cluster(proxied=False, worker_count=2)
+        workers = self.start_workers(cluster.worker_flags, 2,
+                                     self.training("--epochs", "100000", "--timeout", "4000"))
+        for worker in workers:
+            worker.wait_line("loss")
+        cluster.ps[1].signal(signal.SIGKILL)
+        for worker, number in zip(workers, (signal.SIGTERM, signal.SIGINT)):
+            worker.wait_line("ps/1 shard 0")
+            worker.signal(number)
+        for worker, number in zip(workers, (signal.SIGTERM, signal.SIGINT)):
+            self.assert_ends(worker, "ends without goodbye, as lost", status=128 + number)
+        for index in range(2):
+            cluster.ps[0].wait_line(f"worker/{index} is lost: no heartbeat")
+
 
 class StoppedProcess(FaultTest):
     """SIGSTOP and SIGCONT: as a machine that swaps, or a debugger."""
