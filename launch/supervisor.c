@@ -22,10 +22,15 @@
 #define UNREAD_NS                                                                                  \
     SL_CLOCK_NS_PER_S /* a job that is stopped waits so long for who reads its output */
 
+/* A worker that is asked to end finishes its step, for which it needs the ps: they are asked when
+ * the workers have ended. Who still waits after this may wait for a worker that has failed, which
+ * only the end of the ps cuts short. */
+#define PS_STAY_NS (2 * SL_CLOCK_NS_PER_S)
+
 enum phase {
     RUNNING,  /* workers work */
     DRAINING, /* all workers are done; the ps have been asked to end */
-    STOPPING, /* somebody failed, or the user wants it: everybody has been asked to end */
+    STOPPING, /* somebody failed, or the user wants it: the workers have been asked to end */
 };
 
 struct process {
@@ -56,6 +61,8 @@ struct supervisor {
     uint64_t timeout_ns; /* when the job's time is up */
     uint64_t kill_ns;    /* when those that were asked to end are killed */
     uint64_t unread_ns;  /* STOPPING: when output that has no room is dropped */
+    uint64_t ps_stop_ns; /* STOPPING: when the ps are asked too; SL_CLOCK_NEVER: they have been */
+    int stop_signal;     /* STOPPING: by which they are asked */
     bool child_ended;    /* a signal said so that no reap has followed */
 };
 
@@ -96,27 +103,40 @@ static void ask_to_end(struct process *process, int signal_number)
     }
 }
 
-/* Asks every process, or the ps only, and gives them the grace period. */
-static void ask_all(struct supervisor *all, int signal_number, bool workers_too)
+static void ask_role(struct supervisor *all, enum sl_cluster_role role, int signal_number)
 {
     for (uint32_t i = 0; i < all->count; i++) {
         struct process *process = &all->processes[i];
-        if (process->child.pid != 0 && (workers_too || process->task->role == SL_CLUSTER_PS)) {
+        if (process->child.pid != 0 && process->task->role == role) {
             ask_to_end(process, signal_number);
         }
     }
-    all->kill_ns = now_ns() + all->options->grace_s * SL_CLOCK_NS_PER_S;
 }
 
+static void stop_ps_when_due(struct supervisor *all, uint64_t now)
+{
+    const bool due = all->running[SL_CLUSTER_WORKER] == 0 || now >= all->ps_stop_ns;
+    if (all->ps_stop_ns != SL_CLOCK_NEVER && due) {
+        all->ps_stop_ns = SL_CLOCK_NEVER;
+        ask_role(all, SL_CLUSTER_PS, all->stop_signal);
+    }
+}
+
+/* Asks the workers, then the ps, and gives all of them the grace period. */
 static void stop(struct supervisor *all, int status, int signal_number)
 {
     if (all->status == 0) {
         all->status = status;
     }
+    const uint64_t now = now_ns();
+    const uint64_t grace_ns = all->options->grace_s * SL_CLOCK_NS_PER_S;
     all->phase = STOPPING;
     all->resting = 0;
-    all->unread_ns = now_ns() + UNREAD_NS;
-    ask_all(all, signal_number, true);
+    all->unread_ns = now + UNREAD_NS;
+    all->kill_ns = now + grace_ns;
+    all->ps_stop_ns = now + (grace_ns / 2 < PS_STAY_NS ? grace_ns / 2 : PS_STAY_NS);
+    all->stop_signal = signal_number;
+    ask_role(all, SL_CLUSTER_WORKER, signal_number);
 }
 
 static void kill_all(struct supervisor *all)
@@ -162,6 +182,7 @@ static void check_time(struct supervisor *all)
                      (unsigned long long)all->options->timeout_s);
         stop(all, SL_SUPERVISOR_TIMEOUT, SIGTERM);
     }
+    stop_ps_when_due(all, now);
     if (now >= all->kill_ns) {
         kill_all(all);
     }
@@ -281,7 +302,8 @@ static void end_job(struct supervisor *all)
         sl_log_warn("the job ends without %s: lost on the way", all->lost);
     }
     all->phase = DRAINING;
-    ask_all(all, SIGTERM, false);
+    all->kill_ns = now_ns() + all->options->grace_s * SL_CLOCK_NS_PER_S;
+    ask_role(all, SL_CLUSTER_PS, SIGTERM);
 }
 
 /* What the ends that were just read mean. The whole batch is in before any is judged: a ps that
@@ -402,6 +424,7 @@ static void restart_due(struct supervisor *all)
 static uint64_t next_due(const struct supervisor *all)
 {
     uint64_t due = all->timeout_ns < all->kill_ns ? all->timeout_ns : all->kill_ns;
+    due = all->ps_stop_ns < due ? all->ps_stop_ns : due;
     for (uint32_t i = 0; all->resting > 0 && i < all->count; i++) {
         due = all->processes[i].restart_ns < due ? all->processes[i].restart_ns : due;
     }
@@ -546,7 +569,8 @@ int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options
         .signal_fd = -1,
         .shown_log = -1,
         .timeout_ns = SL_CLOCK_NEVER,
-        .kill_ns = SL_CLOCK_NEVER};
+        .kill_ns = SL_CLOCK_NEVER,
+        .ps_stop_ns = SL_CLOCK_NEVER};
     if (options->timeout_s != 0) {
         all.timeout_ns = now_ns() + options->timeout_s * SL_CLOCK_NS_PER_S;
     }

@@ -182,6 +182,29 @@ class Local(LaunchTest):
             self.assertIn(f"[worker/1] told {name}", process.output)
             self.ps_is_gone()
 
+    def test_ps_stay_until_the_workers_have_ended(self):
+        """A worker that was asked to end needs them for its last step."""
+        self.worker("trap 'sleep 0.5; echo last step; exit 0' TERM\necho up\n"
+                    "while :; do sleep 0.05; done\n")
+        process = self.launch("--workers", 2)
+        process.wait_line("[worker/0] up")
+        process.wait_line("[worker/1] up")
+        process.signal(signal.SIGTERM)
+        self.assertEqual(process.wait(), 128 + signal.SIGTERM, process.output)
+        self.assertEqual(process.output.count("last step"), 2)
+        self.assertLess(process.output.rindex("last step"), process.output.index("drained"))
+
+    def test_ps_end_before_workers_that_wait(self):
+        """For one that has failed, say: only the end of the ps ends their steps."""
+        self.worker("trap '' TERM\necho up\n"
+                    "while kill -0 $(cat \"$FOLDER/ps.pid\"); do sleep 0.05; done\n")
+        process = self.launch()
+        process.wait_line("[worker/0] up")
+        process.signal(signal.SIGTERM)
+        self.assertEqual(process.wait(), 128 + signal.SIGTERM, process.output)
+        self.assertIn("[ps/0] drained", process.output)
+        self.assertNotIn("is killed", process.output)
+
     def test_second_signal_kills(self):
         self.worker("trap 'echo no' TERM\necho up\n"
                     "while :; do sleep 0.05; done\n")
