@@ -21,9 +21,11 @@ static uint32_t greater(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+/* One of those of sl_clocks_floor_of_all, unless it is gone. */
 static bool is_known(const struct sl_clocks *clocks, uint32_t worker)
 {
-    return worker < clocks->expected || clocks->workers[worker].heard;
+    const struct sl_clocks_worker *who = &clocks->workers[worker];
+    return worker < clocks->expected || (who->heard && (who->joined || clocks->group_count == 0));
 }
 
 /* One more worker counts: it may be the slowest, or one of them. */

@@ -98,12 +98,12 @@ static inline bool sl_clocks_is_empty(const struct sl_clocks *clocks, uint32_t g
 /* True when the worker counts in some group, or would while there is none yet. */
 bool sl_clocks_counts(const struct sl_clocks *clocks, uint32_t worker);
 
-/* The worker is known from now on: it is one of those of sl_clocks_floor_of_all. */
+/* The worker is known from now on: once it counts, it is one of those of sl_clocks_floor_of_all. */
 void sl_clocks_hear(struct sl_clocks *clocks, uint32_t worker);
 
-/* The least clock of all workers that are heard of or expected, and have not finished, left or been
- * lost. A measurement: it goes down when a worker comes behind the others. SL_CLOCKS_FINISHED when
- * there is none any more, 0 when there has been none yet. */
+/* The least clock of all workers that are expected, or heard of and counting, and have not
+ * finished, left or been lost. A measurement: it goes down when a worker comes behind the others.
+ * SL_CLOCKS_FINISHED when there is none any more, 0 when there has been none yet. */
 uint32_t sl_clocks_floor_of_all(const struct sl_clocks *clocks);
 
 /* The worker has finished iteration `clock`, which must be its current one, or, with

@@ -267,6 +267,20 @@ static void clocks_floor_of_all__goes_down_with_who_joins_behind(void **state)
     assert_int_equal(sl_clocks_floor_of_all(clocks), SL_CLOCKS_FINISHED);
 }
 
+/* It stands at 0 until it knows where it begins, which holds nobody up and is nobody's staleness.
+ */
+static void clocks_floor_of_all__not_of_who_is_heard_and_has_not_joined(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    (void)sl_clocks_group(clocks, 1);
+    tick_to(clocks, 0, 5);
+    sl_clocks_hear(clocks, 1);
+    assert_int_equal(sl_clocks_floor_of_all(clocks), 5);
+    assert_int_equal(sl_clocks_join(clocks, 1, 5), 5);
+    tick_to(clocks, 0, 7);
+    assert_int_equal(sl_clocks_floor_of_all(clocks), 5);
+}
+
 /* What a group's floor should be, by the letter of the header. */
 static uint32_t plain_floor(const struct sl_clocks *clocks, uint32_t group, uint32_t workers)
 {
@@ -290,7 +304,8 @@ static uint32_t plain_floor_of_all(const struct sl_clocks *clocks, uint32_t work
     uint32_t floor = SL_CLOCKS_FINISHED;
     for (uint32_t w = 0; w < workers; w++) {
         const struct sl_clocks_worker *who = &clocks->workers[w];
-        if (who->standing == SL_CLOCKS_PRESENT && (who->heard || w < clocks->expected)) {
+        bool known = w < clocks->expected || (who->heard && sl_clocks_counts(clocks, w));
+        if (who->standing == SL_CLOCKS_PRESENT && known) {
             floor = who->clock < floor ? who->clock : floor;
         }
     }
@@ -370,6 +385,7 @@ int main(void)
         CASE(clocks_take_moved__also_when_nobody_is_left_to_wait_for),
         CASE(clocks_floor_of_all__counts_whoever_was_heard_of),
         CASE(clocks_floor_of_all__goes_down_with_who_joins_behind),
+        CASE(clocks_floor_of_all__not_of_who_is_heard_and_has_not_joined),
         CASE(clocks_floor__is_the_minimum_whoever_comes_and_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
