@@ -67,7 +67,7 @@ static bool parse(int argc, char **argv, struct flags *flags)
     if (!seeded && flags->minutes > 0) {
         flags->first = (uint64_t)time(NULL) * 1000;
     }
-    return seeded || flags->minutes > 0;
+    return (seeded && flags->first <= flags->last) || flags->minutes > 0;
 }
 
 /* True when all was well; *trace: the hash over all that happened. */
