@@ -222,8 +222,9 @@ static int choose_task(const struct sources *sources, struct sl_cluster *cluster
     /* The only one of its role, as far as anyone has said. */
     index = index < 0 ? 0 : index;
     if (count != 0 && index >= count && !sources->flags->joins) {
-        return refuse(sources, "--task-index=%lld: there are %u %s tasks, so it accepts 0 to %u",
-                      (long long)index, count, role, count - 1);
+        return refuse(sources, "--task-index=%lld: there are %u %s tasks, so it accepts 0 to %u%s",
+                      (long long)index, count, role, count - 1,
+                      is_ps ? "" : ", or, with --join, more");
     }
     if (index >= SL_LIMIT_WORKERS) {
         return refuse(sources, "--task-index=%lld: accepts 0 to %d", (long long)index,

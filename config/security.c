@@ -1,39 +1,68 @@
 #include "config/security.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "config/secret.h"
 
-static int resolve_tls(const struct sl_security_flags *flags, struct sl_security *out, char *reason,
-                       size_t reason_bytes)
+static bool has_tls(const struct sl_security_flags *flags)
+{
+    return flags->tls_cert != NULL || flags->tls_key != NULL || flags->tls_ca != NULL;
+}
+
+int sl_security_check_flags(const struct sl_security_flags *flags, char *reason,
+                            size_t reason_bytes)
 {
     const char *missing = flags->tls_cert == NULL  ? "--tls-cert"
                           : flags->tls_key == NULL ? "--tls-key"
                           : flags->tls_ca == NULL  ? "--tls-ca"
                                                    : NULL;
-    bool any = flags->tls_cert != NULL || flags->tls_key != NULL || flags->tls_ca != NULL;
-    if (any && missing != NULL) {
+    if (has_tls(flags) && missing != NULL) {
         (void)snprintf(reason, reason_bytes,
                        "%s is missing: --tls-cert, --tls-key and --tls-ca go together", missing);
         return SL_ERR_INVALID;
     }
-    if (!any && flags->tls_name != NULL) {
+    if (!has_tls(flags) && flags->tls_name != NULL) {
         (void)snprintf(
             reason, reason_bytes,
             "--tls-name %.120s: means nothing without --tls-cert, --tls-key and --tls-ca",
             flags->tls_name);
         return SL_ERR_INVALID;
     }
-    out->tls = any;
+    return 0;
+}
+
+static int check_readable(const char *flag, const char *path, char *reason, size_t reason_bytes)
+{
+    if (access(path, R_OK) == 0) {
+        return 0;
+    }
+    (void)snprintf(reason, reason_bytes, "%s=%.200s: %s", flag, path, strerror(errno));
+    return SL_ERR_NOT_FOUND;
+}
+
+/* What is in the files is looked at by who uses them. */
+static int resolve_tls(const struct sl_security_flags *flags, struct sl_security *out, char *reason,
+                       size_t reason_bytes)
+{
+    int err = sl_security_check_flags(flags, reason, reason_bytes);
+    if (err != 0 || !has_tls(flags)) {
+        return err;
+    }
+    err = check_readable("--tls-cert", flags->tls_cert, reason, reason_bytes);
+    err = err != 0 ? err : check_readable("--tls-key", flags->tls_key, reason, reason_bytes);
+    err = err != 0 ? err : check_readable("--tls-ca", flags->tls_ca, reason, reason_bytes);
+    out->tls = true;
     out->certificate = flags->tls_cert;
     out->key = flags->tls_key;
     out->authority = flags->tls_ca;
     out->peer_name = flags->tls_name;
-    return 0;
+    return err;
 }
 
 int sl_security_resolve(const struct sl_security_flags *flags, const char *variable,

@@ -57,10 +57,15 @@ struct sl_security {
     const char *peer_name; /* NULL: the host */
 };
 
-/* Reads the secret from the flag's file, else from the one that the variable names (getenv's
- * SL_SECURITY_SECRET_VARIABLE; NULL or "" says nothing), and checks that the TLS files are all
- * given, or none. On error, reason says which flag or file, and what is accepted. Errors: INVALID,
- * and those of sl_secret_read. */
+/* That the TLS files are all given, or none; looks at no file. On error, reason says which flag is
+ * missing. Errors: INVALID. */
+int sl_security_check_flags(const struct sl_security_flags *flags, char *reason,
+                            size_t reason_bytes);
+
+/* The same; then that the TLS files can be read, and the secret from the flag's file, else from the
+ * one that the variable names (getenv's SL_SECURITY_SECRET_VARIABLE; NULL or "" says nothing). On
+ * error, reason says which flag or file, and what is accepted. Errors: INVALID, NOT_FOUND (a TLS
+ * file), and those of sl_secret_read. */
 int sl_security_resolve(const struct sl_security_flags *flags, const char *variable,
                         struct sl_security *out, char *reason, size_t reason_bytes);
 

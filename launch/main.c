@@ -144,14 +144,12 @@ static const struct sl_cli cli = {
 /* Secrets and keys are looked at only where this is the machine that they must be on. */
 static int check_security(char *reason, size_t reason_bytes)
 {
-    struct sl_security unused;
-    struct sl_security_flags flags = options.security;
-    const char *variable = getenv(SL_SECURITY_SECRET_VARIABLE);
     if (options.host_list != NULL || options.slurm) {
-        flags.secret_file = NULL;
-        variable = NULL;
+        return sl_security_check_flags(&options.security, reason, reason_bytes);
     }
-    int err = sl_security_resolve(&flags, variable, &unused, reason, reason_bytes);
+    struct sl_security unused;
+    int err = sl_security_resolve(&options.security, getenv(SL_SECURITY_SECRET_VARIABLE), &unused,
+                                  reason, reason_bytes);
     explicit_bzero(&unused, sizeof unused);
     return err;
 }

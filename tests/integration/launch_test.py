@@ -395,16 +395,19 @@ class Security(LaunchTest):
         """Read before anything is started, where this is the machine that they must be on."""
         secret = self.file("secret", "0123456789abcdef")
         os.chmod(secret, 0o600)
-        output = self.launched("--secret-file", secret, "--tls-cert", "c", "--tls-key", "k",
-                               "--tls-ca", "a", "--lease", 3)
-        words = f"--task-index 0 --secret-file {secret} --tls-cert c --tls-key k --tls-ca a"
+        c, k, a = (self.file(name, "") for name in "cka")
+        output = self.launched("--secret-file", secret, "--tls-cert", c, "--tls-key", k,
+                               "--tls-ca", a, "--lease", 3)
+        words = f"--task-index 0 --secret-file {secret} --tls-cert {c} --tls-key {k} --tls-ca {a}"
         self.assertRegex(output, rf"(?m)^\[ps/0\] ps args: .* {words} --lease 3$")
         self.assertRegex(output, rf"(?m)^\[worker/0\] worker args: .* {words}$")
         os.chmod(secret, 0o644)
         self.assertIn(secret, self.launched("--secret-file", secret, status=2))
         self.assertIn("/nonexistent", self.launched(status=2,
                                                     env={"STARLING_SECRET_FILE": "/nonexistent"}))
-        self.assertIn("--tls-key is missing", self.launched("--tls-cert", "c", status=2))
+        self.assertIn("--tls-key is missing", self.launched("--tls-cert", c, status=2))
+        self.assertIn("--tls-ca=gone: No such file",
+                      self.launched("--tls-cert", c, "--tls-key", k, "--tls-ca", "gone", status=2))
 
 
 FAKE_SSH = """#!/bin/sh

@@ -101,7 +101,8 @@ static void cluster_resolve__one_that_joins_is_beyond_the_others(void **state)
     assert_int_equal(cluster.task_index, 5);
     sl_cluster_fini(&cluster);
     flags.joins = false;
-    refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER, flags, NULL, WORDS("--task-index=5", "0 to 1"));
+    refuse(SL_ERR_INVALID, SL_CLUSTER_WORKER, flags, NULL,
+           WORDS("--task-index=5", "0 to 1", "--join"));
 }
 
 static void cluster_resolve__by_tf_config(void **state)

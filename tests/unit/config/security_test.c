@@ -61,21 +61,19 @@ static void security_resolve__a_file_that_is_missing_is_an_error(void **state)
                      SL_ERR_NOT_FOUND);
 }
 
-static void security_resolve__tls_has_all_three_files_or_none(void **state)
+static void security_check_flags__tls_has_all_three_files_or_none(void **state)
 {
     (void)state;
     for (unsigned given = 0; given < 8; given++) {
         char reason[256] = "";
-        struct sl_security security;
         struct sl_security_flags flags = {
             .tls_cert = (given & 1) != 0 ? "cert" : NULL,
             .tls_key = (given & 2) != 0 ? "key" : NULL,
             .tls_ca = (given & 4) != 0 ? "ca" : NULL,
         };
-        int err = sl_security_resolve(&flags, NULL, &security, reason, sizeof reason);
+        int err = sl_security_check_flags(&flags, reason, sizeof reason);
         if (given == 0 || given == 7) {
             assert_int_equal(err, 0);
-            assert_int_equal(security.tls, given == 7);
             continue;
         }
         assert_int_equal(err, SL_ERR_INVALID);
@@ -84,21 +82,37 @@ static void security_resolve__tls_has_all_three_files_or_none(void **state)
                                                  : "--tls-ca is missing";
         assert_non_null(strstr(reason, missing));
     }
-    struct sl_security security;
     char reason[256];
-    struct sl_security_flags flags = {.tls_cert = "c", .tls_key = "k", .tls_ca = "a"};
-    assert_int_equal(sl_security_resolve(&flags, NULL, &security, reason, sizeof reason), 0);
-    assert_string_equal(security.certificate, "c");
-    assert_string_equal(security.key, "k");
-    assert_string_equal(security.authority, "a");
-    assert_null(security.peer_name);
-    flags.tls_name = "ps";
-    assert_int_equal(sl_security_resolve(&flags, NULL, &security, reason, sizeof reason), 0);
-    assert_string_equal(security.peer_name, "ps");
-    flags = (struct sl_security_flags){.tls_name = "ps"};
-    assert_int_equal(sl_security_resolve(&flags, NULL, &security, reason, sizeof reason),
-                     SL_ERR_INVALID);
+    const struct sl_security_flags flags = {.tls_name = "ps"};
+    assert_int_equal(sl_security_check_flags(&flags, reason, sizeof reason), SL_ERR_INVALID);
     assert_non_null(strstr(reason, "--tls-name ps: means nothing without --tls-cert"));
+}
+
+static void security_resolve__tls_files_are_there(void **state)
+{
+    (void)state;
+    char path[64], reason[256] = "";
+    make_file(path, "any text");
+    struct sl_security security;
+    const struct sl_security_flags good = {
+        .tls_cert = path, .tls_key = path, .tls_ca = path, .tls_name = "ps"};
+    assert_int_equal(sl_security_resolve(&good, NULL, &security, reason, sizeof reason), 0);
+    assert_true(security.tls);
+    assert_ptr_equal(security.certificate, good.tls_cert);
+    assert_ptr_equal(security.key, good.tls_key);
+    assert_ptr_equal(security.authority, good.tls_ca);
+    assert_string_equal(security.peer_name, "ps");
+    struct sl_security_flags bad[] = {good, good, good};
+    bad[0].tls_cert = bad[1].tls_key = bad[2].tls_ca = missing_path;
+    static const char *const flags[] = {"--tls-cert", "--tls-key", "--tls-ca"};
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(sl_security_resolve(&bad[i], NULL, &security, reason, sizeof reason),
+                         SL_ERR_NOT_FOUND);
+        char wanted[128];
+        (void)snprintf(wanted, sizeof wanted, "%s=%s: No such file", flags[i], missing_path);
+        assert_non_null(strstr(reason, wanted));
+    }
+    (void)unlink(path);
 }
 
 static void security_is_loopback__knows_this_machine(void **state)
@@ -182,7 +196,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(security_resolve__the_flag_goes_before_the_variable),
         cmocka_unit_test(security_resolve__a_file_that_is_missing_is_an_error),
-        cmocka_unit_test(security_resolve__tls_has_all_three_files_or_none),
+        cmocka_unit_test(security_check_flags__tls_has_all_three_files_or_none),
+        cmocka_unit_test(security_resolve__tls_files_are_there),
         cmocka_unit_test(security_is_loopback__knows_this_machine),
         cmocka_unit_test(security_check_exposure__lets_nobody_in_without_a_secret),
         cmocka_unit_test(security_options__fill_the_flags),
