@@ -96,6 +96,9 @@ void node_set_policy(struct node *node, struct policy policy);
 /* Runs a function on the node's reactor and waits for it. */
 void node_run(struct node *node, void (*run)(struct node *node, void *ctx), void *ctx);
 
+/* Opens a transport of its own on the node's reactor, and closes it again; returns the error. */
+int node_open(struct node *node, const struct sl_transport_options *options);
+
 /* Waits until a condition over atomics is true; the deadline only ends a hanging test. */
 bool wait_expired(uint64_t *deadline_ns);
 #define WAIT_UNTIL(condition)                                                                      \

@@ -17,29 +17,12 @@
 #define TOO_LONG_FOR_DNS                                                                           \
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.invalid"
 
-struct open_call {
-    struct sl_transport_options options;
-    int err;
-};
-
-static void run_open(struct node *node, void *ctx)
-{
-    struct open_call *call = ctx;
-    struct sl_transport *transport = NULL;
-    call->err =
-        sl_transport_open(conformance_target->ops, node->reactor, &call->options, &transport);
-    if (call->err == 0) {
-        sl_transport_close(&transport);
-    }
-}
-
 static int open_with(struct sl_transport_options options)
 {
     struct world *world = world_open(1, NULL);
-    struct open_call call = {.options = options};
-    node_run(&world->nodes[0], run_open, &call);
+    int err = node_open(&world->nodes[0], &options);
     world_close(world);
-    return call.err;
+    return err;
 }
 
 static void open__unknown_congestion_control(void **state)

@@ -311,27 +311,10 @@ static void keys__renewed_by_the_peer(void **state)
 /* ---- Files ------------------------------------------------------------------------------------
  */
 
-struct open_call {
-    struct sl_transport_options options;
-    int err;
-};
-
-static void run_open(struct node *node, void *ctx)
-{
-    struct open_call *call = ctx;
-    struct sl_transport *transport = NULL;
-    call->err =
-        sl_transport_open(conformance_target->ops, node->reactor, &call->options, &transport);
-    if (call->err == 0) {
-        sl_transport_close(&transport);
-    }
-}
-
 static void expect_invalid(struct world *world, struct sl_transport_tls files)
 {
-    struct open_call call = {.options.tls = &files};
-    node_run(&world->nodes[0], run_open, &call);
-    assert_int_equal(call.err, SL_ERR_INVALID);
+    const struct sl_transport_options options = {.tls = &files};
+    assert_int_equal(node_open(&world->nodes[0], &options), SL_ERR_INVALID);
 }
 
 static void open__files_that_are_not_good(void **state)
@@ -360,9 +343,8 @@ static void open__files_that_are_not_good(void **state)
     expect_invalid(world,
                    (struct sl_transport_tls){other->certificate, other->key, authority, NULL});
     assert_int_equal(chmod(other->key, S_IRUSR), 0);
-    struct open_call call = {.options.tls = other};
-    node_run(&world->nodes[0], run_open, &call);
-    assert_int_equal(call.err, 0);
+    const struct sl_transport_options options = {.tls = other};
+    assert_int_equal(node_open(&world->nodes[0], &options), 0);
     world_close(world);
 }
 

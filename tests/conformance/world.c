@@ -104,6 +104,29 @@ void node_run(struct node *node, void (*run)(struct node *node, void *ctx), void
     sem_destroy(&call.done);
 }
 
+struct open_call {
+    const struct sl_transport_options *options;
+    int err;
+};
+
+static void run_open(struct node *node, void *ctx)
+{
+    struct open_call *call = ctx;
+    struct sl_transport *transport = NULL;
+    call->err =
+        sl_transport_open(conformance_target->ops, node->reactor, call->options, &transport);
+    if (call->err == 0) {
+        sl_transport_close(&transport);
+    }
+}
+
+int node_open(struct node *node, const struct sl_transport_options *options)
+{
+    struct open_call call = {.options = options};
+    node_run(node, run_open, &call);
+    return call.err;
+}
+
 static void set_policy(struct node *node, void *ctx)
 {
     node->policy = *(const struct policy *)ctx;
