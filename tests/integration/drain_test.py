@@ -27,7 +27,7 @@ class Drain(harness.StarlingTest):
         data = self.file("d", "1 1:1 2:1\n0 3:1 4:1\n" * 2000)
         servers, flags = self.start_ps()
         worker = self.start_workers(flags, 1, ["--data", data, "--test", data, "--model", "lr",
-                                               "--epochs", "1000000"])[0]
+                                               "--epochs", "1000000", "--timeout", "3"])[0]
         worker.wait_line("loss")
         return servers, worker
 
