@@ -294,7 +294,9 @@ static uint32_t workers_left(const struct supervisor *all)
 static void end_job(struct supervisor *all)
 {
     if (all->done_well == 0) {
-        sl_log_error("no worker is left: all were lost");
+        if (all->running[SL_CLUSTER_PS] > 0) { /* else it knows of its own worker only */
+            sl_log_error("no worker is left: all were lost");
+        }
         stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
         return;
     }

@@ -584,6 +584,8 @@ class Slurm(LaunchTest):
         self.assertIn("worker/1 is lost: its launcher says status 1", processes[0].output)
         self.assertIn("the job ends without worker/1", processes[0].output)
         self.assertIn("[ps/0] drained", processes[0].output)
+        self.assertIn("worker/1 is lost", processes[2].output)
+        self.assertNotIn("all were lost", processes[2].output)
 
     def test_bad_environment(self):
         for env, words in (({"SLURM_JOB_ID": "x"}, "SLURM_JOB_ID=x"),
