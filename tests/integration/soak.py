@@ -25,6 +25,7 @@ import harness
 import sum_job
 
 AUC_TOLERANCE = 0.003
+KINDS = ("kill", "cut", "sum")
 MODES = failures_test.MODES
 WORKERS = 8
 LEASE_S = 2
@@ -227,8 +228,10 @@ def main():
     parser.add_argument("--epochs", default="3")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
-    parser.add_argument("kinds", nargs="*", default=["kill", "cut", "sum"])
+    parser.add_argument("kinds", nargs="*", default=KINDS)
     args = parser.parse_args()
+    if set(args.kinds) - set(KINDS):
+        parser.error(f"accepts {', '.join(KINDS)}")
     print(f"seed {args.seed}", flush=True)
     soak = Soak(args)
     if {"kill", "cut"} & set(args.kinds):
