@@ -389,7 +389,7 @@ static int train_and_evaluate(struct trainer *trainer)
     const struct sl_trainer_options *options = trainer->options;
     int err = 0;
     if (trainer->begin == NOTHING_TO_TRAIN) {
-        sl_log_info("nothing to train: the worker in whose place this one is had finished, or "
+        sl_log_warn("nothing to train: the worker in whose place this one is had finished, or "
                     "left (another job needs ps that are started anew)");
     } else {
         err = meet_at_start(trainer);
