@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "tests/support/localhost.h"
 #include "tests/unit/net/session_fixture.h"
 
 static void setup(struct session_fixture *fixture)
@@ -533,6 +534,7 @@ static bool is_not_resolved(void *ctx)
 static void session_set_endpoint__takes_names(void **state)
 {
     (void)state;
+    SKIP_WITHOUT_LOCALHOST();
     struct session_fixture fixture;
     setup(&fixture);
     session_fixture_listen_now(&fixture);

@@ -20,6 +20,7 @@
 
 #include "core/log.h"
 #include "net/control/session.h"
+#include "tests/support/localhost.h"
 
 #define WAIT_S     20
 #define TABLES     1000 /* in the counters: longer than what is received inline */
@@ -261,6 +262,7 @@ static struct fixture fixture_at(uint16_t port, bool listens)
 static void session_open__over_tcp_waits_for_the_listener(void **state)
 {
     (void)state;
+    SKIP_WITHOUT_LOCALHOST();
     uint16_t port;
     int holder = bind_free(&port);
     struct fixture fixture = fixture_at(port, true);
@@ -291,6 +293,7 @@ static void *serve_http(void *ctx)
 static void session_open__over_tcp_gives_up_on_other_protocols(void **state)
 {
     (void)state;
+    SKIP_WITHOUT_LOCALHOST();
     uint16_t port;
     int listener = bind_free(&port);
     assert_int_equal(listen(listener, 1), 0);
