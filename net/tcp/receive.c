@@ -63,7 +63,8 @@ bool sl_tcp_receive_owed(const struct sl_tcp_conn *conn)
     if (!begun && conn->tls != NULL) {
         begun = sl_tcp_tls_has_part(conn->tls);
     }
-    return begun && receive->in_flight;
+    /* A receive that was in flight when memory ran short may still be on its way to its end. */
+    return begun && receive->in_flight && !receive->stalled;
 }
 
 void sl_tcp_receive_drop(struct sl_tcp_conn *conn)
