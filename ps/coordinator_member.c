@@ -1,5 +1,4 @@
 /* Who is a member: hellos, leases, goodbyes, losses. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -393,17 +392,6 @@ static int refuse_second(const struct sl_coordinator *coordinator,
     return SL_ERR_AGAIN;
 }
 
-static void set_name(struct sl_coordinator_member *member)
-{
-    const struct sl_message_hello *hello = &member->hello;
-    if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
-        (void)snprintf(member->name, sizeof member->name, "client %016" PRIx64, hello->client_id);
-    } else {
-        (void)snprintf(member->name, sizeof member->name, "%s/%u",
-                       hello->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker", hello->task_index);
-    }
-}
-
 /* From when on a ps may have missed losses, when it was heard last at heard_ns: what was sent to it
  * less than a lease before may not have arrived. */
 static uint64_t losses_since(const struct sl_coordinator *coordinator, uint64_t heard_ns)
@@ -471,7 +459,7 @@ static struct sl_coordinator_member *make_member(struct sl_coordinator *coordina
     member->peer = peer;
     member->connected = true;
     member->heard_ns = now_ns;
-    set_name(member);
+    sl_message_hello_name(&member->hello, member->name);
     if (is_known_ps(coordinator, hello)) {
         uint64_t heard_ns = coordinator->ps[hello->task_index].heard_ns;
         member->losses_since_ns = losses_since(coordinator, heard_ns);

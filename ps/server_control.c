@@ -1,5 +1,4 @@
 /* Control messages: the hello and its welcome, tables, counters, goodbyes. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -134,17 +133,6 @@ void sl_server_admit(struct sl_server_conn *conn)
     }
 }
 
-static void set_name(struct sl_server_conn *conn)
-{
-    const struct sl_message_hello *hello = &conn->hello;
-    if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
-        (void)snprintf(conn->name, sizeof conn->name, "client %016" PRIx64, hello->client_id);
-    } else {
-        (void)snprintf(conn->name, sizeof conn->name, "%s/%u",
-                       hello->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker", hello->task_index);
-    }
-}
-
 void sl_server_refuse_version(struct sl_server_conn *conn, uint32_t version)
 {
     char text[SL_MESSAGE_TEXT_BYTES];
@@ -173,7 +161,7 @@ static void on_hello(struct sl_server_conn *conn, const struct sl_message *messa
     }
     conn->hello = message->hello;
     conn->hello_id = message->id;
-    set_name(conn);
+    sl_message_hello_name(&conn->hello, conn->name);
     if (conn->hello.protocol_version != SL_FRAME_PROTOCOL_VERSION) {
         sl_server_refuse_version(conn, conn->hello.protocol_version);
         return;

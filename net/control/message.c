@@ -1,5 +1,7 @@
 #include "net/control/message.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -365,5 +367,15 @@ void sl_message_fini(struct sl_message *message)
         free(message->stats.tables);
         message->stats.tables = NULL;
         message->stats.table_count = 0;
+    }
+}
+
+void sl_message_hello_name(const struct sl_message_hello *hello, char name[SL_MESSAGE_NAME_BYTES])
+{
+    if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
+        (void)snprintf(name, SL_MESSAGE_NAME_BYTES, "client %016" PRIx64, hello->client_id);
+    } else {
+        (void)snprintf(name, SL_MESSAGE_NAME_BYTES, "%s/%u",
+                       hello->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker", hello->task_index);
     }
 }

@@ -176,6 +176,9 @@ int sl_message_decode(const uint8_t *from, size_t bytes, struct sl_message *out)
 
 void sl_message_fini(struct sl_message *message);
 
+/* What messages call who said the hello: "ps/1", "worker/3", "client 00000000000000ff". */
+void sl_message_hello_name(const struct sl_message_hello *hello, char name[SL_MESSAGE_NAME_BYTES]);
+
 /* Checks every field of a table's specification; on error writes which field, what it is and what
  * is accepted into reason. Errors: INVALID. */
 int sl_message_check_spec(const struct sl_table_spec *spec, char *reason, size_t reason_bytes);
