@@ -102,6 +102,7 @@ struct sl_tcp_send {
 /* What the sweeps remember of a connection. */
 struct sl_tcp_watch {
     uint64_t quiet_since_ns;  /* of connecting; or since a frame has begun and not grown */
+    uint32_t quiet_rounds;    /* of the sweeps, since then */
     uint64_t received;        /* bytes, when it was looked at last */
     uint64_t window_since_ns; /* the peer takes nothing since then, and says so */
     uint64_t acked;

@@ -29,7 +29,9 @@ static void end_silent(struct sl_tcp_conn *conn, const char *what)
     sl_tcp_conn_end(conn, SL_ERR_DEADLINE);
 }
 
-/* Bytes that have reached the kernel count as progress, though a receive of many is in flight. */
+/* Bytes that have reached the kernel count as progress, though a receive of many is in flight. It
+ * takes a timeout's worth of rounds that saw none: when this thread was stopped, time went by in
+ * which the peer may have sent all that it owes. */
 static void watch_frame(struct sl_tcp_conn *conn, const struct sl_tcp_progress *progress,
                         uint64_t now_ns)
 {
@@ -37,7 +39,9 @@ static void watch_frame(struct sl_tcp_conn *conn, const struct sl_tcp_progress *
     if (!sl_tcp_receive_owed(conn) || progress->received != watch->received) {
         watch->received = progress->received;
         watch->quiet_since_ns = now_ns;
-    } else if (now_ns - watch->quiet_since_ns >= timeout_ns(conn->tcp)) {
+        watch->quiet_rounds = 0;
+    } else if (++watch->quiet_rounds >= ROUNDS_PER_TIMEOUT &&
+               now_ns - watch->quiet_since_ns >= timeout_ns(conn->tcp)) {
         end_silent(conn, "it began a frame");
     }
 }

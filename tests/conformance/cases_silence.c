@@ -137,6 +137,26 @@ static void slow__is_not_silent(void **state)
     raw_close(&raw);
 }
 
+/* We were stopped, and looked at nobody: what the peer sent in the meantime has yet to be seen. */
+static void stopped__is_not_the_peers_silence(void **state)
+{
+    (void)state;
+    struct raw raw = raw_open(world_open_in_amber(2, &patient));
+    uint8_t *frame = malloc(FRAME_BYTES(LONG_BYTES)), *answer = malloc(FRAME_BYTES(LONG_BYTES));
+    raw_make_frame(frame, 1, LONG_BYTES);
+    raw_write(raw.fd, frame, FRAME_BYTES(5000));
+    wait_for_bytes(&raw.world->nodes[0], FRAME_BYTES(5000));
+    world_pass(raw.world, QUARTER_MS);
+    world_pass(raw.world, 10 * TIMEOUT_MS);
+    raw_write(raw.fd, frame + FRAME_BYTES(5000), LONG_BYTES - 5000);
+    raw_read(raw.fd, answer, FRAME_BYTES(LONG_BYTES));
+    assert_memory_equal(answer, frame, FRAME_BYTES(LONG_BYTES));
+    assert_int_equal(raw.accepted->closed, 0);
+    free(frame);
+    free(answer);
+    raw_close(&raw);
+}
+
 /* It is we who have no memory, for as long as it takes. */
 static void sink__refused_is_not_the_peers_silence(void **state)
 {
@@ -186,6 +206,7 @@ const struct CMUnitTest conformance_silence_cases[] = {
     cmocka_unit_test(silence__just_before_the_end),
     cmocka_unit_test(silence__gives_the_memory_back),
     cmocka_unit_test(slow__is_not_silent),
+    cmocka_unit_test(stopped__is_not_the_peers_silence),
     cmocka_unit_test(sink__refused_is_not_the_peers_silence),
     cmocka_unit_test(idle__is_not_silence),
 };

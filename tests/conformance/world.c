@@ -34,13 +34,32 @@ static void nothing(struct node *node, void *ctx)
     (void)ctx;
 }
 
-/* The turn that the first call is part of may have begun before. */
+static void read_now(struct node *node, void *ctx)
+{
+    *(uint64_t *)ctx = sl_reactor_now_ns(node->reactor);
+}
+
+static uint64_t turns_of(const struct node *node)
+{
+    struct sl_reactor_stats stats;
+    sl_reactor_get_stats(node->reactor, &stats);
+    return stats.turns;
+}
+
+/* Many calls may be answered in one turn, which goes by the time at which it began: so what counts
+ * is that the node has seen the new time, and that this turn has ended. */
 void world_pass(struct world *world, uint64_t time_ms)
 {
     amber_ns += time_ms * SL_CLOCK_NS_PER_MS;
     for (uint32_t i = 0; i < world->node_count; i++) {
-        for (uint32_t turn = 0; turn < 3; turn++) {
-            node_run(&world->nodes[i], nothing, NULL);
+        struct node *node = &world->nodes[i];
+        uint64_t seen_ns = 0;
+        while (seen_ns < amber_ns) {
+            node_run(node, read_now, &seen_ns);
+        }
+        uint64_t turns = turns_of(node);
+        while (turns_of(node) < turns + 2) {
+            node_run(node, nothing, NULL);
         }
     }
 }
