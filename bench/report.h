@@ -1,37 +1,83 @@
-/* What a benchmark found: named figures with units, printed as a table and written as JSON. One
- * thread. */
+/* What a benchmark found: figures with units, each the samples of several rounds, and ratios of two
+ * figures taken round by round; printed as a table, written as JSON, compared with an older JSON,
+ * drawn as charts. Names are copied. One thread. */
 #ifndef SL_BENCH_REPORT_H
 #define SL_BENCH_REPORT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/err.h"
 
-#define SL_BENCH_REPORT_FIGURES 64
+#define SL_BENCH_ROUNDS_MAX 64
+#define SL_BENCH_NAME_BYTES 96
 
 struct sl_bench_figure {
-    const char *name; /* static storage: "lookup" */
-    const char *unit; /* static storage: "Mkeys/s" */
-    double value;
-    const char *note; /* static storage, or NULL */
+    char name[SL_BENCH_NAME_BYTES]; /* "pull 1 row, 16 x 32"; the same name may have many figures */
+    char quantity[32];              /* "requests", "p99" */
+    char unit[16];                  /* "1/s", "us"; "" for a ratio or a count */
+    double samples[SL_BENCH_ROUNDS_MAX];
+    uint32_t count; /* of samples */
+    /* Where it stands on a chart: on the curve that its name is, at x. */
+    bool on_curve;
+    double x;
+    char x_name[32]; /* "connections" */
 };
 
-struct sl_bench_report {
-    const char *benchmark; /* "table" */
-    const char *setting;   /* one line: what was measured with which parameters; caller's */
-    struct sl_bench_figure figures[SL_BENCH_REPORT_FIGURES];
+/* The median of a's samples over b's, each divided within its round. */
+struct sl_bench_ratio {
+    char name[SL_BENCH_NAME_BYTES];
+    double samples[SL_BENCH_ROUNDS_MAX];
     uint32_t count;
+    double least, most; /* the target that it is held against; 0: none */
 };
 
-/* Adds a figure; there is room (asserted). */
-void sl_bench_report_add(struct sl_bench_report *report, const char *name, double value,
-                         const char *unit, const char *note);
+struct sl_bench_report;
 
-/* Prints the table to stdout. */
-void sl_bench_report_print(const struct sl_bench_report *report);
+/* benchmark: "pull"; setting: one line, what was measured with which parameters. *out is owned by
+ * the caller. The line on the machine is found out here. Errors: NO_MEMORY. */
+int sl_bench_report_create(const char *benchmark, const char *setting,
+                           struct sl_bench_report **out);
+void sl_bench_report_destroy(struct sl_bench_report **report);
 
-/* {"benchmark":..., "setting":..., "figures":[{"name":..., "value":..., "unit":..., "note":...}]}.
- * Errors, logged: IO, NO_MEMORY. */
-int sl_bench_report_write_json(const struct sl_bench_report *report, const char *path);
+/* Adds an empty figure, whose samples follow. It is the report's, and stays where it is. Ends the
+ * program with a message when memory is short. */
+struct sl_bench_figure *sl_bench_report_figure(struct sl_bench_report *report, const char *name,
+                                               const char *quantity, const char *unit);
+
+/* Adds a figure with one sample. */
+struct sl_bench_figure *sl_bench_report_add(struct sl_bench_report *report, const char *name,
+                                            const char *quantity, const char *unit, double value);
+
+/* Puts the figure on the chart's curve. */
+void sl_bench_figure_at(struct sl_bench_figure *figure, const char *x_name, double x);
+
+/* A further sample; there is room (asserted). */
+void sl_bench_figure_sample(struct sl_bench_figure *figure, double value);
+
+/* a / b, round by round; held against `least` (a rate) or `most` (a time) where they are not 0. */
+const struct sl_bench_ratio *sl_bench_report_ratio(struct sl_bench_report *report, const char *name,
+                                                   const struct sl_bench_figure *a,
+                                                   const struct sl_bench_figure *b, double least,
+                                                   double most);
+
+/* The value below which `share` of the samples lie, linearly between two of them: 0.5 is the
+ * median. count > 0. */
+double sl_bench_quantile(const double *samples, uint32_t count, double share);
+
+/* The flags that all benchmarks share; config/cli.h options for them: sl_bench_common_options. */
+struct sl_bench_common {
+    uint64_t rounds;              /* 1 to SL_BENCH_ROUNDS_MAX */
+    double seconds;               /* of one measurement */
+    double warm_up;               /* seconds before it, not counted */
+    const char *json;             /* NULL, or where the report is written */
+    const char *plot;             /* NULL, or a directory for SVG charts */
+    const char *compare;          /* NULL, or an older report to compare with */
+    int server_core, client_core; /* -1: chosen: the first and the second that we may run on */
+};
+
+/* Prints the table, and carries out --json, --plot and --compare. Errors, logged: IO, NO_MEMORY,
+ * INVALID (the older report). */
+int sl_bench_report_finish(struct sl_bench_report *report, const struct sl_bench_common *common);
 
 #endif

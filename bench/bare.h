@@ -1,0 +1,45 @@
+/* The baselines: what the machine does in the shapes that the benchmarks measure, with nothing of
+ * Starling on the way (liburing, sockets and plain loops only). Each is one repeat: starts its
+ * server on the server's core in a process of its own, measures, ends it. Errors, logged. */
+#ifndef SL_BENCH_BARE_H
+#define SL_BENCH_BARE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bench/report.h"
+#include "core/metric.h"
+
+struct sl_bench_bare_echo {
+    uint32_t connections, depth;
+    uint32_t request_bytes, reply_bytes; /* 1 to 64 KiB each */
+    bool polling;                        /* both sides spin */
+    const char *congestion;              /* NULL: the system's */
+};
+int sl_bench_bare_echo_run(const struct sl_bench_bare_echo *options,
+                           const struct sl_bench_common *common, double *requests_per_s,
+                           struct sl_metric_histogram *latency);
+
+/* Bytes one way over one connection in pieces of `bytes`, each acknowledged by 32 bytes before the
+ * next but one is sent; the best way that NOTES-like measurements found for this kernel. */
+struct sl_bench_bare_bulk {
+    uint64_t bytes;
+    bool to_server; /* as a push; else as a pull */
+    uint32_t depth;
+    const char *congestion;
+};
+int sl_bench_bare_bulk_run(const struct sl_bench_bare_bulk *options,
+                           const struct sl_bench_common *common, double *bytes_per_s);
+
+/* Reads of whole rows by their place, in random order, and Adagrad's update of them (accumulator
+ * beside the row), over rows in 2 MiB pages; ns a row. */
+struct sl_bench_bare_rows {
+    uint64_t rows;
+    uint32_t dim, batch;
+    uint64_t seed;
+};
+int sl_bench_bare_rows_run(const struct sl_bench_bare_rows *options,
+                           const struct sl_bench_common *common, double *gather_ns,
+                           double *update_ns);
+
+#endif

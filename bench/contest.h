@@ -1,0 +1,31 @@
+/* Several things measured in turns, so that what the machine does in the meantime meets all of them
+ * alike: in every round each contestant runs once, in an order that is turned by one from round to
+ * round. One thread. */
+#ifndef SL_BENCH_CONTEST_H
+#define SL_BENCH_CONTEST_H
+
+#include "bench/report.h"
+
+#define SL_BENCH_QUANTITIES_MAX 8
+
+struct sl_bench_quantity {
+    const char *name, *unit; /* "requests", "1/s"; static storage */
+};
+
+struct sl_bench_contestant {
+    const char *name; /* "bare echo, 16 x 32" */
+    const struct sl_bench_quantity *quantities;
+    uint32_t quantity_count;
+    /* One repeat: starts what it needs, lets it run for warm_up seconds, measures for `seconds`,
+     * stops it, so that it takes no processor time from the others (a server that polls is ended,
+     * or stopped with SIGSTOP). values[quantity_count] is to be filled. Errors, logged: any. */
+    int (*run)(void *ctx, const struct sl_bench_common *common, double *values);
+    void *ctx;
+    struct sl_bench_figure *figures[SL_BENCH_QUANTITIES_MAX]; /* out: in the report */
+};
+
+/* Errors: of the first run that failed. */
+int sl_bench_contest_run(struct sl_bench_contestant *contestants, uint32_t count,
+                         const struct sl_bench_common *common, struct sl_bench_report *report);
+
+#endif

@@ -1,0 +1,25 @@
+/* What the command lines of all benchmarks have in common. */
+#ifndef SL_BENCH_OPTIONS_H
+#define SL_BENCH_OPTIONS_H
+
+#include "bench/report.h"
+#include "config/cli.h"
+
+/* --rounds 5 --seconds 1 --warm-up 0.3, no files, cores chosen. */
+struct sl_bench_common sl_bench_common_defaults(void);
+
+/* Parses a benchmark's own flags and the common ones (--rounds, --seconds, --warm-up, --json,
+ * --plot, --compare, --server-core, --client-core), and chooses the cores that were left open.
+ * SL_CLI_RUN, SL_CLI_EXIT_OK, or an error, which has been printed. */
+int sl_bench_parse(const char *benchmark, const char *summary, const struct sl_cli_option *own,
+                   uint32_t own_count, struct sl_bench_common *common, int argc, char **argv);
+
+/* Rows of an option table. */
+struct sl_cli_option sl_bench_number(const char *name, uint64_t *target, double least, double most,
+                                     const char *help);
+struct sl_cli_option sl_bench_choice(const char *name, int *target, const char *choices,
+                                     const char *help);
+struct sl_cli_option sl_bench_text(const char *name, const char **target, const char *metavar,
+                                   const char *help);
+
+#endif

@@ -1,0 +1,41 @@
+/* A real starling-ps process, pinned, as a benchmark needs it: started with a port of its own, with
+ * its log out of the way, ended with the benchmark whatever happens. One thread. */
+#ifndef SL_BENCH_PS_PROCESS_H
+#define SL_BENCH_PS_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/err.h"
+#include "core/limits.h"
+
+struct sl_bench_ps_options {
+    uint32_t reactors;      /* cores of it: NETWORK_PS_CORE_NUMBER */
+    int first_core;         /* the reactors are pinned from here upwards */
+    bool polling;           /* NETWORK_PS_POLLING */
+    uint32_t worker_count;  /* that the cluster expects: workers with a clock */
+    const char *congestion; /* of TCP; NULL: the system's */
+};
+
+struct sl_bench_ps;
+
+/* Starts it, and waits until it can be connected to. *out is owned by the caller. Errors, logged
+ * with the last lines of its log: NOT_FOUND (no starling-ps beside this program), IO, DEADLINE,
+ * NO_MEMORY. */
+int sl_bench_ps_start(const struct sl_bench_ps_options *options, struct sl_bench_ps **out);
+
+/* Ends it (SIGTERM, after a second SIGKILL) and waits for it. */
+void sl_bench_ps_stop(struct sl_bench_ps **ps);
+
+/* "127.0.0.1:port" of its coordinator. */
+const char *sl_bench_ps_coordinator(const struct sl_bench_ps *ps);
+
+/* Stops it in its place, or lets it go on, so that others have the core meanwhile; well within the
+ * cluster's lease and the peers' timeouts, or with nobody connected. */
+void sl_bench_ps_park(struct sl_bench_ps *ps);
+void sl_bench_ps_unpark(struct sl_bench_ps *ps);
+
+/* Processor time of all its threads so far, in seconds. */
+double sl_bench_ps_cpu_seconds(const struct sl_bench_ps *ps);
+
+#endif
