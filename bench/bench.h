@@ -1,9 +1,19 @@
-/* The benchmarks of starling-bench: one file each, which parses its own flags. argv[0] is the
- * benchmark's name. Returns the program's exit status. */
+/* The benchmarks of starling-bench: one file each, which parses its own flags (bench/options.h).
+ * argv[0] is the benchmark's name. Returns the program's exit status: 0; 1 when something failed;
+ * 2 for wrong flags. */
 #ifndef SL_BENCH_BENCH_H
 #define SL_BENCH_BENCH_H
 
+int sl_bench_bulk_run(int argc, char **argv);
 int sl_bench_generate_run(int argc, char **argv);
+int sl_bench_limits_run(int argc, char **argv);
+int sl_bench_pull_run(int argc, char **argv);
+int sl_bench_push_run(int argc, char **argv);
+int sl_bench_pushpull_run(int argc, char **argv);
+int sl_bench_ratio_run(int argc, char **argv);
+int sl_bench_scale_run(int argc, char **argv);
 int sl_bench_table_run(int argc, char **argv);
+int sl_bench_targets_run(int argc, char **argv);
+int sl_bench_train_run(int argc, char **argv);
 
 #endif

@@ -1,62 +1,201 @@
 #include "bench/report.h"
 
-#include <jansson.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "bench/report_parts.h"
 #include "core/assert.h"
 #include "core/log.h"
 
-void sl_bench_report_add(struct sl_bench_report *report, const char *name, double value,
-                         const char *unit, const char *note)
+#define LIST_STEP 32 /* entries by which a list grows */
+
+const double sl_bench_report_shares[SL_BENCH_SHARES] = {0.5,    0.9,     0.99,    0.999,
+                                                        0.9999, 0.99999, 0.999999};
+
+/* A benchmark that has no memory for its figures has nothing to go on for. */
+static void *must_have(void *memory)
 {
-    sl_assert(report->count < SL_BENCH_REPORT_FIGURES);
-    report->figures[report->count++] = (struct sl_bench_figure){
-        .name = name,
-        .unit = unit,
-        .value = value,
-        .note = note,
+    if (memory == NULL) {
+        sl_log_error("no memory for the report");
+        exit(1);
+    }
+    return memory;
+}
+
+/* Room for one more pointer in a list of `count`. */
+static void *grow(void *list, uint32_t count)
+{
+    return count % LIST_STEP != 0 ? list
+                                  : must_have(realloc(list, (count + LIST_STEP) * sizeof(void *)));
+}
+
+static void copy_name(char *to, size_t to_bytes, const char *from)
+{
+    (void)snprintf(to, to_bytes, "%s", from);
+}
+
+int sl_bench_report_create(const char *benchmark, const char *setting, struct sl_bench_report **out)
+{
+    struct sl_bench_report *report = calloc(1, sizeof *report);
+    if (report == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    report->benchmark = strdup(benchmark);
+    report->setting = strdup(setting);
+    if (report->benchmark == NULL || report->setting == NULL) {
+        sl_bench_report_destroy(&report);
+        return SL_ERR_NO_MEMORY;
+    }
+    sl_bench_machine_read(&report->machine);
+    *out = report;
+    return 0;
+}
+
+void sl_bench_report_destroy(struct sl_bench_report **report)
+{
+    struct sl_bench_report *old = *report;
+    *report = NULL;
+    if (old == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < old->figure_count; i++) {
+        free(old->figures[i]);
+    }
+    for (uint32_t i = 0; i < old->ratio_count; i++) {
+        free(old->ratios[i]);
+    }
+    for (uint32_t i = 0; i < old->spread_count; i++) {
+        free(old->spreads[i]->buckets);
+        free(old->spreads[i]);
+    }
+    free(old->figures);
+    free(old->ratios);
+    free(old->spreads);
+    free(old->benchmark);
+    free(old->setting);
+    free(old);
+}
+
+struct sl_bench_figure *sl_bench_report_figure(struct sl_bench_report *report, const char *name,
+                                               const char *quantity, const char *unit)
+{
+    struct sl_bench_figure *figure = must_have(calloc(1, sizeof *figure));
+    copy_name(figure->name, sizeof figure->name, name);
+    copy_name(figure->quantity, sizeof figure->quantity, quantity);
+    copy_name(figure->unit, sizeof figure->unit, unit);
+    report->figures = grow(report->figures, report->figure_count);
+    report->figures[report->figure_count++] = figure;
+    return figure;
+}
+
+struct sl_bench_figure *sl_bench_report_add(struct sl_bench_report *report, const char *name,
+                                            const char *quantity, const char *unit, double value)
+{
+    struct sl_bench_figure *figure = sl_bench_report_figure(report, name, quantity, unit);
+    sl_bench_figure_sample(figure, value);
+    return figure;
+}
+
+void sl_bench_figure_at(struct sl_bench_figure *figure, const char *x_name, double x)
+{
+    figure->on_curve = true;
+    figure->x = x;
+    copy_name(figure->x_name, sizeof figure->x_name, x_name);
+}
+
+void sl_bench_figure_sample(struct sl_bench_figure *figure, double value)
+{
+    sl_assert(figure->count < SL_BENCH_ROUNDS_MAX);
+    figure->samples[figure->count++] = value;
+}
+
+const struct sl_bench_ratio *sl_bench_report_ratio(struct sl_bench_report *report, const char *name,
+                                                   const struct sl_bench_figure *a,
+                                                   const struct sl_bench_figure *b, double least,
+                                                   double most)
+{
+    sl_assert(a->count == b->count);
+    struct sl_bench_ratio *ratio = must_have(calloc(1, sizeof *ratio));
+    copy_name(ratio->name, sizeof ratio->name, name);
+    ratio->least = least;
+    ratio->most = most;
+    ratio->count = a->count;
+    for (uint32_t i = 0; i < a->count; i++) {
+        ratio->samples[i] = a->samples[i] / b->samples[i];
+    }
+    report->ratios = grow(report->ratios, report->ratio_count);
+    report->ratios[report->ratio_count++] = ratio;
+    return ratio;
+}
+
+bool sl_bench_ratio_holds(const struct sl_bench_ratio *ratio)
+{
+    const double median = sl_bench_quantile(ratio->samples, ratio->count, 0.5);
+    /* Written so that a ratio which is not a number holds nothing. */
+    return (ratio->least == 0 || median >= ratio->least) &&
+           (ratio->most == 0 || median <= ratio->most);
+}
+
+void sl_bench_report_histogram(struct sl_bench_report *report, const char *name,
+                               const struct sl_metric_histogram *histogram)
+{
+    struct sl_bench_spread *spread = must_have(calloc(1, sizeof *spread));
+    copy_name(spread->name, sizeof spread->name, name);
+    spread->count = histogram->count;
+    spread->max = histogram->max;
+    for (uint32_t i = 0; i < SL_BENCH_SHARES; i++) {
+        spread->quantiles[i] = sl_metric_quantile(histogram, sl_bench_report_shares[i]);
+    }
+    for (uint32_t i = 0; i < SL_METRIC_BUCKETS; i++) {
+        struct sl_bench_bucket bucket;
+        bucket.count = sl_metric_bucket(histogram, i, &bucket.upper);
+        if (bucket.count == 0) {
+            continue;
+        }
+        if (spread->bucket_count % LIST_STEP == 0) {
+            spread->buckets = must_have(
+                realloc(spread->buckets, (spread->bucket_count + LIST_STEP) * sizeof bucket));
+        }
+        spread->buckets[spread->bucket_count++] = bucket;
+    }
+    report->spreads = grow(report->spreads, report->spread_count);
+    report->spreads[report->spread_count++] = spread;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double sl_bench_quantile(const double *samples, uint32_t count, double share)
+{
+    double sorted[SL_BENCH_ROUNDS_MAX];
+    sl_assert(count > 0);
+    sl_assert(count <= SL_BENCH_ROUNDS_MAX);
+    sl_assert(share >= 0 && share <= 1);
+    memcpy(sorted, samples, count * sizeof sorted[0]);
+    qsort(sorted, count, sizeof sorted[0], compare_doubles);
+    const double place = share * (count - 1);
+    const uint32_t below = (uint32_t)place;
+    const uint32_t above = below + 1 < count ? below + 1 : below;
+    return sorted[below] + (place - below) * (sorted[above] - sorted[below]);
+}
+
+struct sl_bench_summary sl_bench_report_summary(const double *samples, uint32_t count)
+{
+    return (struct sl_bench_summary){
+        .low = sl_bench_quantile(samples, count, 0.25),
+        .median = sl_bench_quantile(samples, count, 0.5),
+        .high = sl_bench_quantile(samples, count, 0.75),
     };
 }
 
-void sl_bench_report_print(const struct sl_bench_report *report)
+int sl_bench_report_finish(struct sl_bench_report *report, const struct sl_bench_common *common)
 {
-    printf("%s: %s\n", report->benchmark, report->setting);
-    for (uint32_t i = 0; i < report->count; i++) {
-        const struct sl_bench_figure *figure = &report->figures[i];
-        printf("  %-28s %12.4g %-10s %s\n", figure->name, figure->value, figure->unit,
-               figure->note == NULL ? "" : figure->note);
-    }
-}
-
-static json_t *figures_json(const struct sl_bench_report *report)
-{
-    json_t *figures = json_array();
-    for (uint32_t i = 0; i < report->count; i++) {
-        const struct sl_bench_figure *figure = &report->figures[i];
-        json_t *object =
-            json_pack("{s:s, s:f, s:s, s:s}", "name", figure->name, "value", figure->value, "unit",
-                      figure->unit, "note", figure->note == NULL ? "" : figure->note);
-        if (json_array_append_new(figures, object) != 0) {
-            json_decref(figures);
-            return NULL;
-        }
-    }
-    return figures;
-}
-
-int sl_bench_report_write_json(const struct sl_bench_report *report, const char *path)
-{
-    json_t *root = json_pack("{s:s, s:s, s:o}", "benchmark", report->benchmark, "setting",
-                             report->setting, "figures", figures_json(report));
-    if (root == NULL) {
-        sl_log_error("no memory for the JSON report");
-        return SL_ERR_NO_MEMORY;
-    }
-    const int failed = json_dump_file(root, path, JSON_INDENT(2));
-    json_decref(root);
-    if (failed != 0) {
-        sl_log_error("cannot write the report to %s", path);
-        return SL_ERR_IO;
-    }
-    return 0;
+    sl_bench_report_print(report, common);
+    return common->json == NULL ? 0 : sl_bench_report_write_json(report, common, common->json);
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
+#include "core/metric.h"
 
 #define SL_BENCH_ROUNDS_MAX 64
 #define SL_BENCH_NAME_BYTES 96
@@ -60,6 +61,14 @@ const struct sl_bench_ratio *sl_bench_report_ratio(struct sl_bench_report *repor
                                                    const struct sl_bench_figure *a,
                                                    const struct sl_bench_figure *b, double least,
                                                    double most);
+
+/* Whether the median of the ratio meets its target; true where it has none. */
+bool sl_bench_ratio_holds(const struct sl_bench_ratio *ratio);
+
+/* Adds how a time in ns was distributed, over all rounds together: its quantiles are printed, its
+ * buckets go into the JSON, and its curve onto a chart. The histogram is copied from. */
+void sl_bench_report_histogram(struct sl_bench_report *report, const char *name,
+                               const struct sl_metric_histogram *histogram);
 
 /* The value below which `share` of the samples lie, linearly between two of them: 0.5 is the
  * median. count > 0. */

@@ -6,23 +6,21 @@
 #include <time.h>
 
 #include "bench/bench.h"
-#include "bench/report.h"
+#include "bench/options.h"
 #include "bench/workload.h"
-#include "config/cli.h"
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/metric.h"
 #include "ps/table.h"
 
-#define ROUNDS_MAX 64
 #define GROUP_ROWS 256 /* created between two looks at the processor time */
 
 struct options {
-    uint64_t rows, dim, operations, batch, rounds, seed;
+    struct sl_bench_common common;
+    uint64_t rows, dim, operations, batch, seed;
     int optimizer, keys;
     double exponent;
-    const char *json;
 };
 
 /* The phases that take turns in each round. */
@@ -45,8 +43,8 @@ struct bench {
     float *rows;       /* [batch][dim] */
     float *gradients;  /* [batch][dim] */
     uint64_t step;
-    double ns[PHASE_COUNT][ROUNDS_MAX]; /* per key */
-    struct sl_metric_histogram *create; /* ns of one creation */
+    double ns[PHASE_COUNT][SL_BENCH_ROUNDS_MAX]; /* per key */
+    struct sl_metric_histogram *create;          /* ns of one creation */
     struct pauses pauses;
 };
 
@@ -153,7 +151,7 @@ static void run_rounds(struct bench *bench)
 {
     const struct sl_clock *clock = sl_clock_system();
     const struct options *options = bench->options;
-    for (uint64_t round = 0; round < options->rounds; round++) {
+    for (uint64_t round = 0; round < options->common.rounds; round++) {
         for (int phase = 0; phase < PHASE_COUNT; phase++) {
             const uint64_t before = sl_clock_now_ns(clock);
             for (uint64_t first = 0; first < options->operations; first += options->batch) {
@@ -167,13 +165,6 @@ static void run_rounds(struct bench *bench)
     }
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* ---- Report ---------------------------------------------------------------------------------- */
 
 static void report_memory(const struct bench *bench, struct sl_bench_report *report)
@@ -181,72 +172,39 @@ static void report_memory(const struct bench *bench, struct sl_bench_report *rep
     const double record = (double)sl_table_store_record_bytes(bench->store);
     const double bytes = (double)sl_table_store_memory_bytes(bench->store);
     const double per_row = bytes / (double)sl_table_store_row_count(bench->store);
-    sl_bench_report_add(report, "record", record, "bytes", "header, row, slots");
-    sl_bench_report_add(report, "memory per row", per_row, "bytes",
-                        "records, index, directory and slack");
-    sl_bench_report_add(report, "memory per row / record", per_row / record, "", NULL);
-    sl_bench_report_add(report, "memory", bytes / (1 << 20), "MiB", NULL);
+    sl_bench_report_add(report, "memory", "record", "B", record);
+    sl_bench_report_add(report, "memory", "per row", "B", per_row);
+    sl_bench_report_add(report, "memory", "per row / record", "", per_row / record);
+    sl_bench_report_add(report, "memory", "all", "MiB", bytes / (1 << 20));
 }
 
 static void report_growth(const struct bench *bench, struct sl_bench_report *report)
 {
     const struct sl_metric_histogram *create = bench->create;
-    const double us = 1e-3;
-    sl_bench_report_add(report, "create", 1e3 * (double)create->count / (double)create->sum,
-                        "Mkeys/s", "one by one, each timed");
-    sl_bench_report_add(report, "create p50", (double)sl_metric_quantile(create, 0.5) * us, "us",
-                        NULL);
-    sl_bench_report_add(report, "create p99", (double)sl_metric_quantile(create, 0.99) * us, "us",
-                        NULL);
-    sl_bench_report_add(report, "create p99.9", (double)sl_metric_quantile(create, 0.999) * us,
-                        "us", "about where segments are split");
-    sl_bench_report_add(report, "create p99.999", (double)sl_metric_quantile(create, 0.99999) * us,
-                        "us", "about where memory is mapped");
-    sl_bench_report_add(report, "create max", (double)create->max * us, "us", NULL);
-    sl_bench_report_add(report, "pauses", (double)bench->pauses.count, "", "creations over 1 ms");
-    sl_bench_report_add(report, "own pauses", (double)bench->pauses.own_count, "",
-                        "those over 1 ms of processor time");
-    sl_bench_report_add(report, "own pause max", (double)bench->pauses.own_max_ns * us, "us", NULL);
-    sl_bench_report_add(report, "own pause max at", (double)bench->pauses.own_max_rank, "row",
-                        NULL);
-    sl_bench_report_add(report, "late chunks", (double)sl_table_store_chunks_late(bench->store), "",
-                        "not ready when needed");
+    sl_bench_report_add(report, "create", "rows", "M/s",
+                        1e3 * (double)create->count / (double)create->sum);
+    sl_bench_report_add(report, "create", "pauses over 1 ms", "", (double)bench->pauses.count);
+    sl_bench_report_add(report, "create", "own pauses over 1 ms", "",
+                        (double)bench->pauses.own_count);
+    sl_bench_report_add(report, "create", "longest own pause", "us",
+                        (double)bench->pauses.own_max_ns / 1e3);
+    sl_bench_report_add(report, "create", "late chunks", "",
+                        (double)sl_table_store_chunks_late(bench->store));
+    sl_bench_report_histogram(report, "create", create);
 }
 
 static void report_phases(struct bench *bench, struct sl_bench_report *report)
 {
-    static const char *const names[PHASE_COUNT][2] = {
-        [PHASE_LOOKUP] = {"lookup", "lookup per key"},
-        [PHASE_GATHER] = {"gather", "gather per row"},
-        [PHASE_UPDATE] = {"update", "update per row"},
-        [PHASE_PULL] = {"lookup and gather", "lookup and gather per key"},
-        [PHASE_PUSH] = {"lookup and update", "lookup and update per key"},
+    static const char *const names[PHASE_COUNT] = {
+        [PHASE_LOOKUP] = "lookup",          [PHASE_GATHER] = "gather",
+        [PHASE_UPDATE] = "update",          [PHASE_PULL] = "lookup and gather",
+        [PHASE_PUSH] = "lookup and update",
     };
-    const uint64_t rounds = bench->options->rounds;
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
-        qsort(bench->ns[phase], rounds, sizeof bench->ns[phase][0], compare_doubles);
-        const double median = bench->ns[phase][rounds / 2];
-        sl_bench_report_add(report, names[phase][0], 1e3 / median, "Mkeys/s", "median of rounds");
-        sl_bench_report_add(report, names[phase][1], median, "ns", NULL);
-    }
-}
-
-/* The pause of growing, as counts of creations that took so long. */
-static void print_histogram(const struct sl_metric_histogram *create)
-{
-    uint64_t counts[64] = {0};
-    for (uint32_t bucket = 0; bucket < SL_METRIC_BUCKETS; bucket++) {
-        uint64_t upper;
-        const uint64_t count = sl_metric_bucket(create, bucket, &upper);
-        if (count > 0) {
-            counts[63 - __builtin_clzll(upper | 1)] += count;
-        }
-    }
-    printf("  creations by time:\n");
-    for (int power = 0; power < 64; power++) {
-        if (counts[power] > 0) {
-            printf("    %10.3f us to %10.3f us %12" PRIu64 "\n", (double)(1ULL << power) / 1e3,
-                   (double)(1ULL << power) * 2 / 1e3, counts[power]);
+        struct sl_bench_figure *figure =
+            sl_bench_report_figure(report, names[phase], "per key", "ns");
+        for (uint64_t round = 0; round < bench->options->common.rounds; round++) {
+            sl_bench_figure_sample(figure, bench->ns[phase][round]);
         }
     }
 }
@@ -260,13 +218,18 @@ static int report_all(struct bench *bench)
              "%" PRIu64 " rows, dim %" PRIu64 ", %s (%s), %s keys, batches of %" PRIu64,
              options->rows, options->dim, optimizer->name, sl_optimizer_best_form_name(),
              options->keys == SL_BENCH_ZIPF ? "zipf" : "uniform", options->batch);
-    struct sl_bench_report report = {.benchmark = "table", .setting = setting};
-    report_memory(bench, &report);
-    report_growth(bench, &report);
-    report_phases(bench, &report);
-    sl_bench_report_print(&report);
-    print_histogram(bench->create);
-    return options->json == NULL ? 0 : sl_bench_report_write_json(&report, options->json);
+    struct sl_bench_report *report;
+    int err = sl_bench_report_create("table", setting, &report);
+    if (err != 0) {
+        sl_log_error("no memory for the report");
+        return err;
+    }
+    report_memory(bench, report);
+    report_growth(bench, report);
+    report_phases(bench, report);
+    err = sl_bench_report_finish(report, &options->common);
+    sl_bench_report_destroy(&report);
+    return err;
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */
@@ -328,45 +291,16 @@ static int measure(struct bench *bench)
     return report_all(bench);
 }
 
-/* A flag that takes a whole number, "N". */
-static struct sl_cli_option number(const char *name, uint64_t *target, double least, double most,
-                                   const char *help)
-{
-    return (struct sl_cli_option){
-        .kind = SL_CLI_U64,
-        .name = name,
-        .target = target,
-        .metavar = "N",
-        .help = help,
-        .least = least,
-        .most = most,
-    };
-}
-
-/* A flag that takes one of a few names. */
-static struct sl_cli_option choice(const char *name, int *target, const char *choices,
-                                   const char *help)
-{
-    return (struct sl_cli_option){
-        .kind = SL_CLI_CHOICE,
-        .name = name,
-        .target = target,
-        .metavar = "NAME",
-        .help = help,
-        .choices = choices,
-    };
-}
-
 static int parse(int argc, char **argv, struct options *o)
 {
     const struct sl_cli_option table[] = {
-        number("rows", &o->rows, 1, 4e9, "Rows that the table holds."),
-        number("dim", &o->dim, 1, SL_LIMIT_DIM, "Columns of a row."),
-        choice("optimizer", &o->optimizer,
-               "sum|sgd|momentum|adagrad|adagrad_decay|rmsprop|adam|adamw|adam_async|ftrl|"
-               "ftrl_group",
-               "Optimizer of the table."),
-        choice("keys", &o->keys, SL_BENCH_DISTRIBUTION_CHOICES, "How keys are drawn."),
+        sl_bench_number("rows", &o->rows, 1, 4e9, "Rows that the table holds."),
+        sl_bench_number("dim", &o->dim, 1, SL_LIMIT_DIM, "Columns of a row."),
+        sl_bench_choice("optimizer", &o->optimizer,
+                        "sum|sgd|momentum|adagrad|adagrad_decay|rmsprop|adam|adamw|adam_async|ftrl|"
+                        "ftrl_group",
+                        "Optimizer of the table."),
+        sl_bench_choice("keys", &o->keys, SL_BENCH_DISTRIBUTION_CHOICES, "How keys are drawn."),
         {.kind = SL_CLI_F64,
          .name = "exponent",
          .target = &o->exponent,
@@ -374,28 +308,13 @@ static int parse(int argc, char **argv, struct options *o)
          .help = "Exponent of Zipf's law; not 1.",
          .least = 0.01,
          .most = 5},
-        number("operations", &o->operations, 1, 1e9, "Keys of each phase and round."),
-        number("batch", &o->batch, 1, SL_LIMIT_TURN_KEYS, "Keys of one call."),
-        number("rounds", &o->rounds, 1, ROUNDS_MAX, "Rounds; the median of them is reported."),
-        number("seed", &o->seed, 0, 0, "Seed of the keys drawn."),
-        {.kind = SL_CLI_STRING,
-         .name = "json",
-         .target = &o->json,
-         .metavar = "FILE",
-         .help = "Write the figures there as JSON too."},
+        sl_bench_number("operations", &o->operations, 1, 1e9, "Keys of each phase and round."),
+        sl_bench_number("batch", &o->batch, 1, SL_LIMIT_TURN_KEYS, "Keys of one call."),
+        sl_bench_number("seed", &o->seed, 0, 0, "Seed of the keys drawn."),
     };
-    const struct sl_cli cli = {
-        .program = "starling-bench table",
-        .summary = "Measures one sparse table in this process.",
-        .usage = "[options]",
-        .options = table,
-        .option_count = sizeof table / sizeof table[0],
-    };
-    char reason[256];
-    const int result = sl_cli_parse(&cli, argc, argv, reason, sizeof reason);
-    if (result < 0) {
-        fprintf(stderr, "starling-bench table: %s\n", reason);
-    } else if (result == SL_CLI_RUN && o->exponent == 1) {
+    const int result = sl_bench_parse("table", "Measures one sparse table in this process.", table,
+                                      sizeof table / sizeof table[0], &o->common, argc, argv);
+    if (result == SL_CLI_RUN && o->exponent == 1) {
         fprintf(stderr, "starling-bench table: --exponent=1: accepts any other number\n");
         return SL_ERR_INVALID;
     }
@@ -405,11 +324,11 @@ static int parse(int argc, char **argv, struct options *o)
 int sl_bench_table_run(int argc, char **argv)
 {
     struct options options = {
+        .common = sl_bench_common_defaults(),
         .rows = 10000000,
         .dim = 16,
         .operations = 4000000,
         .batch = 256,
-        .rounds = 5,
         .seed = 1,
         .optimizer = SL_OPTIMIZER_ADAGRAD,
         .keys = SL_BENCH_UNIFORM,

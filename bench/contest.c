@@ -1,0 +1,73 @@
+#include "bench/contest.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+
+static void add_figures(struct sl_bench_contestant *contestant, struct sl_bench_report *report)
+{
+    sl_assert(contestant->quantity_count <= SL_BENCH_QUANTITIES_MAX);
+    for (uint32_t i = 0; i < contestant->quantity_count; i++) {
+        const struct sl_bench_quantity *quantity = &contestant->quantities[i];
+        contestant->figures[i] =
+            sl_bench_report_figure(report, contestant->name, quantity->name, quantity->unit);
+    }
+}
+
+/* Who is at work, on one line that the next replaces; only for somebody who watches. */
+static void show_progress(const char *name, uint64_t round, uint64_t rounds)
+{
+    if (isatty(STDERR_FILENO)) {
+        (void)fprintf(stderr, "\r\033[Kround %u of %u: %s ", (unsigned)round + 1, (unsigned)rounds,
+                      name);
+    }
+}
+
+static void clear_progress(void)
+{
+    if (isatty(STDERR_FILENO)) {
+        (void)fprintf(stderr, "\r\033[K");
+    }
+}
+
+static int run_one(struct sl_bench_contestant *contestant, const struct sl_bench_common *common)
+{
+    double values[SL_BENCH_QUANTITIES_MAX];
+    for (uint32_t i = 0; i < contestant->quantity_count; i++) {
+        values[i] = NAN;
+    }
+    const int err = contestant->run(contestant->ctx, common, values);
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t i = 0; i < contestant->quantity_count; i++) {
+        sl_assert(!isnan(values[i])); /* run() has filled them all */
+        sl_bench_figure_sample(contestant->figures[i], values[i]);
+    }
+    return 0;
+}
+
+int sl_bench_contest_run(struct sl_bench_contestant *contestants, uint32_t count,
+                         const struct sl_bench_common *common, struct sl_bench_report *report)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        add_figures(&contestants[i], report);
+    }
+    for (uint64_t round = 0; round < common->rounds; round++) {
+        for (uint32_t turn = 0; turn < count; turn++) {
+            struct sl_bench_contestant *contestant = &contestants[(turn + round) % count];
+            show_progress(contestant->name, round, common->rounds);
+            const int err = run_one(contestant, common);
+            clear_progress();
+            if (err != 0) {
+                sl_log_error("%s failed in round %u of %u: %s", contestant->name,
+                             (unsigned)round + 1, (unsigned)common->rounds, sl_err_name(err));
+                return err;
+            }
+        }
+    }
+    return 0;
+}
