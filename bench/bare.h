@@ -10,12 +10,19 @@
 #include "bench/report.h"
 #include "core/metric.h"
 
+#define SL_BENCH_BARE_MESSAGE_BYTES_MAX (64U << 10)
+
+/* Requests and replies of a size, whole messages counted from the byte stream; `depth` of them
+ * under way on each connection. With one connection and depth 1 it is the ping-pong. */
 struct sl_bench_bare_echo {
-    uint32_t connections, depth;
+    uint32_t connections, depth;         /* 1 to 4096; 1 to 1024 */
     uint32_t request_bytes, reply_bytes; /* 1 to 64 KiB each */
     bool polling;                        /* both sides spin */
     const char *congestion;              /* NULL: the system's */
 };
+
+/* latency: in ns, of each request as the client sees it, written anew. Errors, logged: INVALID,
+ * UNSUPPORTED, DEADLINE (no reply at all), IO, NO_MEMORY. */
 int sl_bench_bare_echo_run(const struct sl_bench_bare_echo *options,
                            const struct sl_bench_common *common, double *requests_per_s,
                            struct sl_metric_histogram *latency);

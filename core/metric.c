@@ -39,13 +39,21 @@ void sl_metric_init(struct sl_metric_histogram *histogram)
     histogram->min = UINT64_MAX;
 }
 
-void sl_metric_record(struct sl_metric_histogram *histogram, uint64_t value)
+void sl_metric_record_many(struct sl_metric_histogram *histogram, uint64_t value, uint64_t count)
 {
-    histogram->count++;
-    histogram->sum += value;
+    if (count == 0) {
+        return;
+    }
+    histogram->count += count;
+    histogram->sum += value * count;
     histogram->min = value < histogram->min ? value : histogram->min;
     histogram->max = value > histogram->max ? value : histogram->max;
-    histogram->buckets[bucket_of(value)]++;
+    histogram->buckets[bucket_of(value)] += count;
+}
+
+void sl_metric_record(struct sl_metric_histogram *histogram, uint64_t value)
+{
+    sl_metric_record_many(histogram, value, 1);
 }
 
 void sl_metric_merge(struct sl_metric_histogram *into, const struct sl_metric_histogram *from)

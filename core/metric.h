@@ -16,6 +16,10 @@ struct sl_metric_histogram {
 
 void sl_metric_init(struct sl_metric_histogram *histogram);
 void sl_metric_record(struct sl_metric_histogram *histogram, uint64_t value);
+
+/* The same `count` times. */
+void sl_metric_record_many(struct sl_metric_histogram *histogram, uint64_t value, uint64_t count);
+
 void sl_metric_merge(struct sl_metric_histogram *into, const struct sl_metric_histogram *from);
 
 /* The least recorded value, within the error, that `share` (0 to 1) of all values do not exceed; 0

@@ -33,13 +33,14 @@ EXTRA_ARROWS = {"bench/table.c": {"ps"}, "worker/train/flags.c": {"config"},
 
 # A pattern that may appear only in files that match.
 CONFINED = [
-    (r"#include <liburing", r"reactor/ring.*|net/tcp/.*", "liburing"),
+    (r"#include <liburing", r"reactor/ring.*|net/tcp/.*|bench/bare_.*", "liburing"),
     (r"#include <(infiniband|rdma)/", r"net/rdma/.*", "verbs"),
     (r"#include <rte_", r"net/dpdk/.*", "DPDK"),
     (r"#include <openssl/", r"net/auth\.c|net/tcp/tls.*", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
-     r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|reactor/(mailbox|reactor).*",
+     r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|reactor/(mailbox|reactor).*|"
+     r"bench/bare_spsc\.c",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_", 
      r"core/arena_ahead\.c|reactor/(mailbox|reactor).*|worker/port\.c|net/resolve\.c", "a lock"),

@@ -1,0 +1,356 @@
+/* The two ends do the same: they count whole messages in what arrives on a connection, and owe one
+ * for each. What a connection owes goes out in one send a turn. The client owes `depth` messages to
+ * begin with, and keeps the times at which it let them go. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bare.h"
+#include "bench/bare_peer.h"
+#include "bench/bare_ring.h"
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/log.h"
+
+#define SEND_BYTES_MAX   (256U << 10) /* of one send: its source stays in the second-level cache */
+#define BUFFER_BYTES_MAX (64U << 10)
+#define BUFFER_BYTES_MIN 64U
+#define BUFFERS_SPARE    16U
+#define WAIT_MS          100
+#define OF_SEND          1U /* in an operation's user_data, below the connection's number */
+
+/* Messages that the client let go at one time. */
+struct flight {
+    uint64_t at_ns;
+    uint32_t count;
+};
+
+struct conn {
+    uint64_t owed_bytes; /* to send, those of a send under way too */
+    uint32_t partial;    /* bytes of a message whose rest has not arrived */
+    bool sending, listed;
+    uint32_t first, last; /* of the client's flights: a ring of depth + 1 */
+    struct flight *flights;
+};
+
+struct end {
+    struct sl_bench_bare_ring ring;
+    struct conn *conns;
+    uint32_t *listed; /* connections that owe, and send nothing at this moment */
+    uint32_t conn_count, open_count, listed_count;
+    uint32_t in_bytes, out_bytes; /* of a message */
+    uint8_t *out;                 /* what is sent: its content means nothing */
+    uint32_t out_max;             /* bytes in one send */
+    int err;
+
+    /* The client's. */
+    uint32_t depth;
+    uint64_t now_ns, from_ns; /* of this turn; from when on messages count */
+    uint64_t counted;
+    struct flight *flights; /* of all connections */
+    struct sl_metric_histogram *latency;
+};
+
+/* ---- Messages -------------------------------------------------------------------------------- */
+
+static void list(struct end *end, uint32_t index)
+{
+    struct conn *conn = &end->conns[index];
+    if (!conn->listed && !conn->sending) {
+        conn->listed = true;
+        end->listed[end->listed_count++] = index;
+    }
+}
+
+static void let_go(struct end *end, struct conn *conn, uint32_t count)
+{
+    conn->flights[conn->last] = (struct flight){.at_ns = end->now_ns, .count = count};
+    conn->last = conn->last == end->depth ? 0 : conn->last + 1;
+}
+
+/* The oldest `count` messages of the connection have been answered. */
+static void land(struct end *end, struct conn *conn, uint32_t count)
+{
+    const bool counts = end->now_ns >= end->from_ns;
+    while (count > 0) {
+        struct flight *flight = &conn->flights[conn->first];
+        const uint32_t now = flight->count < count ? flight->count : count;
+        if (counts) {
+            sl_metric_record_many(end->latency, end->now_ns - flight->at_ns, now);
+            end->counted += now;
+        }
+        count -= now;
+        flight->count -= now;
+        if (flight->count == 0) {
+            conn->first = conn->first == end->depth ? 0 : conn->first + 1;
+        }
+    }
+}
+
+static void arrived(struct end *end, uint32_t index, uint32_t bytes)
+{
+    struct conn *conn = &end->conns[index];
+    const uint32_t total = conn->partial + bytes;
+    const uint32_t count = total / end->in_bytes;
+    conn->partial = total % end->in_bytes;
+    if (count == 0) {
+        return;
+    }
+    if (end->latency != NULL) {
+        land(end, conn, count);
+        let_go(end, conn, count);
+    }
+    conn->owed_bytes += (uint64_t)count * end->out_bytes;
+    list(end, index);
+}
+
+/* ---- Turns ----------------------------------------------------------------------------------- */
+
+static struct io_uring_sqe *entry(struct end *end, uint32_t index, uint32_t kind)
+{
+    struct io_uring_sqe *sqe = sl_bench_bare_ring_sqe(&end->ring);
+    if (sqe == NULL) {
+        sl_log_error("baseline: io_uring takes no more submissions");
+        end->err = SL_ERR_IO;
+        return NULL;
+    }
+    sqe->user_data = (uint64_t)index << 1 | kind;
+    return sqe;
+}
+
+static void receive(struct end *end, uint32_t index)
+{
+    struct io_uring_sqe *sqe = entry(end, index, 0);
+    if (sqe != NULL) {
+        io_uring_prep_recv_multishot(sqe, (int)index, NULL, 0, 0);
+        sqe->flags = IOSQE_BUFFER_SELECT | IOSQE_FIXED_FILE;
+        sqe->buf_group = 0;
+    }
+}
+
+static void send_all(struct end *end)
+{
+    for (uint32_t i = 0; i < end->listed_count; i++) {
+        const uint32_t index = end->listed[i];
+        struct conn *conn = &end->conns[index];
+        struct io_uring_sqe *sqe = entry(end, index, OF_SEND);
+        if (sqe == NULL) {
+            return;
+        }
+        const uint64_t bytes = conn->owed_bytes < end->out_max ? conn->owed_bytes : end->out_max;
+        io_uring_prep_send(sqe, (int)index, end->out, bytes, MSG_NOSIGNAL);
+        sqe->flags = IOSQE_FIXED_FILE;
+        conn->listed = false;
+        conn->sending = true;
+    }
+    end->listed_count = 0;
+}
+
+static void on_send(struct end *end, uint32_t index, int32_t result)
+{
+    struct conn *conn = &end->conns[index];
+    conn->sending = false;
+    if (result <= 0) {
+        return; /* the receive says why */
+    }
+    conn->owed_bytes -= (uint32_t)result;
+    if (conn->owed_bytes > 0) {
+        list(end, index);
+    }
+}
+
+static void on_receive(struct end *end, uint32_t index, int32_t result, uint32_t flags)
+{
+    if (result > 0) {
+        arrived(end, index, (uint32_t)result);
+        sl_bench_bare_ring_return(&end->ring, flags);
+    } else if (result != -ENOBUFS) {
+        end->open_count--;
+        return;
+    }
+    if ((flags & IORING_CQE_F_MORE) == 0) {
+        receive(end, index);
+    }
+}
+
+static void turn(struct end *end, bool polling)
+{
+    int err = sl_bench_bare_ring_turn(&end->ring, polling, WAIT_MS);
+    if (err != 0) {
+        end->err = err;
+        return;
+    }
+    if (end->latency != NULL) {
+        end->now_ns = sl_clock_now_ns(sl_clock_system());
+    }
+    struct io_uring_cqe *cqe;
+    unsigned head;
+    unsigned count = 0;
+    io_uring_for_each_cqe(&end->ring.uring, head, cqe)
+    {
+        const uint32_t index = (uint32_t)(cqe->user_data >> 1);
+        if ((cqe->user_data & OF_SEND) != 0) {
+            on_send(end, index, cqe->res);
+        } else {
+            on_receive(end, index, cqe->res, cqe->flags);
+        }
+        count++;
+    }
+    if (count > 0) {
+        io_uring_cq_advance(&end->ring.uring, count);
+        sl_bench_bare_ring_advance(&end->ring);
+        send_all(end);
+    }
+}
+
+/* ---- Ends ------------------------------------------------------------------------------------ */
+
+static uint32_t power_of_two_from(uint32_t least)
+{
+    uint32_t power = 1;
+    while (power < least) {
+        power *= 2;
+    }
+    return power;
+}
+
+/* Receive buffers take all that can be under way on a connection, and no more, so that those of
+ * small messages share cache lines' worth of memory that stays in the first-level cache. */
+static int init_ring(struct end *end, const int *fds, uint32_t depth)
+{
+    const uint64_t wanted = (uint64_t)depth * end->in_bytes;
+    uint32_t bytes = wanted < BUFFER_BYTES_MAX ? (uint32_t)wanted : BUFFER_BYTES_MAX;
+    bytes = (bytes + BUFFER_BYTES_MIN - 1) / BUFFER_BYTES_MIN * BUFFER_BYTES_MIN;
+    const uint32_t buffers = power_of_two_from(end->conn_count + BUFFERS_SPARE);
+    const uint32_t entries = power_of_two_from(2 * end->conn_count + BUFFERS_SPARE);
+    return sl_bench_bare_ring_init(&end->ring, entries, 2 * entries, buffers, bytes, fds,
+                                   end->conn_count);
+}
+
+static void end_fini(struct end *end)
+{
+    free(end->conns);
+    free(end->listed);
+    free(end->out);
+    free(end->flights);
+}
+
+/* in, out: bytes of a message that arrives, that goes. */
+static int end_init(struct end *end, const int *fds, uint32_t count, uint32_t depth, uint32_t in,
+                    uint32_t out)
+{
+    const uint64_t most = (uint64_t)depth * out;
+    *end = (struct end){
+        .conn_count = count,
+        .open_count = count,
+        .in_bytes = in,
+        .out_bytes = out,
+        .out_max = most < SEND_BYTES_MAX ? (uint32_t)most : SEND_BYTES_MAX,
+        .depth = depth,
+        .conns = calloc(count, sizeof(struct conn)),
+        .listed = calloc(count, sizeof(uint32_t)),
+        .flights = calloc((size_t)count * (depth + 1), sizeof(struct flight)),
+    };
+    end->out = calloc(1, end->out_max);
+    if (end->conns == NULL || end->listed == NULL || end->flights == NULL || end->out == NULL) {
+        end_fini(end);
+        sl_log_error("baseline: no memory");
+        return SL_ERR_NO_MEMORY;
+    }
+    int err = init_ring(end, fds, depth);
+    if (err != 0) {
+        end_fini(end);
+        return err;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        end->conns[i].flights = end->flights + (size_t)i * (depth + 1);
+        receive(end, i);
+    }
+    return 0;
+}
+
+static void end_close(struct end *end)
+{
+    sl_bench_bare_ring_fini(&end->ring);
+    end_fini(end);
+}
+
+static int serve(const void *ctx, const int *fds, uint32_t count)
+{
+    const struct sl_bench_bare_echo *options = ctx;
+    struct end end;
+    int err =
+        end_init(&end, fds, count, options->depth, options->request_bytes, options->reply_bytes);
+    if (err != 0) {
+        return err;
+    }
+    while (end.open_count > 0 && end.err == 0) {
+        turn(&end, options->polling);
+    }
+    end_close(&end);
+    return end.err;
+}
+
+/* Lets the first messages go, and goes on until the time is over. */
+static int ask(struct end *end, const struct sl_bench_bare_echo *options,
+               const struct sl_bench_common *common, double *requests_per_s)
+{
+    end->now_ns = sl_clock_now_ns(sl_clock_system());
+    end->from_ns = end->now_ns + (uint64_t)(common->warm_up * 1e9);
+    const uint64_t until_ns = end->from_ns + (uint64_t)(common->seconds * 1e9);
+    for (uint32_t i = 0; i < end->conn_count; i++) {
+        let_go(end, &end->conns[i], options->depth);
+        end->conns[i].owed_bytes = (uint64_t)options->depth * options->request_bytes;
+        list(end, i);
+    }
+    send_all(end);
+    while (end->now_ns < until_ns && end->err == 0) {
+        turn(end, options->polling);
+        if (end->open_count < end->conn_count) {
+            sl_log_error("baseline: the other end closed a connection");
+            return SL_ERR_IO;
+        }
+    }
+    if (end->err == 0 && end->counted == 0) {
+        sl_log_error("baseline: no reply within %.3g s", common->seconds);
+        return SL_ERR_DEADLINE;
+    }
+    *requests_per_s = (double)end->counted * 1e9 / (double)(end->now_ns - end->from_ns);
+    return end->err;
+}
+
+static int measure(const struct sl_bench_bare_echo *options, const struct sl_bench_common *common,
+                   const int *fds, double *requests_per_s, struct sl_metric_histogram *latency)
+{
+    struct end end;
+    int err = end_init(&end, fds, options->connections, options->depth, options->reply_bytes,
+                       options->request_bytes);
+    if (err != 0) {
+        return err;
+    }
+    sl_metric_init(latency);
+    end.latency = latency;
+    err = ask(&end, options, common, requests_per_s);
+    end_close(&end);
+    return err;
+}
+
+int sl_bench_bare_echo_run(const struct sl_bench_bare_echo *options,
+                           const struct sl_bench_common *common, double *requests_per_s,
+                           struct sl_metric_histogram *latency)
+{
+    sl_assert(options->depth >= 1);
+    sl_assert(options->request_bytes >= 1);
+    sl_assert(options->request_bytes <= SL_BENCH_BARE_MESSAGE_BYTES_MAX);
+    sl_assert(options->reply_bytes >= 1);
+    sl_assert(options->reply_bytes <= SL_BENCH_BARE_MESSAGE_BYTES_MAX);
+    struct sl_bench_bare_peer peer;
+    int err = sl_bench_bare_peer_start(&peer, options->connections, options->congestion, common,
+                                       serve, options);
+    if (err != 0) {
+        return err;
+    }
+    err = measure(options, common, peer.fds, requests_per_s, latency);
+    const int ended = sl_bench_bare_peer_end(&peer);
+    return err != 0 ? err : ended;
+}

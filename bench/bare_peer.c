@@ -1,0 +1,249 @@
+#include "bench/bare_peer.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+
+#define END_WAIT_MS       5000
+#define DESCRIPTORS_SPARE 64 /* of this process beside the connections */
+
+int sl_bench_bare_fail(const char *what)
+{
+    const int system_errno = errno;
+    sl_log_error("baseline: %s: %s", what, strerror(system_errno));
+    return sl_err_from_errno(system_errno);
+}
+
+int sl_bench_bare_pin(int core)
+{
+    if (core < 0) {
+        return 0;
+    }
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((unsigned)core, &set);
+    if (sched_setaffinity(0, sizeof set, &set) != 0) {
+        sl_log_error("baseline: this process may not run on core %d: %s", core, strerror(errno));
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+/* ---- Sockets --------------------------------------------------------------------------------- */
+
+static int set_int(int fd, int level, int option, int value)
+{
+    return setsockopt(fd, level, option, &value, sizeof value);
+}
+
+/* A connection that is closed leaves nothing behind: thousands are made in a few minutes, and would
+ * use up the local ports while each waits out its last minute. */
+static int tune(int fd, const char *congestion)
+{
+    const struct linger none = {.l_onoff = 1};
+    if (set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1) != 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none) != 0) {
+        return sl_bench_bare_fail("setsockopt");
+    }
+    if (congestion != NULL && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion,
+                                         (socklen_t)strlen(congestion)) != 0) {
+        sl_log_error("baseline: congestion control %s: %s", congestion, strerror(errno));
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+static int open_socket(const char *congestion, int *out_fd)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return sl_bench_bare_fail("socket");
+    }
+    int err = tune(fd, congestion);
+    if (err != 0) {
+        close(fd);
+        return err;
+    }
+    *out_fd = fd;
+    return 0;
+}
+
+static int open_listener(const char *congestion, int *out_fd, struct sockaddr_in *address)
+{
+    socklen_t bytes = sizeof *address;
+    *address =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int err = open_socket(congestion, out_fd);
+    if (err != 0) {
+        return err;
+    }
+    if (bind(*out_fd, (struct sockaddr *)address, sizeof *address) != 0 ||
+        listen(*out_fd, SL_BENCH_BARE_CONNECTIONS_MAX) != 0 ||
+        getsockname(*out_fd, (struct sockaddr *)address, &bytes) != 0) {
+        err = sl_bench_bare_fail("listening on loopback");
+        close(*out_fd);
+    }
+    return err;
+}
+
+static void raise_descriptor_limit(uint32_t connections)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < connections + DESCRIPTORS_SPARE) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* ---- The process ----------------------------------------------------------------------------- */
+
+static int accept_all(int listener, const char *congestion, int *fds, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        fds[i] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fds[i] < 0) {
+            return sl_bench_bare_fail("accept");
+        }
+        int err = tune(fds[i], congestion);
+        if (err != 0) {
+            return err;
+        }
+    }
+    return 0;
+}
+
+static int be_the_peer(int listener, struct sl_bench_bare_peer *peer, const char *congestion,
+                       int core, sl_bench_bare_serve_fn serve, const void *ctx)
+{
+    int err = sl_bench_bare_pin(core);
+    if (err == 0) {
+        err = accept_all(listener, congestion, peer->fds, peer->count);
+    }
+    close(listener);
+    return err != 0 ? err : serve(ctx, peer->fds, peer->count);
+}
+
+/* The signal at the parent's death is asked for before the question whether it is still there, so
+ * that none slips through between. */
+static void end_with_parent(pid_t parent)
+{
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
+        _exit(1);
+    }
+}
+
+static int connect_all(struct sl_bench_bare_peer *peer, const struct sockaddr_in *address,
+                       const char *congestion)
+{
+    for (uint32_t i = 0; i < peer->count; i++) {
+        int err = open_socket(congestion, &peer->fds[i]);
+        if (err != 0) {
+            return err;
+        }
+        if (connect(peer->fds[i], (const struct sockaddr *)address, sizeof *address) != 0) {
+            return sl_bench_bare_fail("connect");
+        }
+    }
+    return 0;
+}
+
+static int keep_affinity(struct sl_bench_bare_peer *peer, int client_core)
+{
+    if (client_core >= 0) {
+        if (sched_getaffinity(0, sizeof peer->cores, &peer->cores) != 0) {
+            return sl_bench_bare_fail("sched_getaffinity");
+        }
+        peer->pinned = true;
+    }
+    return sl_bench_bare_pin(client_core);
+}
+
+int sl_bench_bare_peer_start(struct sl_bench_bare_peer *peer, uint32_t connections,
+                             const char *congestion, const struct sl_bench_common *common,
+                             sl_bench_bare_serve_fn serve, const void *ctx)
+{
+    sl_assert(connections >= 1);
+    sl_assert(connections <= SL_BENCH_BARE_CONNECTIONS_MAX);
+    *peer = (struct sl_bench_bare_peer){.pid = -1, .count = connections};
+    peer->fds = malloc(connections * sizeof *peer->fds);
+    if (peer->fds == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    memset(peer->fds, -1, connections * sizeof *peer->fds);
+    raise_descriptor_limit(connections);
+    struct sockaddr_in address;
+    int listener;
+    int err = open_listener(congestion, &listener, &address);
+    if (err != 0) {
+        (void)sl_bench_bare_peer_end(peer);
+        return err;
+    }
+    const pid_t parent = getpid();
+    peer->pid = fork();
+    if (peer->pid == 0) {
+        end_with_parent(parent);
+        _exit(be_the_peer(listener, peer, congestion, common->server_core, serve, ctx) != 0);
+    }
+    err = peer->pid < 0 ? sl_bench_bare_fail("fork") : connect_all(peer, &address, congestion);
+    if (err == 0) {
+        err = keep_affinity(peer, common->client_core);
+    }
+    close(listener);
+    if (err != 0) {
+        (void)sl_bench_bare_peer_end(peer);
+    }
+    return err;
+}
+
+/* ---- Its end --------------------------------------------------------------------------------- */
+
+static int wait_for(pid_t pid)
+{
+    const struct timespec ms = {.tv_nsec = 1000000};
+    int status;
+    for (int waited = 0; waited < END_WAIT_MS; waited++) {
+        const pid_t ended = waitpid(pid, &status, WNOHANG);
+        if (ended == pid) {
+            return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : SL_ERR_IO;
+        }
+        (void)nanosleep(&ms, NULL);
+    }
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, &status, 0);
+    return SL_ERR_IO;
+}
+
+int sl_bench_bare_peer_end(struct sl_bench_bare_peer *peer)
+{
+    int err = 0;
+    for (uint32_t i = 0; i < peer->count && peer->fds[i] >= 0; i++) {
+        close(peer->fds[i]);
+    }
+    free(peer->fds);
+    peer->fds = NULL;
+    if (peer->pid > 0) {
+        err = wait_for(peer->pid);
+        if (err != 0) {
+            sl_log_error("baseline: the process at the other end failed");
+        }
+        peer->pid = -1;
+    }
+    if (peer->pinned) {
+        (void)sched_setaffinity(0, sizeof peer->cores, &peer->cores);
+        peer->pinned = false;
+    }
+    return err;
+}
