@@ -13,6 +13,7 @@ struct benchmark {
 
 static const struct benchmark benchmarks[] = {
     {"generate", "writes a click log from a planted model, to train on", sl_bench_generate_run},
+    {"peers", "Redis and iperf3 on these two cores, to compare with", sl_bench_peers_run},
     {"table", "lookups, reads and updates of one sparse table in this process; its memory",
      sl_bench_table_run},
 };

@@ -1,0 +1,318 @@
+#include "bench/child.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/hash.h"
+#include "core/log.h"
+
+#define OUTPUT_BYTES_MAX ((size_t)4 << 20)
+#define LOOK_EVERY_MS    5
+#define TERM_GRACE_MS    2000
+
+#define PORT_FIRST       10000U
+#define PORT_COUNT       22000U
+#define PORT_TRIES       100
+
+/* ---- Programs -------------------------------------------------------------------------------- */
+
+static bool is_program(const char *folder, size_t length, const char *name,
+                       char path[SL_BENCH_PATH_BYTES])
+{
+    int used = snprintf(path, SL_BENCH_PATH_BYTES, "%.*s/%s", (int)length, folder, name);
+    return used > 0 && used < SL_BENCH_PATH_BYTES && access(path, X_OK) == 0;
+}
+
+bool sl_bench_child_find(const char *name, char path[SL_BENCH_PATH_BYTES])
+{
+    const char *folders = getenv("PATH");
+    while (folders != NULL && *folders != '\0') {
+        size_t length = strcspn(folders, ":");
+        if (is_program(folders, length, name, path)) {
+            return true;
+        }
+        folders += length + (folders[length] == ':');
+    }
+    static const char *const more[] = {"/usr/sbin", "/sbin"};
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        if (is_program(more[i], strlen(more[i]), name, path)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sl_bench_child_beside(const char *name, char path[SL_BENCH_PATH_BYTES])
+{
+    char own[SL_BENCH_PATH_BYTES];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    if (length <= 0) {
+        return false;
+    }
+    own[length] = '\0';
+    const char *slash = strrchr(own, '/');
+    return slash != NULL && is_program(own, (size_t)(slash - own), name, path);
+}
+
+/* ---- Start ----------------------------------------------------------------------------------- */
+
+/* In the child, until it is another program. */
+static _Noreturn void become(const struct sl_bench_child_options *options, int out, pid_t parent)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        _exit(1); /* it died before the kernel knew what to do then */
+    }
+    if (options->core >= 0) {
+        cpu_set_t cores;
+        CPU_ZERO(&cores);
+        CPU_SET((size_t)options->core, &cores);
+        (void)sched_setaffinity(0, sizeof cores, &cores);
+    }
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    (void)dup2(null, STDIN_FILENO);
+    (void)dup2(out >= 0 ? out : null, STDOUT_FILENO);
+    for (uint32_t i = 0; options->environment != NULL && options->environment[i] != NULL; i++) {
+        (void)putenv((char *)(uintptr_t)options->environment[i]);
+    }
+    (void)execv(options->argv[0], (char *const *)(uintptr_t)options->argv);
+    _exit(127);
+}
+
+int sl_bench_child_start(const struct sl_bench_child_options *options, struct sl_bench_child *out)
+{
+    int ends[2] = {-1, -1};
+    pid_t parent = getpid();
+    pid_t pid = -1;
+    if (!options->reads || pipe2(ends, O_CLOEXEC) == 0) {
+        pid = fork();
+    }
+    if (pid == 0) {
+        become(options, ends[1], parent);
+    }
+    int failure = errno;
+    if (ends[1] >= 0) {
+        (void)close(ends[1]);
+    }
+    if (pid < 0) {
+        sl_log_error("cannot start %s: %s", options->argv[0], strerror(failure));
+        if (ends[0] >= 0) {
+            (void)close(ends[0]);
+        }
+        return SL_ERR_IO;
+    }
+    *out = (struct sl_bench_child){.pid = pid, .out = ends[0]};
+    return 0;
+}
+
+/* ---- End ------------------------------------------------------------------------------------- */
+
+static uint64_t now_ms(void)
+{
+    return sl_clock_now_ns(sl_clock_system()) / SL_CLOCK_NS_PER_MS;
+}
+
+static void sleep_ms(uint32_t ms)
+{
+    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&time, NULL);
+}
+
+static void forget(struct sl_bench_child *child)
+{
+    if (child->out >= 0) {
+        (void)close(child->out);
+    }
+    *child = (struct sl_bench_child){.out = -1};
+}
+
+/* Whether it has ended by then; *status as waitpid tells it. */
+static bool ended_by(const struct sl_bench_child *child, uint64_t deadline_ms, int *status)
+{
+    while (waitpid(child->pid, status, WNOHANG) == 0) {
+        if (now_ms() >= deadline_ms) {
+            return false;
+        }
+        sleep_ms(LOOK_EVERY_MS);
+    }
+    return true;
+}
+
+void sl_bench_child_stop(struct sl_bench_child *child)
+{
+    int status;
+    if (child->pid != 0) {
+        (void)kill(child->pid, SIGTERM);
+        (void)kill(child->pid, SIGCONT); /* one that was parked must see it */
+        if (!ended_by(child, now_ms() + TERM_GRACE_MS, &status)) {
+            (void)kill(child->pid, SIGKILL);
+            (void)waitpid(child->pid, &status, 0);
+        }
+        forget(child);
+    }
+}
+
+static int wait_until(struct sl_bench_child *child, uint64_t deadline_ms)
+{
+    int status = 0;
+    int pid = child->pid;
+    if (!ended_by(child, deadline_ms, &status)) {
+        (void)kill(child->pid, SIGKILL);
+        (void)waitpid(child->pid, &status, 0);
+        forget(child);
+        sl_log_error("process %d did not end in time", pid);
+        return SL_ERR_DEADLINE;
+    }
+    forget(child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        return 0;
+    }
+    sl_log_error("process %d ended with %s %d", pid, WIFEXITED(status) ? "status" : "signal",
+                 WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+    return SL_ERR_CLOSED;
+}
+
+int sl_bench_child_wait(struct sl_bench_child *child, uint32_t timeout_ms)
+{
+    return wait_until(child, now_ms() + timeout_ms);
+}
+
+/* ---- Output ---------------------------------------------------------------------------------- */
+
+/* Bytes read, 0 at the end, or DEADLINE. */
+static ssize_t read_by(const struct sl_bench_child *child, uint64_t deadline_ms, char *to,
+                       size_t room)
+{
+    struct pollfd look = {.fd = child->out, .events = POLLIN};
+    uint64_t now = now_ms();
+    int ready;
+    do {
+        ready = poll(&look, 1, now < deadline_ms ? (int)(deadline_ms - now) : 0);
+    } while (ready < 0 && errno == EINTR);
+    if (ready <= 0) {
+        return SL_ERR_DEADLINE;
+    }
+    ssize_t got = read(child->out, to, room);
+    return got < 0 ? 0 : got;
+}
+
+int sl_bench_child_await(struct sl_bench_child *child, const char *text, uint32_t timeout_ms)
+{
+    char seen[4096];
+    size_t used = 0;
+    uint64_t deadline_ms = now_ms() + timeout_ms;
+    while (used + 1 < sizeof seen) {
+        ssize_t got = read_by(child, deadline_ms, seen + used, sizeof seen - 1 - used);
+        if (got <= 0) {
+            return got == 0 ? SL_ERR_CLOSED : (int)got;
+        }
+        used += (size_t)got;
+        seen[used] = '\0';
+        if (strstr(seen, text) != NULL) {
+            return 0;
+        }
+    }
+    return SL_ERR_CLOSED;
+}
+
+static int read_all(const struct sl_bench_child *child, uint64_t deadline_ms, char **text)
+{
+    size_t room = 64 * 1024;
+    size_t used = 0;
+    char *all = malloc(room);
+    while (all != NULL) {
+        ssize_t got = read_by(child, deadline_ms, all + used, room - used - 1);
+        if (got <= 0) {
+            all[used] = '\0';
+            *text = all;
+            return (int)got;
+        }
+        used += (size_t)got;
+        if (used + 1 == room) {
+            char *larger = room < OUTPUT_BYTES_MAX ? realloc(all, room *= 2) : NULL;
+            if (larger == NULL) {
+                free(all);
+                return SL_ERR_TOO_LARGE;
+            }
+            all = larger;
+        }
+    }
+    return SL_ERR_NO_MEMORY;
+}
+
+int sl_bench_child_collect(struct sl_bench_child *child, uint32_t timeout_ms, char **text)
+{
+    uint64_t deadline_ms = now_ms() + timeout_ms;
+    char *all = NULL;
+    int read_err = read_all(child, deadline_ms, &all);
+    int err = wait_until(child, read_err == 0 ? deadline_ms : 0);
+    err = read_err != 0 ? read_err : err;
+    if (err != 0) {
+        free(all);
+        return err;
+    }
+    *text = all;
+    return 0;
+}
+
+/* ---- Ports ----------------------------------------------------------------------------------- */
+
+static bool is_free(uint16_t port)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool bound = fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return bound;
+}
+
+/* Below the range from which the kernel takes ports for outgoing connections. */
+int sl_bench_child_port(uint16_t *port)
+{
+    uint64_t seed = (uint64_t)getpid() << 32 ^ sl_clock_now_ns(sl_clock_system());
+    for (uint32_t i = 0; i < PORT_TRIES; i++) {
+        uint16_t drawn = (uint16_t)(PORT_FIRST + sl_hash_random(&seed) % PORT_COUNT);
+        if (is_free(drawn)) {
+            *port = drawn;
+            return 0;
+        }
+    }
+    sl_log_error("no free port of 127.0.0.1");
+    return SL_ERR_IN_USE;
+}
+
+int sl_bench_child_listens(uint16_t port, uint32_t timeout_ms)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    uint64_t deadline_ms = now_ms() + timeout_ms;
+    do {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        bool there = fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0;
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        if (there) {
+            return 0;
+        }
+        sleep_ms(LOOK_EVERY_MS);
+    } while (now_ms() < deadline_ms);
+    return SL_ERR_DEADLINE;
+}

@@ -1,0 +1,57 @@
+/* Other programs as children of a benchmark: on a core of their own, killed by the kernel when the
+ * benchmark dies, their standard error ours. One thread: the kernel means the thread that forked.
+ */
+#ifndef SL_BENCH_CHILD_H
+#define SL_BENCH_CHILD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/err.h"
+
+#define SL_BENCH_PATH_BYTES 1024
+
+struct sl_bench_child {
+    pid_t pid; /* 0: none runs */
+    int out;   /* read end of its standard output; -1: it goes to /dev/null */
+};
+
+struct sl_bench_child_options {
+    const char *const *argv;        /* up to NULL; argv[0] is a path */
+    const char *const *environment; /* "NAME=value" up to NULL, put over ours; or NULL */
+    int core;                       /* that it is pinned to with all its threads; -1: any */
+    bool reads;                     /* its standard output is read */
+};
+
+/* Where the program is: on the PATH, and in /usr/sbin and /sbin, which need not be on it. */
+bool sl_bench_child_find(const char *name, char path[SL_BENCH_PATH_BYTES]);
+
+/* The program of this name beside this one. */
+bool sl_bench_child_beside(const char *name, char path[SL_BENCH_PATH_BYTES]);
+
+/* Errors, logged: IO. A program that cannot be executed ends with status 127. */
+int sl_bench_child_start(const struct sl_bench_child_options *options, struct sl_bench_child *out);
+
+/* Reads its output until it contains `text`. Errors: CLOSED (it ended before), DEADLINE. */
+int sl_bench_child_await(struct sl_bench_child *child, const char *text, uint32_t timeout_ms);
+
+/* Reads its output to the end, and waits for its end; at the deadline it is killed. *text, the
+ * caller's to free, ends with NUL. Errors, logged: DEADLINE, CLOSED (it ended with another status
+ * than 0), TOO_LARGE, NO_MEMORY. */
+int sl_bench_child_collect(struct sl_bench_child *child, uint32_t timeout_ms, char **text);
+
+/* Waits for the end of one that is not read. Errors as above. */
+int sl_bench_child_wait(struct sl_bench_child *child, uint32_t timeout_ms);
+
+/* Ends it, if it runs: SIGTERM, after 2 s SIGKILL. */
+void sl_bench_child_stop(struct sl_bench_child *child);
+
+/* A port of loopback on which nobody listens; another may still take it. Errors, logged: IN_USE. */
+int sl_bench_child_port(uint16_t *port);
+
+/* Until somebody listens there. Errors: DEADLINE. */
+int sl_bench_child_listens(uint16_t port, uint32_t timeout_ms);
+
+#endif

@@ -1,0 +1,127 @@
+#include "bench/child.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/log.h"
+
+enum { PATIENCE_MS = 30000 };
+
+static struct sl_bench_child start(const char *script, bool reads)
+{
+    const char *const argv[] = {"/bin/sh", "-c", script, NULL};
+    static const char *const environment[] = {"STARLING_CHILD_TEST=seen", NULL};
+    const struct sl_bench_child_options options = {
+        .argv = argv, .environment = environment, .core = -1, .reads = reads};
+    struct sl_bench_child child;
+    assert_int_equal(sl_bench_child_start(&options, &child), 0);
+    return child;
+}
+
+static void collect__is_all_that_was_written(void **state)
+{
+    (void)state;
+    struct sl_bench_child child =
+        start("i=0; while [ $i -lt 20000 ]; do echo 0123456; i=$((i+1)); done; "
+              "echo $STARLING_CHILD_TEST",
+              true);
+    char *text = NULL;
+    assert_int_equal(sl_bench_child_collect(&child, PATIENCE_MS, &text), 0);
+    assert_int_equal(strlen(text), 20000 * 8 + 5);
+    assert_string_equal(text + 20000 * 8, "seen\n");
+    assert_int_equal(child.pid, 0);
+    free(text);
+}
+
+static void collect__tells_a_bad_end(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    struct sl_bench_child child = start("echo words; exit 3", true);
+    assert_int_equal(sl_bench_child_collect(&child, PATIENCE_MS, &text), SL_ERR_CLOSED);
+    assert_null(text);
+}
+
+static void collect__kills_at_the_deadline(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    struct sl_bench_child child = start("exec sleep 1000", true);
+    pid_t pid = child.pid;
+    assert_int_equal(sl_bench_child_collect(&child, 50, &text), SL_ERR_DEADLINE);
+    assert_int_equal(kill(pid, 0), -1);
+}
+
+static void await__goes_on_behind_the_text(void **state)
+{
+    (void)state;
+    struct sl_bench_child child = start("echo almost ready; exec sleep 1000", true);
+    assert_int_equal(sl_bench_child_await(&child, "ready", PATIENCE_MS), 0);
+    sl_bench_child_stop(&child);
+    assert_int_equal(child.pid, 0);
+    child = start("echo something else", true);
+    assert_int_equal(sl_bench_child_await(&child, "ready", PATIENCE_MS), SL_ERR_CLOSED);
+    assert_int_equal(sl_bench_child_wait(&child, PATIENCE_MS), 0);
+}
+
+static void stop__ends_one_that_is_parked(void **state)
+{
+    (void)state;
+    struct sl_bench_child child = start("exec sleep 1000", false);
+    pid_t pid = child.pid;
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    sl_bench_child_stop(&child);
+    assert_int_equal(kill(pid, 0), -1);
+    sl_bench_child_stop(&child); /* again: nothing */
+}
+
+static void wait__a_program_that_is_not_there(void **state)
+{
+    (void)state;
+    const char *const argv[] = {"/nowhere/to/be/found", NULL};
+    const struct sl_bench_child_options options = {.argv = argv, .core = -1};
+    struct sl_bench_child child;
+    assert_int_equal(sl_bench_child_start(&options, &child), 0);
+    assert_int_equal(sl_bench_child_wait(&child, PATIENCE_MS), SL_ERR_CLOSED);
+}
+
+static void find__looks_along_the_path(void **state)
+{
+    (void)state;
+    char path[SL_BENCH_PATH_BYTES];
+    assert_true(sl_bench_child_find("sh", path));
+    assert_string_equal(strrchr(path, '/'), "/sh");
+    assert_false(sl_bench_child_find("no-program-has-this-name", path));
+    assert_true(sl_bench_child_beside("unit_bench_child", path));
+}
+
+static void listens__not_before_somebody_does(void **state)
+{
+    (void)state;
+    uint16_t port;
+    assert_int_equal(sl_bench_child_port(&port), 0);
+    assert_int_equal(sl_bench_child_listens(port, 1), SL_ERR_DEADLINE);
+}
+
+int main(void)
+{
+    sl_log_setup(SL_LOG_OFF, "test");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(collect__is_all_that_was_written),
+        cmocka_unit_test(collect__tells_a_bad_end),
+        cmocka_unit_test(collect__kills_at_the_deadline),
+        cmocka_unit_test(await__goes_on_behind_the_text),
+        cmocka_unit_test(stop__ends_one_that_is_parked),
+        cmocka_unit_test(wait__a_program_that_is_not_there),
+        cmocka_unit_test(find__looks_along_the_path),
+        cmocka_unit_test(listens__not_before_somebody_does),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
