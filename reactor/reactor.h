@@ -2,8 +2,9 @@
  * the sources, runs the sources' flush, and, when a turn found nothing to do, sleeps in the ring
  * after a short spin (or never, in polling mode).
  *
- * A reactor is driven by its own thread (start/stop/join) or, in a simulation, stepped by
- * sl_reactor_turn from the caller's thread with the caller's clock; then it has no ring. Everything
+ * A reactor is driven by its own thread (start/stop/join); or by a thread of the caller's, whenever
+ * that has nothing better to do (attach/drive/detach); or, in a simulation, stepped by
+ * sl_reactor_turn from the caller's thread with the caller's clock: then it has no ring. Everything
  * that a reactor owns is touched by its thread only, and entry points assert it. */
 #ifndef SL_REACTOR_REACTOR_H
 #define SL_REACTOR_REACTOR_H
@@ -75,6 +76,20 @@ void sl_reactor_join(struct sl_reactor *reactor);
 /* Runs on the reactor's thread after the last turn, while the ring still exists. Owner, or before
  * start. */
 void sl_reactor_on_stop(struct sl_reactor *reactor, void (*on_stop)(void *ctx), void *ctx);
+
+/* Instead of start: the calling thread owns the reactor until it detaches, and makes the ring. It
+ * is neither pinned nor renamed. Errors: UNSUPPORTED (no io_uring), NO_MEMORY, IO. Any thread. */
+int sl_reactor_attach(struct sl_reactor *reactor);
+
+/* What the reactor owned belongs to nobody afterwards; does nothing when no thread is attached.
+ * Owner. */
+void sl_reactor_detach(struct sl_reactor *reactor);
+
+/* Attached: one turn now, without sleeping; or turns as a thread's loop has them, spinning and
+ * sleeping included, until done(ctx), which is asked before each. Between two calls nothing of the
+ * reactor runs. Not in a turn. Owner. */
+void sl_reactor_drive_once(struct sl_reactor *reactor);
+void sl_reactor_drive_until(struct sl_reactor *reactor, bool (*done)(void *ctx), void *ctx);
 
 /* One turn at the given time; returns the work done, 0 when idle. Owner; from outside only for a
  * stepped reactor (the first caller becomes the owner). */

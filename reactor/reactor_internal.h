@@ -1,0 +1,75 @@
+/* A reactor as reactor.c (its parts, and a turn) and reactor_loop.c (who runs the turns) see it. */
+#ifndef SL_REACTOR_REACTOR_INTERNAL_H
+#define SL_REACTOR_REACTOR_INTERNAL_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include "reactor/outbound.h"
+#include "reactor/reactor.h"
+#include "reactor/ring.h"
+#include "reactor/spin.h"
+#include "reactor/stall.h"
+
+/* Written by the owner with plain loads and stores, read by anybody. */
+struct sl_reactor_counters {
+    _Atomic uint64_t turns, idle_turns, sleeps, mails, timers, events;
+    _Atomic uint64_t stalls, preempted, turn_ns_max;
+    _Atomic(const char *) stall_phase;
+};
+
+struct sl_reactor {
+    struct sl_reactor_options options;
+    const struct sl_clock *clock;
+    _Atomic(const void *) owner; /* owner_token() of the thread; NULL: nobody's */
+    _Atomic bool stopping;
+
+    uint64_t now_ns;
+    uint64_t random_state;
+    bool in_turn;
+    struct sl_spin spin;
+    struct sl_reactor_counters counters;
+
+    struct sl_reactor_source *sources;
+    struct sl_reactor_source *next_source; /* the one that the walk in progress visits next */
+
+    struct sl_mailbox *mailbox;
+    struct sl_outbound outbound;
+
+    bool ring_ready;
+    bool thread_started;
+    bool attached; /* to the thread that drives it: sl_reactor_attach */
+    pthread_t thread;
+    sem_t start_done;
+    int start_result;
+    int (*on_start)(void *ctx);
+    void *on_start_ctx;
+    void (*on_stop)(void *ctx);
+    void *on_stop_ctx;
+
+    struct sl_ring ring;
+    struct sl_ring_watch mailbox_watch;
+    struct sl_stall stall;
+    struct sl_timer_wheel timers;
+};
+
+static inline void sl_reactor_count(_Atomic uint64_t *counter, uint64_t more)
+{
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + more, memory_order_relaxed);
+}
+
+static inline uint64_t sl_reactor_counted(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* The calling thread, or nobody, owns the reactor from now on. */
+void sl_reactor_own(struct sl_reactor *reactor);
+void sl_reactor_disown(struct sl_reactor *reactor);
+
+/* Asks the sources, until one refuses, to arrange that they wake the reactor. Owner. */
+bool sl_reactor_arm_sources(struct sl_reactor *reactor);
+
+#endif

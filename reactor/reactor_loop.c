@@ -1,0 +1,260 @@
+/* Who runs a reactor's turns: a thread of its own, or one of its user's that attaches to it. */
+#include <signal.h>
+
+#include "core/log.h"
+#include "reactor/reactor_internal.h"
+#include "reactor/topology.h"
+
+#define RING_ENTRIES_DEFAULT 1024
+
+/* How long a loop sleeps at most while mail waits for room in somebody's lane. */
+#define SPILL_RETRY_NS       (100 * SL_CLOCK_NS_PER_US)
+
+/* ---- The loop -------------------------------------------------------------------------------- */
+
+static void mailbox_readable(struct sl_ring_watch *watch)
+{
+    struct sl_reactor *reactor =
+        (struct sl_reactor *)((char *)watch - offsetof(struct sl_reactor, mailbox_watch));
+    sl_mailbox_disarm(reactor->mailbox);
+}
+
+/* Until when the loop may sleep, as a duration from now_ns. */
+static uint64_t sleep_ns_max(const struct sl_reactor *reactor, uint64_t now_ns)
+{
+    uint64_t next_ns = sl_timer_next_ns(&reactor->timers);
+    uint64_t left_ns = next_ns > now_ns ? next_ns - now_ns : 0;
+    if (next_ns == SL_CLOCK_NEVER) {
+        left_ns = SL_CLOCK_NEVER;
+    }
+    if (reactor->outbound.spilled_count > 0 && left_ns > SPILL_RETRY_NS) {
+        left_ns = SPILL_RETRY_NS;
+    }
+    return left_ns;
+}
+
+/* Sleeps unless something turns out to be waiting; returns the time afterwards. */
+static uint64_t loop_sleep(struct sl_reactor *reactor, uint64_t now_ns)
+{
+    if (!sl_reactor_arm_sources(reactor)) {
+        return now_ns;
+    }
+    uint64_t left_ns = sleep_ns_max(reactor, now_ns);
+    if (left_ns == 0 || !sl_mailbox_arm(reactor->mailbox)) {
+        return now_ns;
+    }
+    /* A stop before this is seen here, a later one finds the eventfd watched. */
+    if (!atomic_load(&reactor->stopping)) {
+        sl_reactor_count(&reactor->counters.sleeps, 1);
+        sl_ring_wait(&reactor->ring, left_ns);
+    }
+    sl_mailbox_disarm(reactor->mailbox);
+    now_ns = sl_clock_now_ns(reactor->clock);
+    sl_stall_slept(&reactor->stall, now_ns);
+    return now_ns;
+}
+
+static void loop_time_turn(struct sl_reactor *reactor, uint64_t now_ns, bool did_work)
+{
+    struct sl_reactor_counters *counters = &reactor->counters;
+    uint64_t took_ns = now_ns - reactor->now_ns;
+    if (took_ns > sl_reactor_counted(&counters->turn_ns_max)) {
+        atomic_store_explicit(&counters->turn_ns_max, took_ns, memory_order_relaxed);
+    }
+    const char *name;
+    switch (sl_stall_end(&reactor->stall, now_ns, did_work ? "submit" : "unreported work", &name)) {
+    case SL_STALL_NONE:
+        break;
+    case SL_STALL_PREEMPTED:
+        sl_reactor_count(&counters->preempted, 1);
+        break;
+    case SL_STALL_STALLED:
+        sl_reactor_count(&counters->stalls, 1);
+        atomic_store_explicit(&counters->stall_phase, name, memory_order_relaxed);
+        break;
+    }
+}
+
+/* One turn that begins at *now_ns, which becomes the time of its end: one reading of the clock ends
+ * a turn and begins the next. Returns the work done. */
+static uint32_t loop_turn(struct sl_reactor *reactor, uint64_t *now_ns)
+{
+    sl_stall_begin(&reactor->stall, *now_ns);
+    uint32_t did = sl_reactor_turn(reactor, *now_ns);
+    *now_ns = sl_clock_now_ns(reactor->clock);
+    loop_time_turn(reactor, *now_ns, did > 0);
+    return did;
+}
+
+/* After a turn that did so much: spins on, or sleeps. Returns the time afterwards. */
+static uint64_t loop_rest(struct sl_reactor *reactor, uint32_t did, uint64_t now_ns)
+{
+    if (did > 0) {
+        sl_spin_busy(&reactor->spin, reactor->now_ns);
+    } else if (!reactor->options.polling && !sl_spin_idle(&reactor->spin, now_ns)) {
+        return loop_sleep(reactor, now_ns);
+    }
+    return now_ns;
+}
+
+static void loop(struct sl_reactor *reactor)
+{
+    uint64_t now_ns = sl_clock_now_ns(reactor->clock);
+    sl_stall_init(&reactor->stall, reactor->clock, reactor->options.name, now_ns);
+    while (!atomic_load_explicit(&reactor->stopping, memory_order_acquire)) {
+        uint32_t did = loop_turn(reactor, &now_ns);
+        now_ns = loop_rest(reactor, did, now_ns);
+    }
+}
+
+/* ---- The thread ------------------------------------------------------------------------------ */
+
+/* On the thread that will use it. */
+static int make_ring(struct sl_reactor *reactor)
+{
+    uint32_t entries = reactor->options.ring_entries;
+    int err = sl_ring_init(&reactor->ring, entries > 0 ? entries : RING_ENTRIES_DEFAULT);
+    if (err != 0) {
+        return err;
+    }
+    reactor->ring_ready = true;
+    sl_ring_watch(&reactor->ring, &reactor->mailbox_watch, sl_mailbox_fd(reactor->mailbox),
+                  mailbox_readable);
+    return 0;
+}
+
+static void drop_ring(struct sl_reactor *reactor)
+{
+    if (reactor->ring_ready) {
+        sl_ring_fini(&reactor->ring);
+        reactor->ring_ready = false;
+    }
+}
+
+static int thread_begin(struct sl_reactor *reactor)
+{
+    const struct sl_reactor_options *options = &reactor->options;
+    pthread_setname_np(pthread_self(), options->name);
+    int err = options->core >= 0 ? sl_topology_pin_thread(options->core) : 0;
+    if (err != 0) {
+        sl_log_error("reactor %s cannot be pinned to core %d: is it outside the process's affinity "
+                     "mask?",
+                     options->name, options->core);
+        return err;
+    }
+    err = make_ring(reactor);
+    return err == 0 && reactor->on_start != NULL ? reactor->on_start(reactor->on_start_ctx) : err;
+}
+
+static void *thread_main(void *arg)
+{
+    struct sl_reactor *reactor = arg;
+    sl_reactor_own(reactor);
+    int err = thread_begin(reactor);
+    reactor->start_result = err;
+    sem_post(&reactor->start_done);
+    if (err == 0) {
+        loop(reactor);
+        if (reactor->on_stop != NULL) {
+            reactor->on_stop(reactor->on_stop_ctx);
+        }
+    }
+    drop_ring(reactor);
+    return NULL;
+}
+
+/* The new thread inherits a mask that blocks everything: signals are for the main thread. */
+static int thread_create(struct sl_reactor *reactor)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int err = pthread_create(&reactor->thread, NULL, thread_main, reactor);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return err == 0 ? 0 : SL_ERR_NO_MEMORY;
+}
+
+int sl_reactor_start(struct sl_reactor *reactor, int (*on_start)(void *ctx), void *ctx)
+{
+    sl_assert(!reactor->options.stepped);
+    sl_assert(!reactor->thread_started);
+    sl_assert(!reactor->attached);
+    reactor->on_start = on_start;
+    reactor->on_start_ctx = ctx;
+    int err = thread_create(reactor);
+    if (err != 0) {
+        return err;
+    }
+    reactor->thread_started = true;
+    while (sem_wait(&reactor->start_done) != 0) {
+        /* A signal came; go on waiting. */
+    }
+    err = reactor->start_result;
+    if (err != 0) {
+        sl_reactor_join(reactor);
+    }
+    return err;
+}
+
+void sl_reactor_stop(struct sl_reactor *reactor)
+{
+    atomic_store(&reactor->stopping, true);
+    sl_mailbox_wake(reactor->mailbox);
+}
+
+void sl_reactor_join(struct sl_reactor *reactor)
+{
+    if (!reactor->thread_started) {
+        return;
+    }
+    pthread_join(reactor->thread, NULL);
+    reactor->thread_started = false;
+    sl_reactor_disown(reactor);
+}
+
+/* ---- A thread of the caller's instead -------------------------------------------------------- */
+
+int sl_reactor_attach(struct sl_reactor *reactor)
+{
+    sl_assert(!reactor->options.stepped);
+    sl_assert(!reactor->thread_started);
+    sl_assert(!reactor->attached);
+    sl_reactor_own(reactor);
+    int err = make_ring(reactor);
+    if (err != 0) {
+        sl_reactor_disown(reactor);
+        return err;
+    }
+    reactor->attached = true;
+    sl_stall_init(&reactor->stall, reactor->clock, reactor->options.name,
+                  sl_clock_now_ns(reactor->clock));
+    return 0;
+}
+
+void sl_reactor_detach(struct sl_reactor *reactor)
+{
+    if (!reactor->attached) {
+        return;
+    }
+    sl_reactor_assert_owner(reactor);
+    drop_ring(reactor);
+    reactor->attached = false;
+    sl_reactor_disown(reactor);
+}
+
+void sl_reactor_drive_once(struct sl_reactor *reactor)
+{
+    sl_assert(reactor->attached);
+    uint64_t now_ns = sl_clock_now_ns(reactor->clock);
+    loop_turn(reactor, &now_ns);
+}
+
+void sl_reactor_drive_until(struct sl_reactor *reactor, bool (*done)(void *ctx), void *ctx)
+{
+    sl_assert(reactor->attached);
+    uint64_t now_ns = sl_clock_now_ns(reactor->clock);
+    while (!done(ctx)) {
+        uint32_t did = loop_turn(reactor, &now_ns);
+        now_ns = loop_rest(reactor, did, now_ns);
+    }
+}
