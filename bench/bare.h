@@ -27,14 +27,29 @@ int sl_bench_bare_echo_run(const struct sl_bench_bare_echo *options,
                            const struct sl_bench_common *common, double *requests_per_s,
                            struct sl_metric_histogram *latency);
 
-/* Bytes one way over one connection in pieces of `bytes`, each acknowledged by 32 bytes before the
- * next but one is sent; the best way that NOTES-like measurements found for this kernel. */
-struct sl_bench_bare_bulk {
-    uint64_t bytes;
-    bool to_server; /* as a push; else as a pull */
-    uint32_t depth;
-    const char *congestion;
+/* How the bytes of a bulk transfer are received. */
+enum sl_bench_bare_way {
+    SL_BENCH_BARE_BEST = 0,  /* the one that was the fastest here: bench/README.md */
+    SL_BENCH_BARE_BLOCKING,  /* recv, waiting for all, in place */
+    SL_BENCH_BARE_SPINNING,  /* recv, not waiting, again and again, in place */
+    SL_BENCH_BARE_WAIT_ALL,  /* io_uring, waiting for all, in place */
+    SL_BENCH_BARE_MULTISHOT, /* io_uring, multishot into a ring of provided buffers */
+    SL_BENCH_BARE_BUNDLES,   /* the same, several buffers at a time: Linux 6.10 or later */
+    SL_BENCH_BARE_WAYS
 };
+const char *sl_bench_bare_way_name(enum sl_bench_bare_way way);
+
+/* Bytes one way over one connection in pieces of `bytes` from and into memory of this program;
+ * `depth` pieces may be under way: for each that has arrived 32 bytes go back, which let the next
+ * one go. */
+struct sl_bench_bare_bulk {
+    uint64_t bytes; /* 1 to 1 GiB */
+    bool to_server; /* as a push; else as a pull */
+    uint32_t depth; /* 1 to 64 */
+    enum sl_bench_bare_way way;
+    const char *congestion; /* NULL: the system's */
+};
+/* Errors, logged: as of the echo. */
 int sl_bench_bare_bulk_run(const struct sl_bench_bare_bulk *options,
                            const struct sl_bench_common *common, double *bytes_per_s);
 

@@ -251,12 +251,13 @@ static int end_init(struct end *end, const int *fds, uint32_t count, uint32_t de
         .listed = calloc(count, sizeof(uint32_t)),
         .flights = calloc((size_t)count * (depth + 1), sizeof(struct flight)),
     };
-    end->out = calloc(1, end->out_max);
+    end->out = malloc(end->out_max);
     if (end->conns == NULL || end->listed == NULL || end->flights == NULL || end->out == NULL) {
         end_fini(end);
         sl_log_error("baseline: no memory");
         return SL_ERR_NO_MEMORY;
     }
+    memset(end->out, 1, end->out_max); /* or all of it would be one page, the system's of zeros */
     int err = init_ring(end, fds, depth);
     if (err != 0) {
         end_fini(end);

@@ -97,6 +97,20 @@ static void metric_merge__empty_changes_nothing(void **state)
     assert_true(histogram.sum == 77);
 }
 
+static void metric_record_many__equals_recording_often(void **state)
+{
+    (void)state;
+    sl_metric_init(&histogram);
+    sl_metric_init(&other);
+    for (uint64_t value = 0; value < 300; value += 7) {
+        sl_metric_record_many(&histogram, value, value % 5);
+        for (uint64_t i = 0; i < value % 5; i++) {
+            sl_metric_record(&other, value);
+        }
+    }
+    assert_memory_equal(&histogram, &other, sizeof other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -104,6 +118,7 @@ int main(void)
         cmocka_unit_test(metric_quantile__small_values_are_exact),
         cmocka_unit_test(metric_quantile__error_is_within_one_step),
         cmocka_unit_test(metric_bucket__bounds_ascend_and_reach_the_end),
+        cmocka_unit_test(metric_record_many__equals_recording_often),
         cmocka_unit_test(metric_merge__equals_recording_both),
         cmocka_unit_test(metric_merge__empty_changes_nothing),
     };

@@ -1,0 +1,381 @@
+/* One end sends pieces, the other receives them and gives a token back for each. The client is the
+ * one or the other; it looks at the clock whenever a piece has arrived as far as it can tell. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include "bench/bare.h"
+#include "bench/bare_peer.h"
+#include "bench/bare_ring.h"
+#include "core/arena_pages.h"
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/log.h"
+
+#define TOKEN_BYTES  32U
+#define DEPTH_MAX    64U
+#define BYTES_MAX    (1ULL << 30)
+#define BUFFER_BYTES (64U << 10)
+#define BUFFER_COUNT 64U
+#define ENTRIES      64U
+#define SILENCE_S    5 /* of the other end, before the client gives up */
+
+struct end {
+    const struct sl_bench_bare_bulk *options;
+    int fd;
+    bool counts;     /* it is the client */
+    uint8_t *memory; /* `depth` pieces */
+    size_t memory_bytes;
+    uint32_t slot; /* of the next piece */
+    int err;
+    struct sl_bench_bare_ring ring;
+
+    /* The client's. */
+    uint64_t from_ns, until_ns;
+    uint64_t first_ns, last_ns; /* of the pieces counted; the first one's bytes were before */
+    uint64_t pieces;
+};
+
+static uint8_t *next_piece(struct end *end)
+{
+    uint8_t *piece = end->memory + end->slot * end->options->bytes;
+    end->slot = end->slot + 1 == end->options->depth ? 0 : end->slot + 1;
+    return piece;
+}
+
+/* A piece has arrived. False when it was the last that is wanted. */
+static bool arrived(struct end *end)
+{
+    if (!end->counts) {
+        return true;
+    }
+    const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
+    if (now_ns >= end->from_ns) {
+        end->first_ns = end->first_ns == 0 ? now_ns : end->first_ns;
+        end->pieces += now_ns > end->first_ns;
+        end->last_ns = now_ns;
+    }
+    return now_ns < end->until_ns || end->pieces == 0;
+}
+
+/* What a call on the socket gave; false when the connection is over, which is how the server
+ * learns that it is done, and an error of the client's. */
+static bool goes_on(struct end *end, ssize_t result)
+{
+    if (result > 0 || (result < 0 && errno == EINTR)) {
+        return true;
+    }
+    if (end->counts) {
+        sl_log_error("baseline: bulk: %s",
+                     result == 0 ? "the other end closed the connection" : strerror(errno));
+        end->err = SL_ERR_IO;
+    }
+    return false;
+}
+
+/* ---- Sending --------------------------------------------------------------------------------- */
+
+static bool send_all(struct end *end, const uint8_t *at, uint64_t bytes)
+{
+    while (bytes > 0) {
+        const ssize_t sent = send(end->fd, at, bytes, MSG_NOSIGNAL);
+        if (!goes_on(end, sent)) {
+            return false;
+        }
+        at += sent > 0 ? sent : 0;
+        bytes -= sent > 0 ? (uint64_t)sent : 0;
+    }
+    return true;
+}
+
+static bool send_tokens(struct end *end, uint32_t count)
+{
+    static const uint8_t tokens[TOKEN_BYTES * DEPTH_MAX];
+    return send_all(end, tokens, (uint64_t)count * TOKEN_BYTES);
+}
+
+static void send_pieces(struct end *end)
+{
+    uint8_t tokens[TOKEN_BYTES * DEPTH_MAX];
+    uint64_t token_bytes = 0;
+    uint32_t credit = end->options->to_server ? end->options->depth : 0;
+    for (;;) {
+        const ssize_t got = recv(end->fd, tokens, sizeof tokens, credit == 0 ? 0 : MSG_DONTWAIT);
+        if (got > 0) {
+            token_bytes += (uint64_t)got;
+        } else if (!(got < 0 && errno == EAGAIN && credit > 0) && !goes_on(end, got)) {
+            return;
+        }
+        for (; token_bytes >= TOKEN_BYTES; token_bytes -= TOKEN_BYTES) {
+            credit++;
+            if (!arrived(end)) {
+                return;
+            }
+        }
+        if (credit > 0) {
+            if (!send_all(end, next_piece(end), end->options->bytes)) {
+                return;
+            }
+            credit--;
+        }
+    }
+}
+
+/* ---- Receiving with system calls ------------------------------------------------------------- */
+
+static void receive_calls(struct end *end)
+{
+    const bool spins = end->options->way == SL_BENCH_BARE_SPINNING;
+    do {
+        uint8_t *at = next_piece(end);
+        uint64_t left = end->options->bytes;
+        while (left > 0) {
+            const ssize_t got = recv(end->fd, at, left, spins ? MSG_DONTWAIT : MSG_WAITALL);
+            if (got < 0 && errno == EAGAIN && spins) {
+                continue;
+            }
+            if (!goes_on(end, got)) {
+                return;
+            }
+            at += got > 0 ? got : 0;
+            left -= got > 0 ? (uint64_t)got : 0;
+        }
+    } while (send_tokens(end, 1) && arrived(end));
+}
+
+/* ---- Receiving with io_uring ----------------------------------------------------------------- */
+
+#define RECVSEND_BUNDLE      (1U << 4)  /* IORING_RECVSEND_BUNDLE: not in older headers */
+#define FEAT_RECVSEND_BUNDLE (1U << 14) /* IORING_FEAT_RECVSEND_BUNDLE */
+
+/* The next completion; NULL when the connection is over, or nothing came for too long. */
+static struct io_uring_cqe *await(struct end *end)
+{
+    struct io_uring *uring = &end->ring.uring;
+    const uint64_t until_ns = sl_clock_now_ns(sl_clock_system()) + SILENCE_S * SL_CLOCK_NS_PER_S;
+    while (io_uring_cq_ready(uring) == 0) {
+        end->err = sl_bench_bare_ring_turn(&end->ring, true, 0);
+        if (end->err != 0) {
+            return NULL;
+        }
+        if (end->counts && sl_clock_now_ns(sl_clock_system()) > until_ns) {
+            errno = ETIMEDOUT;
+            (void)goes_on(end, -1);
+            return NULL;
+        }
+    }
+    struct io_uring_cqe *cqe;
+    (void)io_uring_peek_cqe(uring, &cqe);
+    return cqe;
+}
+
+static void receive_wait_all(struct end *end)
+{
+    do {
+        uint8_t *at = next_piece(end);
+        uint64_t left = end->options->bytes;
+        while (left > 0) {
+            struct io_uring_sqe *sqe = sl_bench_bare_ring_sqe(&end->ring);
+            io_uring_prep_recv(sqe, 0, at, left, MSG_WAITALL);
+            sqe->flags = IOSQE_FIXED_FILE;
+            struct io_uring_cqe *cqe = await(end);
+            if (cqe == NULL) {
+                return;
+            }
+            const int32_t got = cqe->res;
+            io_uring_cqe_seen(&end->ring.uring, cqe);
+            errno = -got;
+            if (!goes_on(end, got)) {
+                return;
+            }
+            at += got;
+            left -= (uint32_t)got;
+        }
+    } while (send_tokens(end, 1) && arrived(end));
+}
+
+static void arm(struct end *end)
+{
+    struct io_uring_sqe *sqe = sl_bench_bare_ring_sqe(&end->ring);
+    io_uring_prep_recv_multishot(sqe, 0, NULL, 0, 0);
+    sqe->flags = IOSQE_FIXED_FILE | IOSQE_BUFFER_SELECT;
+    if (end->options->way == SL_BENCH_BARE_BUNDLES) {
+        sqe->ioprio |= RECVSEND_BUNDLE;
+    }
+}
+
+/* A bundle takes as many buffers as its bytes fill, in the order in which the kernel got them,
+ * which is always that of their numbers. */
+static void give_back(struct end *end, uint32_t cqe_flags, uint32_t bytes)
+{
+    uint32_t id = cqe_flags >> IORING_CQE_BUFFER_SHIFT;
+    for (uint32_t taken = 0; taken < bytes; taken += BUFFER_BYTES) {
+        sl_bench_bare_ring_return(&end->ring, id << IORING_CQE_BUFFER_SHIFT);
+        id = (id + 1) % BUFFER_COUNT;
+    }
+    sl_bench_bare_ring_advance(&end->ring);
+}
+
+static void receive_buffers(struct end *end)
+{
+    uint64_t left = end->options->bytes;
+    arm(end);
+    for (;;) {
+        struct io_uring_cqe *cqe = await(end);
+        if (cqe == NULL) {
+            return;
+        }
+        const int32_t got = cqe->res;
+        const uint32_t flags = cqe->flags;
+        io_uring_cqe_seen(&end->ring.uring, cqe);
+        errno = -got;
+        if (got > 0) {
+            give_back(end, flags, (uint32_t)got);
+        } else if (got != -ENOBUFS && !goes_on(end, got)) {
+            return;
+        }
+        if ((flags & IORING_CQE_F_MORE) == 0) {
+            arm(end);
+        }
+        uint64_t more = got > 0 ? (uint32_t)got : 0;
+        for (; more >= left; left = end->options->bytes) {
+            more -= left;
+            if (!send_tokens(end, 1) || !arrived(end)) {
+                return;
+            }
+        }
+        left -= more;
+    }
+}
+
+static void receive_uring(struct end *end)
+{
+    end->err = sl_bench_bare_ring_init(&end->ring, ENTRIES, 4 * ENTRIES, BUFFER_COUNT, BUFFER_BYTES,
+                                       &end->fd, 1);
+    if (end->err != 0) {
+        return;
+    }
+    if (end->options->way == SL_BENCH_BARE_WAIT_ALL) {
+        receive_wait_all(end);
+    } else if (end->options->way == SL_BENCH_BARE_BUNDLES &&
+               (end->ring.uring.features & FEAT_RECVSEND_BUNDLE) == 0) {
+        sl_log_error("baseline: receives of several buffers need Linux 6.10 or later");
+        end->err = SL_ERR_UNSUPPORTED;
+    } else {
+        receive_buffers(end);
+    }
+    sl_bench_bare_ring_fini(&end->ring);
+}
+
+/* ---- Ends ------------------------------------------------------------------------------------ */
+
+static int end_init(struct end *end, const struct sl_bench_bare_bulk *options, int fd, bool counts)
+{
+    const size_t bytes = options->depth * options->bytes;
+    const size_t huge = SL_ARENA_HUGE_PAGE_BYTES;
+    *end = (struct end){.options = options, .fd = fd, .counts = counts};
+    end->memory_bytes = (bytes + huge - 1) / huge * huge;
+    end->memory = sl_arena_pages_map(end->memory_bytes, true);
+    if (end->memory == NULL) {
+        sl_log_error("baseline: no memory");
+        return SL_ERR_NO_MEMORY;
+    }
+    memset(end->memory, 1, end->memory_bytes);
+    return 0;
+}
+
+static void transfer(struct end *end)
+{
+    const bool to_server = end->options->to_server;
+    if (to_server == end->counts) {
+        send_pieces(end);
+        return;
+    }
+    if (!to_server && !send_tokens(end, end->options->depth)) {
+        return;
+    }
+    if (end->options->way == SL_BENCH_BARE_BLOCKING ||
+        end->options->way == SL_BENCH_BARE_SPINNING) {
+        receive_calls(end);
+    } else {
+        receive_uring(end);
+    }
+}
+
+static int serve(const void *ctx, const int *fds, uint32_t count)
+{
+    struct end end;
+    (void)count;
+    int err = end_init(&end, ctx, fds[0], false);
+    if (err != 0) {
+        return err;
+    }
+    transfer(&end);
+    sl_arena_pages_unmap(end.memory, end.memory_bytes);
+    return end.err;
+}
+
+static int measure(const struct sl_bench_bare_bulk *options, const struct sl_bench_common *common,
+                   int fd, double *bytes_per_s)
+{
+    const struct timeval silence = {.tv_sec = SILENCE_S};
+    struct end end;
+    int err = end_init(&end, options, fd, true);
+    if (err != 0) {
+        return err;
+    }
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence) != 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence) != 0) {
+        err = sl_bench_bare_fail("setsockopt");
+    } else {
+        end.from_ns = sl_clock_now_ns(sl_clock_system()) + (uint64_t)(common->warm_up * 1e9);
+        end.until_ns = end.from_ns + (uint64_t)(common->seconds * 1e9);
+        transfer(&end);
+        err = end.err;
+    }
+    sl_arena_pages_unmap(end.memory, end.memory_bytes);
+    if (err == 0) {
+        *bytes_per_s =
+            (double)(end.pieces * options->bytes) * 1e9 / (double)(end.last_ns - end.first_ns);
+    }
+    return err;
+}
+
+const char *sl_bench_bare_way_name(enum sl_bench_bare_way way)
+{
+    static const char *const names[SL_BENCH_BARE_WAYS] = {
+        [SL_BENCH_BARE_BEST] = "best",
+        [SL_BENCH_BARE_BLOCKING] = "recv, blocking",
+        [SL_BENCH_BARE_SPINNING] = "recv, spinning",
+        [SL_BENCH_BARE_WAIT_ALL] = "io_uring, in place",
+        [SL_BENCH_BARE_MULTISHOT] = "io_uring, buffers",
+        [SL_BENCH_BARE_BUNDLES] = "io_uring, bundles",
+    };
+    sl_assert(way < SL_BENCH_BARE_WAYS);
+    return names[way];
+}
+
+int sl_bench_bare_bulk_run(const struct sl_bench_bare_bulk *options,
+                           const struct sl_bench_common *common, double *bytes_per_s)
+{
+    sl_assert(options->bytes >= 1);
+    sl_assert(options->bytes <= BYTES_MAX);
+    sl_assert(options->depth >= 1);
+    sl_assert(options->depth <= DEPTH_MAX);
+    sl_assert(options->way < SL_BENCH_BARE_WAYS);
+    struct sl_bench_bare_bulk chosen = *options;
+    if (chosen.way == SL_BENCH_BARE_BEST) {
+        chosen.way = SL_BENCH_BARE_BLOCKING;
+    }
+    struct sl_bench_bare_peer peer;
+    int err = sl_bench_bare_peer_start(&peer, 1, chosen.congestion, common, serve, &chosen);
+    if (err != 0) {
+        return err;
+    }
+    err = measure(&chosen, common, peer.fds[0], bytes_per_s);
+    const int ended = sl_bench_bare_peer_end(&peer);
+    return err != 0 ? err : ended;
+}
