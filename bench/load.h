@@ -41,19 +41,31 @@ struct sl_bench_load_options {
 struct sl_bench_load;
 
 struct sl_bench_load_result {
-    uint64_t requests, keys, failures;
-    double seconds;                     /* measured */
-    double cpu_seconds;                 /* of the load's own thread in them */
-    struct sl_metric_histogram latency; /* ns, of each request */
+    uint64_t requests, keys; /* answered in the time measured */
+    uint64_t all_requests;   /* answered since the run began: what a server's time is divided by */
+    /* Open loop: due in the time measured, and not sent in it, since the server was behind. Each
+     * has its delay so far in `latency`. */
+    uint64_t unsent;
+    double seconds;     /* measured */
+    double cpu_seconds; /* of the load's own thread in them */
+    /* ns, of each request: closed loop: answered in the time measured; open loop: due in it. To
+     * within the time in which the load takes 32 replies: they share a reading of the clock. */
+    struct sl_metric_histogram latency;
 };
 
-/* Connects, opens the table, creates the rows. Errors, logged: INVALID, REFUSED, DEADLINE, … */
+/* Connects, opens the table, creates the rows; sends one request to each shard and checks what it
+ * does against the client library. Errors, logged: INVALID, REFUSED, DEADLINE, CORRUPT, … */
 int sl_bench_load_open(const struct sl_bench_load_options *options, struct sl_bench_load **out);
 
 /* Lets it run: warm_up seconds uncounted, then `seconds`; then waits for what is under way. May be
- * called again. Errors, logged. */
+ * called again. Between runs it takes no processor time. Errors, logged: a reply that is refused,
+ * or has the wrong length, or a connection that ends, ends the load. */
 int sl_bench_load_run(struct sl_bench_load *load, double warm_up, double seconds,
                       struct sl_bench_load_result *out);
+
+/* The same in two steps, for several loads at a time: each that has begun is waited for. */
+int sl_bench_load_begin(struct sl_bench_load *load, double warm_up, double seconds);
+int sl_bench_load_wait(struct sl_bench_load *load, struct sl_bench_load_result *out);
 
 void sl_bench_load_close(struct sl_bench_load **load);
 

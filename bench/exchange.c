@@ -1,0 +1,375 @@
+#include "bench/exchange.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "bench/contest.h"
+#include "bench/load_internal.h"
+#include "bench/options.h"
+#include "bench/ps_process.h"
+#include "core/log.h"
+
+#define CELLS_MAX 64
+
+static const char *const NAMES[] = {"pull", "push", "pushpull"};
+
+/* As in enum sl_optimizer_kind, from its first on. */
+#define OPTIMIZER_CHOICES                                                                          \
+    "sum|sgd|momentum|adagrad|adagrad-decay|rmsprop|adam|adamw|adam-async|ftrl|ftrl-group"
+
+struct options {
+    enum sl_bench_operation operation;
+    const char *keys_text, *depth_text, *connections_text;
+    const char *congestion, *coordinator;
+    struct sl_bench_numbers keys, depths, connections;
+    uint64_t dim, rows, reactors, seed;
+    double rate, zipf;
+    int optimizer, polling, distribution;
+    struct sl_bench_common common;
+};
+
+/* One combination of keys, depth and connections. */
+struct cell {
+    const struct options *options;
+    struct sl_bench_ps *ps; /* NULL: one that was there before */
+    const char *coordinator;
+    uint32_t keys, depth, connections;
+    char name[SL_BENCH_NAME_BYTES];
+    struct sl_bench_load *load; /* opened when it is first run */
+    struct sl_bench_load_result result;
+    struct sl_metric_histogram latency; /* of all rounds */
+};
+
+struct bench {
+    struct options options;
+    struct sl_bench_ps *ps;
+    struct cell *cells;
+    struct sl_bench_contestant *contestants;
+    uint32_t cell_count;
+};
+
+enum { REQUESTS, KEYS, P50, P99, P999, CLIENT_CPU, SERVER_CPU, QUANTITY_COUNT };
+
+/* The server's last: of one that is not our child it is not known. */
+static const struct sl_bench_quantity QUANTITIES[QUANTITY_COUNT] = {
+    [REQUESTS] = {"requests", "1/s"},
+    [KEYS] = {"keys", "1/s"},
+    [P50] = {"p50", "us"},
+    [P99] = {"p99", "us"},
+    [P999] = {"p99.9", "us"},
+    [CLIENT_CPU] = {"client cpu", "us/request"},
+    [SERVER_CPU] = {"server cpu", "us/request"},
+};
+
+/* ---- Flags ----------------------------------------------------------------------------------- */
+
+static int bad_number(const char *flag, const char *text, uint32_t least, uint32_t most)
+{
+    (void)fprintf(stderr,
+                  "starling-bench: --%s %s: accepts up to %d numbers from %u to %u with commas "
+                  "between them\n",
+                  flag, text, SL_BENCH_NUMBERS_MAX, least, most);
+    return SL_ERR_INVALID;
+}
+
+int sl_bench_exchange_numbers(const char *flag, const char *text, uint32_t least, uint32_t most,
+                              struct sl_bench_numbers *out)
+{
+    *out = (struct sl_bench_numbers){0};
+    const char *at = text;
+    for (;;) {
+        char *end;
+        errno = 0;
+        const unsigned long number = strtoul(at, &end, 10);
+        if (at[0] < '0' || at[0] > '9' || errno != 0 || number < least || number > most ||
+            out->count == SL_BENCH_NUMBERS_MAX || (*end != ',' && *end != '\0')) {
+            return bad_number(flag, text, least, most);
+        }
+        out->items[out->count++] = (uint32_t)number;
+        if (*end == '\0') {
+            return 0;
+        }
+        at = end + 1;
+    }
+}
+
+static void set_defaults(struct options *options, enum sl_bench_operation operation)
+{
+    *options = (struct options){
+        .operation = operation,
+        .keys_text = "1,100",
+        .depth_text = "1,32",
+        .connections_text = "1,16",
+        .dim = 16,
+        .rows = 1000000,
+        .reactors = 1,
+        .seed = 1,
+        .zipf = 1.05,
+        .optimizer = SL_OPTIMIZER_ADAGRAD,
+        .distribution = SL_BENCH_UNIFORM,
+        .common = sl_bench_common_defaults(),
+    };
+    options->common.seconds = 0.5;
+    options->common.warm_up = 0.2;
+}
+
+static struct sl_cli_option real(const char *name, double *target, double least, double most,
+                                 const char *help)
+{
+    return (struct sl_cli_option){.kind = SL_CLI_F64,
+                                  .name = name,
+                                  .target = target,
+                                  .metavar = "X",
+                                  .help = help,
+                                  .least = least,
+                                  .most = most};
+}
+
+static int parse(struct options *options, int argc, char **argv)
+{
+    static const char *const summaries[] = {
+        "Reads rows of a real ps, from one core, by a load that speaks the protocol.",
+        "Sends gradients to a real ps, from one core, by a load that speaks the protocol.",
+        "Sends gradients to a real ps and reads the rows behind them, in one trip.",
+    };
+    const struct sl_cli_option own[] = {
+        {.kind = SL_CLI_SECTION, .name = "What is asked"},
+        sl_bench_text("keys", &options->keys_text, "N,...", "Keys of one request, 1 to 8192."),
+        sl_bench_text("depth", &options->depth_text, "N,...",
+                      "Requests under way on each connection, 1 to 128."),
+        sl_bench_text("connections", &options->connections_text, "N,...",
+                      "Connections to each shard. Everything is measured with each combination."),
+        real("rate", &options->rate, 0, 1e9,
+             "Requests a second over all connections, due at fixed intervals whatever the server "
+             "does, with latency counted from when they were due; 0: each reply lets the next go."),
+        sl_bench_choice("distribution", &options->distribution, SL_BENCH_DISTRIBUTION_CHOICES,
+                        "Of the keys."),
+        real("zipf", &options->zipf, 0.01, 10, "Exponent of Zipf's law; not 1."),
+        sl_bench_number("seed", &options->seed, 0, 9007199254740992.0, "Of the keys."),
+        {.kind = SL_CLI_SECTION, .name = "Of what"},
+        sl_bench_number("dim", &options->dim, 1, SL_LIMIT_DIM, "Columns of a row, in f32."),
+        sl_bench_number("rows", &options->rows, 1, 1e9, "Rows of the table."),
+        sl_bench_choice("optimizer", &options->optimizer, OPTIMIZER_CHOICES, "Of the table."),
+        {.kind = SL_CLI_SECTION, .name = "Of whom"},
+        sl_bench_number("reactors", &options->reactors, 1, SL_LIMIT_REACTORS,
+                        "Of the ps, on the cores from the server's upwards."),
+        sl_bench_choice("polling", &options->polling, "false|true",
+                        "Whether both sides spin when they are idle."),
+        sl_bench_text("congestion", &options->congestion, "NAME",
+                      "TCP's congestion control on both sides, such as cubic; the system's else."),
+        sl_bench_text("coordinator", &options->coordinator, "HOST:PORT",
+                      "Measure a cluster that runs already, instead of starting a ps."),
+    };
+    int result = sl_bench_parse(NAMES[options->operation], summaries[options->operation], own,
+                                sizeof own / sizeof own[0], &options->common, argc, argv);
+    if (result != SL_CLI_RUN) {
+        return result;
+    }
+    result = sl_bench_exchange_numbers("keys", options->keys_text, 1, SL_BENCH_LOAD_KEYS_MAX,
+                                       &options->keys);
+    if (result == 0) {
+        result = sl_bench_exchange_numbers("depth", options->depth_text, 1, SL_BENCH_LOAD_DEPTH_MAX,
+                                           &options->depths);
+    }
+    if (result == 0) {
+        result = sl_bench_exchange_numbers("connections", options->connections_text, 1,
+                                           SL_LIMIT_CONNECTIONS, &options->connections);
+    }
+    return result;
+}
+
+/* ---- Contestants ----------------------------------------------------------------------------- */
+
+static struct sl_bench_load_options load_options(const struct cell *cell)
+{
+    const struct options *options = cell->options;
+    struct sl_bench_load_options load = {
+        .coordinator = cell->coordinator,
+        .table =
+            {.kind = SL_TABLE_SPARSE,
+             .dim = (uint32_t)options->dim,
+             .optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)options->optimizer),
+             .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F, .seed = 1}},
+        .operation = options->operation,
+        .connections = cell->connections,
+        .depth = cell->depth,
+        .keys = cell->keys,
+        .distribution = (enum sl_bench_distribution)options->distribution,
+        .rows = options->rows,
+        .zipf_exponent = options->zipf,
+        .seed = options->seed,
+        .rate = options->rate,
+        .core = options->common.client_core,
+        .polling = options->polling != 0,
+        .congestion = options->congestion,
+    };
+    (void)snprintf(load.table.name, sizeof load.table.name, "bench-%u-%d", load.table.dim,
+                   options->optimizer);
+    return load;
+}
+
+static int run_cell(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    struct cell *cell = ctx;
+    struct sl_bench_load_result *result = &cell->result;
+    const struct sl_bench_load_options options = load_options(cell);
+    int err = cell->load == NULL ? sl_bench_load_open(&options, &cell->load) : 0;
+    const double cpu_before = cell->ps == NULL ? 0 : sl_bench_ps_cpu_seconds(cell->ps);
+    if (err == 0) {
+        err = sl_bench_load_run(cell->load, common->warm_up, common->seconds, result);
+    }
+    if (err == 0 && result->requests == 0) {
+        sl_log_error("not one request was answered in %g s", common->seconds);
+        err = SL_ERR_DEADLINE;
+    }
+    if (err != 0) {
+        if (cell->ps != NULL) {
+            sl_bench_ps_show_log(cell->ps);
+        }
+        return err;
+    }
+    const double requests = (double)result->requests;
+    values[REQUESTS] = requests / result->seconds;
+    values[KEYS] = (double)result->keys / result->seconds;
+    values[P50] = (double)sl_metric_quantile(&result->latency, 0.5) / 1e3;
+    values[P99] = (double)sl_metric_quantile(&result->latency, 0.99) / 1e3;
+    values[P999] = (double)sl_metric_quantile(&result->latency, 0.999) / 1e3;
+    values[CLIENT_CPU] = result->cpu_seconds / requests * 1e6;
+    if (cell->ps != NULL) {
+        values[SERVER_CPU] =
+            (sl_bench_ps_cpu_seconds(cell->ps) - cpu_before) / (double)result->all_requests * 1e6;
+    }
+    sl_metric_merge(&cell->latency, &result->latency);
+    return 0;
+}
+
+static void add_cell(struct bench *bench, uint32_t keys, uint32_t depth, uint32_t connections)
+{
+    const struct options *options = &bench->options;
+    struct cell *cell = &bench->cells[bench->cell_count];
+    *cell = (struct cell){
+        .options = options,
+        .ps = bench->ps,
+        .coordinator =
+            bench->ps == NULL ? options->coordinator : sl_bench_ps_coordinator(bench->ps),
+        .keys = keys,
+        .depth = depth,
+        .connections = connections,
+    };
+    sl_metric_init(&cell->latency);
+    (void)snprintf(cell->name, sizeof cell->name, "%s %u key%s, %u x %u", NAMES[options->operation],
+                   keys, keys == 1 ? "" : "s", connections, depth);
+    bench->contestants[bench->cell_count++] = (struct sl_bench_contestant){
+        .name = cell->name,
+        .quantities = QUANTITIES,
+        .quantity_count = bench->ps == NULL ? SERVER_CPU : QUANTITY_COUNT,
+        .run = run_cell,
+        .ctx = cell,
+    };
+}
+
+static int add_cells(struct bench *bench)
+{
+    const struct options *options = &bench->options;
+    const uint32_t count = options->keys.count * options->depths.count * options->connections.count;
+    if (count > CELLS_MAX) {
+        (void)fprintf(stderr, "starling-bench: %u combinations, more than %d\n", count, CELLS_MAX);
+        return SL_ERR_INVALID;
+    }
+    bench->cells = calloc(count, sizeof *bench->cells);
+    bench->contestants = calloc(count, sizeof *bench->contestants);
+    if (bench->cells == NULL || bench->contestants == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t rest = i / options->connections.count;
+        add_cell(bench, options->keys.items[rest / options->depths.count],
+                 options->depths.items[rest % options->depths.count],
+                 options->connections.items[i % options->connections.count]);
+    }
+    return 0;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int start_ps(struct bench *bench)
+{
+    const struct options *options = &bench->options;
+    if (options->coordinator != NULL) {
+        return 0;
+    }
+    return sl_bench_ps_start(
+        &(struct sl_bench_ps_options){
+            .reactors = (uint32_t)options->reactors,
+            .first_core = options->common.server_core,
+            .polling = options->polling != 0,
+            .congestion = options->congestion,
+        },
+        &bench->ps);
+}
+
+static int create_report(const struct options *options, struct sl_bench_report **out)
+{
+    char setting[512];
+    char rate[64] = "closed loop";
+    if (options->rate > 0) {
+        (void)snprintf(rate, sizeof rate, "open loop, %g requests/s", options->rate);
+    }
+    (void)snprintf(setting, sizeof setting,
+                   "keys %s, depth %s, connections %s, dim %" PRIu64 ", %" PRIu64
+                   " rows, %s, %s, %s, %s, %" PRIu64 " reactor%s, congestion control %s",
+                   options->keys_text, options->depth_text, options->connections_text, options->dim,
+                   options->rows, options->distribution == SL_BENCH_ZIPF ? "zipf" : "uniform", rate,
+                   options->polling != 0 ? "polling" : "event mode",
+                   options->coordinator != NULL ? options->coordinator : "a ps of its own",
+                   options->reactors, options->reactors == 1 ? "" : "s",
+                   options->congestion != NULL ? options->congestion : "the system's");
+    return sl_bench_report_create(NAMES[options->operation], setting, out);
+}
+
+static int measure(struct bench *bench)
+{
+    struct sl_bench_report *report;
+    const struct sl_bench_common *common = &bench->options.common;
+    int err = create_report(&bench->options, &report);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_bench_contest_run(bench->contestants, bench->cell_count, common, report);
+    for (uint32_t i = 0; err == 0 && i < bench->cell_count; i++) {
+        sl_bench_report_histogram(report, bench->cells[i].name, &bench->cells[i].latency);
+    }
+    if (err == 0) {
+        err = sl_bench_report_finish(report, common);
+    }
+    sl_bench_report_destroy(&report);
+    return err;
+}
+
+int sl_bench_exchange_run(enum sl_bench_operation operation, int argc, char **argv)
+{
+    struct bench bench = {0};
+    set_defaults(&bench.options, operation);
+    const int parsed = parse(&bench.options, argc, argv);
+    if (parsed != SL_CLI_RUN) {
+        return parsed == SL_CLI_EXIT_OK ? 0 : 2;
+    }
+    int err = start_ps(&bench);
+    if (err == 0) {
+        err = add_cells(&bench);
+    }
+    if (err == 0) {
+        err = measure(&bench);
+    }
+    for (uint32_t i = 0; i < bench.cell_count; i++) {
+        sl_bench_load_close(&bench.cells[i].load);
+    }
+    sl_bench_ps_stop(&bench.ps);
+    free(bench.cells);
+    free(bench.contestants);
+    return err == 0 ? 0 : 1;
+}

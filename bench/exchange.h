@@ -1,0 +1,22 @@
+/* Requests for rows to real processes: what `pull`, `push` and `pushpull` have in common, which is
+ * everything but the operation. */
+#ifndef SL_BENCH_EXCHANGE_H
+#define SL_BENCH_EXCHANGE_H
+
+#include "bench/load.h"
+
+/* Parses the flags and runs; returns the program's exit status, as in bench/bench.h. */
+int sl_bench_exchange_run(enum sl_bench_operation operation, int argc, char **argv);
+
+#define SL_BENCH_NUMBERS_MAX 16
+
+/* Numbers of a list such as "1,16,1000", each within [least, most]. An error has been printed, with
+ * the flag's name. Errors: INVALID. */
+struct sl_bench_numbers {
+    uint32_t items[SL_BENCH_NUMBERS_MAX];
+    uint32_t count;
+};
+int sl_bench_exchange_numbers(const char *flag, const char *text, uint32_t least, uint32_t most,
+                              struct sl_bench_numbers *out);
+
+#endif

@@ -1,0 +1,274 @@
+/* What a load works on: the cluster and the table, by way of the client library, and the keys. And
+ * whether what its own requests do to the table is what the client library sees. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/load_internal.h"
+#include "core/assert.h"
+#include "core/log.h"
+#include "core/partition.h"
+#include "worker/client_internal.h"
+
+#define TIMEOUT_MS       60000
+#define CREATE_KEYS      (64U << 10) /* rows created by one pull */
+#define DRAWN_KEYS       (2U << 20)  /* over all shards */
+#define DRAWN_REQUESTS   64          /* of each shard, at least */
+#define DRAWS_A_KEY_MAX  10000       /* as a sign that a shard has no rows at all */
+#define CHECK_TIMEOUT_NS (30 * SL_CLOCK_NS_PER_S)
+
+/* ---- The cluster ----------------------------------------------------------------------------- */
+
+static int note_ps(struct sl_bench_load *load, const struct sl_message_ps *ps, uint32_t first)
+{
+    for (uint32_t local = 0; local < ps->shard_count; local++) {
+        struct sl_bench_load_shard *shard = &load->shards[first + local];
+        char reason[160];
+        shard->local = local;
+        if (sl_endpoint_parse(ps->data_endpoint, &shard->endpoint, reason, sizeof reason) != 0) {
+            sl_log_error("data endpoint of ps/%u: %s", ps->task_index, reason);
+            return SL_ERR_INVALID;
+        }
+        if (shard->endpoint.scheme != SL_ENDPOINT_TCP) {
+            sl_log_error("data endpoint of ps/%u: the load speaks tcp only", ps->task_index);
+            return SL_ERR_UNSUPPORTED;
+        }
+    }
+    return 0;
+}
+
+static int note_cluster(struct sl_bench_load *load, const struct sl_client *client)
+{
+    load->shard_count = client->shard_count;
+    load->shards = calloc(load->shard_count, sizeof *load->shards);
+    if (load->shards == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < client->cluster.ps_count; i++) {
+        int err = note_ps(load, &client->cluster.ps[i], first);
+        if (err != 0) {
+            return err;
+        }
+        first += client->cluster.ps[i].shard_count;
+    }
+    return 0;
+}
+
+/* ---- Rows and keys --------------------------------------------------------------------------- */
+
+/* Rows come to be by being read. Sums of many are asked for, since nobody wants the rows yet. */
+static int create_some(struct sl_client *client, struct sl_table *table, const uint64_t *keys,
+                       uint32_t count, float *sum)
+{
+    struct sl_step *step;
+    int err = sl_step_begin(client, 0, &step);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_step_pull_pooled(step, table, keys, count, &count, 1, SL_POOLING_SUM, sum);
+    if (err == 0) {
+        err = sl_step_submit(step, TIMEOUT_MS);
+    }
+    if (err == 0) {
+        err = sl_step_wait(step);
+    }
+    if (err != 0) {
+        sl_log_error("rows cannot be created: %s: %s", sl_err_name(err), sl_step_error(step));
+    }
+    sl_step_end(&step);
+    return err;
+}
+
+static int create_rows(const struct sl_bench_load *load, struct sl_client *client,
+                       struct sl_table *table)
+{
+    uint64_t *keys = malloc(CREATE_KEYS * sizeof *keys);
+    float *sum = malloc(SL_LIMIT_DIM * sizeof *sum);
+    int err = keys == NULL || sum == NULL ? SL_ERR_NO_MEMORY : 0;
+    for (uint64_t rank = 0; err == 0 && rank < load->options.rows;) {
+        uint32_t count = 0;
+        while (count < CREATE_KEYS && rank < load->options.rows) {
+            keys[count++] = sl_bench_workload_key(rank++);
+        }
+        err = create_some(client, table, keys, count, sum);
+    }
+    free(keys);
+    free(sum);
+    return err;
+}
+
+/* Draws until every shard has its share. What is drawn for a shard that has enough is dropped. */
+static int fill_keys(struct sl_bench_load *load, struct sl_bench_workload *workload,
+                     uint64_t *counts, uint64_t share)
+{
+    const uint64_t draws_max = share * load->shard_count * DRAWS_A_KEY_MAX;
+    uint32_t left = load->shard_count;
+    for (uint64_t draws = 0; left > 0 && draws < draws_max; draws++) {
+        const uint64_t key = sl_bench_workload_next(workload);
+        const uint32_t owner = sl_partition_owner(key, load->shard_count);
+        if (counts[owner] < share) {
+            load->shards[owner].keys[counts[owner]++] = key;
+            left -= counts[owner] == share ? 1 : 0;
+        }
+    }
+    if (left > 0) {
+        sl_log_error("%llu rows: too few, some of %u shards have none",
+                     (unsigned long long)load->options.rows, load->shard_count);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+static int draw_keys(struct sl_bench_load *load)
+{
+    const uint32_t keys = load->options.keys;
+    uint64_t requests = DRAWN_KEYS / load->shard_count / keys;
+    requests = requests < DRAWN_REQUESTS ? DRAWN_REQUESTS : requests;
+    for (uint32_t i = 0; i < load->shard_count; i++) {
+        load->shards[i].key_count = requests * keys;
+        load->shards[i].keys = malloc(requests * keys * sizeof(uint64_t));
+        if (load->shards[i].keys == NULL) {
+            return SL_ERR_NO_MEMORY;
+        }
+    }
+    uint64_t *counts = calloc(load->shard_count, sizeof *counts);
+    if (counts == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    struct sl_bench_workload workload;
+    sl_bench_workload_init(&workload, load->options.distribution, load->options.rows,
+                           load->options.zipf_exponent, load->options.seed);
+    int err = fill_keys(load, &workload, counts, requests * keys);
+    free(counts);
+    return err;
+}
+
+static int note_ranges(struct sl_bench_load *load)
+{
+    for (uint32_t i = 0; i < load->shard_count; i++) {
+        struct sl_bench_load_shard *shard = &load->shards[i];
+        const uint64_t length = load->options.table.length;
+        const uint32_t range = sl_partition_range_of_shard(load->table_id, i, load->shard_count);
+        shard->first = sl_partition_range_start(length, load->shard_count, range);
+        shard->elements =
+            sl_partition_range_start(length, load->shard_count, range + 1) - shard->first;
+        if (shard->elements < load->options.keys) {
+            sl_log_error("of a dense table of %llu elements shard %u has %llu, fewer than one "
+                         "request's %u",
+                         (unsigned long long)length, i, (unsigned long long)shard->elements,
+                         load->options.keys);
+            return SL_ERR_INVALID;
+        }
+    }
+    return 0;
+}
+
+static int prepare(struct sl_bench_load *load, struct sl_client *client)
+{
+    struct sl_table *table;
+    int err = sl_client_table_open(client, &load->options.table, TIMEOUT_MS, &table);
+    if (err == 0) {
+        load->table_id = (uint16_t)table->id;
+        err = note_cluster(load, client);
+    }
+    if (err != 0 || load->options.table.kind == SL_TABLE_DENSE) {
+        return err != 0 ? err : note_ranges(load);
+    }
+    err = create_rows(load, client, table);
+    return err != 0 ? err : draw_keys(load);
+}
+
+int sl_bench_load_prepare(struct sl_bench_load *load, struct sl_client **client)
+{
+    const struct sl_client_options options = {
+        .coordinator = load->options.coordinator,
+        .task_index = -1,
+        .congestion_control = load->options.congestion,
+    };
+    int err = sl_client_create(&options, client);
+    if (err != 0) {
+        return err;
+    }
+    err = prepare(load, *client);
+    if (err != 0) {
+        sl_client_destroy(client);
+    }
+    return err;
+}
+
+/* ---- Whether it is right --------------------------------------------------------------------- */
+
+/* The rows, or elements, that the next request on the shard's first connection is about. */
+static int read_table(const struct sl_bench_load *load, struct sl_client *client, uint32_t shard,
+                      float *values)
+{
+    const struct sl_bench_load_connection *connection = &load->connections[shard];
+    struct sl_table *table = client->tables[load->table_id];
+    const struct sl_bench_load_shard *of = &load->shards[shard];
+    if (of->keys != NULL) {
+        return sl_client_pull(client, table, of->keys + connection->at, load->options.keys, values,
+                              TIMEOUT_MS);
+    }
+    struct sl_step *step;
+    int err = sl_step_begin(client, 0, &step);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_step_dense_pull(step, table, of->first + connection->at, load->options.keys, values);
+    err = err != 0 ? err : sl_step_submit(step, TIMEOUT_MS);
+    err = err != 0 ? err : sl_step_wait(step);
+    sl_step_end(&step);
+    return err;
+}
+
+static int corrupt(uint32_t shard, const char *what)
+{
+    sl_log_error("shard %u: %s", shard, what);
+    return SL_ERR_CORRUPT;
+}
+
+static int verify_shard(struct sl_bench_load *load, struct sl_client *client, uint32_t shard,
+                        float *before, float *after)
+{
+    const bool pushes = load->options.operation != SL_BENCH_PULL;
+    const bool pulls = load->options.operation != SL_BENCH_PUSH;
+    const uint32_t columns =
+        load->options.table.kind == SL_TABLE_DENSE ? 1 : load->options.table.dim;
+    const size_t bytes = (size_t)load->options.keys * columns * sizeof(float);
+    struct sl_bench_load_connection *connection = &load->connections[shard];
+    int err = read_table(load, client, shard, before);
+    const uint64_t at = connection->at;
+    if (err == 0) {
+        err = sl_bench_load_ask(load, sl_bench_load_check, shard, CHECK_TIMEOUT_NS);
+    }
+    if (err == 0) {
+        connection->at = at;
+        err = read_table(load, client, shard, after);
+    }
+    if (err != 0) {
+        return err;
+    }
+    if (pushes == (memcmp(before, after, bytes) == 0)) {
+        return corrupt(shard, pushes ? "a push has changed nothing" : "a pull has changed rows");
+    }
+    if (pulls && memcmp(load->captured, after, bytes) != 0) {
+        return corrupt(shard, "the rows of a reply are not what the client library reads");
+    }
+    return 0;
+}
+
+int sl_bench_load_verify(struct sl_bench_load *load, struct sl_client *client)
+{
+    const uint32_t columns =
+        load->options.table.kind == SL_TABLE_DENSE ? 1 : load->options.table.dim;
+    const size_t count = (size_t)load->options.keys * columns;
+    float *before = malloc(count * sizeof *before);
+    float *after = malloc(count * sizeof *after);
+    int err = before == NULL || after == NULL ? SL_ERR_NO_MEMORY : 0;
+    for (uint32_t shard = 0; err == 0 && shard < load->shard_count; shard++) {
+        err = verify_shard(load, client, shard, before, after);
+    }
+    free(before);
+    free(after);
+    return err;
+}
