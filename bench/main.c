@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bench/bench.h"
+#include "core/log.h"
 
 struct benchmark {
     const char *name;
@@ -11,6 +12,7 @@ struct benchmark {
     int (*run)(int argc, char **argv);
 };
 
+/* By name. */
 static const struct benchmark benchmarks[] = {
     {"generate", "writes a click log from a planted model, to train on", sl_bench_generate_run},
     {"peers", "Redis and iperf3 on these two cores, to compare with", sl_bench_peers_run},
@@ -34,6 +36,7 @@ static void print_usage(FILE *to)
 
 int main(int argc, char **argv)
 {
+    sl_log_setup(SL_LOG_INFO, "bench");
     if (argc < 2) {
         print_usage(stderr);
         return 2;

@@ -198,5 +198,5 @@ int sl_bench_parse(const char *benchmark, const char *summary, const struct sl_c
     if (result < 0) {
         (void)fprintf(stderr, "%s: %s\n", program, reason);
     }
-    return result;
+    return result == SL_CLI_RUN ? sl_bench_report_check(benchmark, common) : result;
 }

@@ -1,6 +1,6 @@
 #include "bench/report.h"
 
-#include <stdarg.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,12 @@
 
 #define LIST_STEP 32 /* entries by which a list grows */
 
-const double sl_bench_report_shares[SL_BENCH_SHARES] = {0.5,    0.9,     0.99,    0.999,
-                                                        0.9999, 0.99999, 0.999999};
+const double sl_bench_report_shares[SL_BENCH_SHARES] = {0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999};
+const char *const sl_bench_report_share_names[SL_BENCH_SHARES] = {"p50",   "p90",    "p99",
+                                                                  "p99.9", "p99.99", "p99.999"};
 
 /* A benchmark that has no memory for its figures has nothing to go on for. */
-static void *must_have(void *memory)
+void *sl_bench_report_must_have(void *memory)
 {
     if (memory == NULL) {
         sl_log_error("no memory for the report");
@@ -25,10 +26,11 @@ static void *must_have(void *memory)
 }
 
 /* Room for one more pointer in a list of `count`. */
-static void *grow(void *list, uint32_t count)
+void *sl_bench_report_grow(void *list, uint32_t count)
 {
-    return count % LIST_STEP != 0 ? list
-                                  : must_have(realloc(list, (count + LIST_STEP) * sizeof(void *)));
+    return count % LIST_STEP != 0
+               ? list
+               : sl_bench_report_must_have(realloc(list, (count + LIST_STEP) * sizeof(void *)));
 }
 
 static void copy_name(char *to, size_t to_bytes, const char *from)
@@ -81,11 +83,11 @@ void sl_bench_report_destroy(struct sl_bench_report **report)
 struct sl_bench_figure *sl_bench_report_figure(struct sl_bench_report *report, const char *name,
                                                const char *quantity, const char *unit)
 {
-    struct sl_bench_figure *figure = must_have(calloc(1, sizeof *figure));
+    struct sl_bench_figure *figure = sl_bench_report_must_have(calloc(1, sizeof *figure));
     copy_name(figure->name, sizeof figure->name, name);
     copy_name(figure->quantity, sizeof figure->quantity, quantity);
     copy_name(figure->unit, sizeof figure->unit, unit);
-    report->figures = grow(report->figures, report->figure_count);
+    report->figures = sl_bench_report_grow(report->figures, report->figure_count);
     report->figures[report->figure_count++] = figure;
     return figure;
 }
@@ -111,22 +113,29 @@ void sl_bench_figure_sample(struct sl_bench_figure *figure, double value)
     figure->samples[figure->count++] = value;
 }
 
+struct sl_bench_ratio *sl_bench_report_new_ratio(struct sl_bench_report *report, const char *name,
+                                                 double least, double most)
+{
+    struct sl_bench_ratio *ratio = sl_bench_report_must_have(calloc(1, sizeof *ratio));
+    copy_name(ratio->name, sizeof ratio->name, name);
+    ratio->least = least;
+    ratio->most = most;
+    report->ratios = sl_bench_report_grow(report->ratios, report->ratio_count);
+    report->ratios[report->ratio_count++] = ratio;
+    return ratio;
+}
+
 const struct sl_bench_ratio *sl_bench_report_ratio(struct sl_bench_report *report, const char *name,
                                                    const struct sl_bench_figure *a,
                                                    const struct sl_bench_figure *b, double least,
                                                    double most)
 {
     sl_assert(a->count == b->count);
-    struct sl_bench_ratio *ratio = must_have(calloc(1, sizeof *ratio));
-    copy_name(ratio->name, sizeof ratio->name, name);
-    ratio->least = least;
-    ratio->most = most;
+    struct sl_bench_ratio *ratio = sl_bench_report_new_ratio(report, name, least, most);
     ratio->count = a->count;
     for (uint32_t i = 0; i < a->count; i++) {
         ratio->samples[i] = a->samples[i] / b->samples[i];
     }
-    report->ratios = grow(report->ratios, report->ratio_count);
-    report->ratios[report->ratio_count++] = ratio;
     return ratio;
 }
 
@@ -141,7 +150,7 @@ bool sl_bench_ratio_holds(const struct sl_bench_ratio *ratio)
 void sl_bench_report_histogram(struct sl_bench_report *report, const char *name,
                                const struct sl_metric_histogram *histogram)
 {
-    struct sl_bench_spread *spread = must_have(calloc(1, sizeof *spread));
+    struct sl_bench_spread *spread = sl_bench_report_must_have(calloc(1, sizeof *spread));
     copy_name(spread->name, sizeof spread->name, name);
     spread->count = histogram->count;
     spread->max = histogram->max;
@@ -155,20 +164,21 @@ void sl_bench_report_histogram(struct sl_bench_report *report, const char *name,
             continue;
         }
         if (spread->bucket_count % LIST_STEP == 0) {
-            spread->buckets = must_have(
+            spread->buckets = sl_bench_report_must_have(
                 realloc(spread->buckets, (spread->bucket_count + LIST_STEP) * sizeof bucket));
         }
         spread->buckets[spread->bucket_count++] = bucket;
     }
-    report->spreads = grow(report->spreads, report->spread_count);
+    report->spreads = sl_bench_report_grow(report->spreads, report->spread_count);
     report->spreads[report->spread_count++] = spread;
 }
 
+/* By value; what is not a number (a ratio to nothing) last. */
 static int compare_doubles(const void *a, const void *b)
 {
     const double x = *(const double *)a;
     const double y = *(const double *)b;
-    return (x > y) - (x < y);
+    return isnan(x) || isnan(y) ? isnan(x) - isnan(y) : (x > y) - (x < y);
 }
 
 double sl_bench_quantile(const double *samples, uint32_t count, double share)
@@ -194,8 +204,46 @@ struct sl_bench_summary sl_bench_report_summary(const double *samples, uint32_t 
     };
 }
 
+static int compare_with(const struct sl_bench_report *report, const char *path)
+{
+    struct sl_bench_report *older;
+    const int err = sl_bench_report_read_json(path, report->benchmark, &older);
+    if (err == 0) {
+        sl_bench_report_compare(report, older, path, stdout);
+        sl_bench_report_destroy(&older);
+    }
+    return err;
+}
+
 int sl_bench_report_finish(struct sl_bench_report *report, const struct sl_bench_common *common)
 {
-    sl_bench_report_print(report, common);
-    return common->json == NULL ? 0 : sl_bench_report_write_json(report, common, common->json);
+    int err = 0;
+    sl_bench_report_print(report, common, stdout);
+    /* The older report is read before the new one is written: they may be the same file. */
+    if (common->compare != NULL) {
+        err = compare_with(report, common->compare);
+    }
+    if (common->json != NULL) {
+        const int written = sl_bench_report_write_json(report, common, common->json);
+        err = err != 0 ? err : written;
+    }
+    if (common->plot != NULL) {
+        const int drawn = sl_bench_report_plot(report, common->plot);
+        err = err != 0 ? err : drawn;
+    }
+    (void)fflush(stdout);
+    return err;
+}
+
+int sl_bench_report_check(const char *benchmark, const struct sl_bench_common *common)
+{
+    struct sl_bench_report *older;
+    if (common->compare != NULL) {
+        const int err = sl_bench_report_read_json(common->compare, benchmark, &older);
+        if (err != 0) {
+            return err;
+        }
+        sl_bench_report_destroy(&older);
+    }
+    return common->plot == NULL ? 0 : sl_bench_report_find_gnuplot();
 }

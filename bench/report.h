@@ -85,8 +85,12 @@ struct sl_bench_common {
     int server_core, client_core; /* -1: chosen: the first and the second that we may run on */
 };
 
-/* Prints the table, and carries out --json, --plot and --compare. Errors, logged: IO, NO_MEMORY,
- * INVALID (the older report). */
+/* Prints the table, and carries out --compare, --json and --plot, each even where another failed.
+ * Errors, logged: IO, NO_MEMORY, INVALID (the older report), NOT_FOUND (gnuplot). */
 int sl_bench_report_finish(struct sl_bench_report *report, const struct sl_bench_common *common);
+
+/* Whether finish will be able to: the older report can be read and is about this benchmark, gnuplot
+ * is there. Before anything is measured. Errors, logged: IO, INVALID, NOT_FOUND, NO_MEMORY. */
+int sl_bench_report_check(const char *benchmark, const struct sl_bench_common *common);
 
 #endif

@@ -2,23 +2,26 @@
 #ifndef SL_BENCH_REPORT_PARTS_H
 #define SL_BENCH_REPORT_PARTS_H
 
+#include <stdio.h>
+
 #include "bench/machine.h"
 #include "bench/report.h"
 
-/* What a histogram is reduced to: its values below which a share of all lie, and the buckets that
- * are not empty. */
-#define SL_BENCH_SHARES 7
+/* The shares of all values at which a distribution is reported. */
+#define SL_BENCH_SHARES 6
 extern const double sl_bench_report_shares[SL_BENCH_SHARES];
+extern const char *const sl_bench_report_share_names[SL_BENCH_SHARES]; /* "p50" */
 
 struct sl_bench_bucket {
     uint64_t upper, count; /* the greatest value that falls into it, in ns */
 };
 
+/* What a report keeps of a histogram. */
 struct sl_bench_spread {
     char name[SL_BENCH_NAME_BYTES];
     uint64_t count, max;
     uint64_t quantiles[SL_BENCH_SHARES];
-    struct sl_bench_bucket *buckets;
+    struct sl_bench_bucket *buckets; /* those that are not empty, by rising value */
     uint32_t bucket_count;
 };
 
@@ -31,17 +34,59 @@ struct sl_bench_report {
     uint32_t figure_count, ratio_count, spread_count;
 };
 
-/* A figure or a ratio in few words. */
+/* The quartiles of a figure's or a ratio's samples. */
 struct sl_bench_summary {
-    double low, median, high; /* quartiles */
+    double low, median, high;
 };
 struct sl_bench_summary sl_bench_report_summary(const double *samples, uint32_t count);
 
+/* A list of `count` pointers with room for one more. Ends the program when memory is short. */
+void *sl_bench_report_grow(void *list, uint32_t count);
+void *sl_bench_report_must_have(void *memory);
+
+/* Adds an empty one. */
+struct sl_bench_ratio *sl_bench_report_new_ratio(struct sl_bench_report *report, const char *name,
+                                                 double least, double most);
+
+/* ---- Text ------------------------------------------------------------------------------------ */
+
+#define SL_BENCH_VALUE_BYTES 32
+
+/* Large rates, bytes and counts are told in thousands, millions, …: what to divide by, and the unit
+ * then, "M/s". */
+double sl_bench_report_scale(double value, const char *unit, char *scaled_unit,
+                             size_t scaled_unit_bytes);
+
+/* Four digits, or a whole number. */
+void sl_bench_report_value(double value, char text[SL_BENCH_VALUE_BYTES]);
+
+/* "pull, connections 16": the name, and where on its curve the figure stands. */
+#define SL_BENCH_LABEL_BYTES (SL_BENCH_NAME_BYTES + 64)
+void sl_bench_report_label(const struct sl_bench_figure *figure, char text[SL_BENCH_LABEL_BYTES]);
+
 void sl_bench_report_print(const struct sl_bench_report *report,
-                           const struct sl_bench_common *common);
+                           const struct sl_bench_common *common, FILE *to);
+
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 /* Errors, logged: IO, NO_MEMORY. */
 int sl_bench_report_write_json(const struct sl_bench_report *report,
                                const struct sl_bench_common *common, const char *path);
+
+/* Reads what the above wrote; it must be about this benchmark. *out is owned by the caller. Errors,
+ * logged: IO, INVALID, NO_MEMORY. */
+int sl_bench_report_read_json(const char *path, const char *benchmark,
+                              struct sl_bench_report **out);
+
+/* Prints how the report differs from an older one, which was read from `path`. */
+void sl_bench_report_compare(const struct sl_bench_report *report,
+                             const struct sl_bench_report *older, const char *path, FILE *to);
+
+/* Draws the curves, ratios and distributions into the directory, which is made if it is not there.
+ * Errors, logged: NOT_FOUND (gnuplot), IO, NO_MEMORY. */
+int sl_bench_report_plot(const struct sl_bench_report *report, const char *directory);
+
+/* Whether charts can be drawn. Errors, logged: NOT_FOUND. */
+int sl_bench_report_find_gnuplot(void);
 
 #endif

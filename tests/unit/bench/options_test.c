@@ -1,0 +1,105 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/options.h"
+#include "reactor/topology.h"
+
+static struct sl_bench_common common;
+static uint64_t depth;
+static int keys;
+static const char *name;
+static char said[2048]; /* on stderr */
+
+/* Parses one or two flags as a benchmark does, and keeps what it says. */
+static int parse(char *first, char *second)
+{
+    char *argv[] = {(char *)"pull", first, second, NULL};
+    const struct sl_cli_option own[] = {
+        sl_bench_number("depth", &depth, 1, 128, "Requests under way."),
+        sl_bench_choice("keys", &keys, "uniform|zipf", "How keys are drawn."),
+        sl_bench_text("name", &name, "NAME", "A name."),
+    };
+    FILE *file = tmpfile();
+    common = sl_bench_common_defaults();
+    depth = 8;
+    (void)fflush(stderr);
+    const int kept = dup(STDERR_FILENO);
+    (void)dup2(fileno(file), STDERR_FILENO);
+    const int argc = first == NULL ? 1 : second == NULL ? 2 : 3;
+    const int result = sl_bench_parse("pull", "Pulls.", own, 3, &common, argc, argv);
+    (void)fflush(stderr);
+    (void)dup2(kept, STDERR_FILENO);
+    (void)close(kept);
+    rewind(file);
+    said[fread(said, 1, sizeof said - 1, file)] = '\0';
+    (void)fclose(file);
+    return result;
+}
+
+static void bench_parse__takes_own_and_common_flags(void **state)
+{
+    (void)state;
+    char first[] = "--depth=32";
+    char second[] = "--rounds=9";
+    assert_int_equal(parse(first, second), SL_CLI_RUN);
+    assert_int_equal(depth, 32);
+    assert_int_equal(common.rounds, 9);
+    assert_true(common.seconds == 1);
+    assert_string_equal(said, "");
+}
+
+/* Two cores, if there are two, whichever of them was given. */
+static void bench_parse__chooses_the_cores_left_open(void **state)
+{
+    (void)state;
+    char flag[32];
+    int first;
+    assert_int_equal(sl_topology_core_for(0, false, &first), 0);
+    assert_int_equal(parse(NULL, NULL), SL_CLI_RUN);
+    assert_int_equal(common.server_core, first);
+    assert_int_equal(common.client_core != first, sl_topology_core_count() > 1);
+    (void)snprintf(flag, sizeof flag, "--client-core=%d", first);
+    assert_int_equal(parse(flag, NULL), SL_CLI_RUN);
+    assert_int_equal(common.client_core, first);
+    assert_int_equal(common.server_core != first, sl_topology_core_count() > 1);
+}
+
+static void bench_parse__names_what_is_accepted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flag, *accepts;
+    } cases[] = {
+        {"--depth=129", "128"},
+        {"--keys=normal", "zipf"},
+        {"--rounds=65", "64"},
+        {"--seconds=0", "600"},
+        {"--round=3", "rounds"},
+        {"--server-core=1022", "may not run there; accepts"},
+        {"--compare=/nowhere", "cannot be opened"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char flag[64];
+        (void)snprintf(flag, sizeof flag, "%s", cases[i].flag);
+        assert_true(parse(flag, NULL) < 0);
+        assert_non_null(strstr(said, cases[i].accepts));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bench_parse__takes_own_and_common_flags),
+        cmocka_unit_test(bench_parse__chooses_the_cores_left_open),
+        cmocka_unit_test(bench_parse__names_what_is_accepted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
