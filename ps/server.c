@@ -202,6 +202,7 @@ void sl_server_drop(struct sl_server_conn *conn, int err, const char *format, ..
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    sl_server_pulls_before(conn);
     sl_server_log(conn->server, "closing %s (%s): %s: %s", conn->name, conn->conn->peer,
                   sl_err_name(err), text);
     if (conn->kind == SL_SERVER_CONN_NEW || conn->kind == SL_SERVER_CONN_CHALLENGED) {
@@ -340,22 +341,25 @@ static void on_received(void *ctx, struct sl_conn *transport_conn,
     }
     if (message->header.version != SL_FRAME_PROTOCOL_VERSION) {
         sl_server_release(conn, message);
+        sl_server_pulls_before(conn);
         sl_server_refuse_version(conn, message->header.version);
         return;
     }
-    if (sl_frame_verify(&message->header, message->payload) != 0) {
+    if ((message->header.flags & SL_FRAME_CHECKSUM) != 0 &&
+        sl_frame_verify(&message->header, message->payload) != 0) {
         sl_server_release(conn, message);
         sl_server_drop(conn, SL_ERR_CORRUPT, "a frame's checksum does not match");
-        return;
-    }
-    if (message->header.type == SL_FRAME_CONTROL && message->header.request_id == 0 &&
-        message->header.budget_us == 0) {
-        sl_server_control(conn, message);
         return;
     }
     if (message->header.type == SL_FRAME_REQUEST && conn->kind == SL_SERVER_CONN_DATA &&
         conn->welcomed) {
         sl_server_request_arrive(conn, message);
+        return;
+    }
+    if (message->header.type == SL_FRAME_CONTROL && message->header.request_id == 0 &&
+        message->header.budget_us == 0) {
+        sl_server_pulls_answer(conn->server);
+        sl_server_control(conn, message);
         return;
     }
     sl_server_release(conn, message);
@@ -370,8 +374,12 @@ static void on_sent(void *ctx, struct sl_conn *transport_conn, void *cookie)
     sl_server_unblock(server);
     conn->progressed = true;
     sl_outbox_sent(conn->outbox, cookie);
-    sl_server_send_later(server, conn->outbox);
-    sl_server_drain_conn(conn);
+    if (sl_server_send_waits(server)) {
+        sl_server_send_later(server, conn->outbox);
+    }
+    if (server->goodbye_said) {
+        sl_server_drain_conn(conn);
+    }
 }
 
 static void on_writable(void *ctx, struct sl_conn *transport_conn)
@@ -394,6 +402,7 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
     sl_log_debug("%s (%s) closed: %s", conn->name, transport_conn->peer, sl_err_name(err));
     transport_conn->user = NULL;
     sl_timer_disarm(sl_reactor_timers(server->options.reactor), &conn->hello_timer);
+    sl_server_pulls_drop(conn);
     sl_server_send_drop(conn);
     sl_outbox_closed(conn->outbox, transport_conn, &conn->out);
     sl_server_send_later(server, conn->outbox);

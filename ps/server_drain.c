@@ -35,7 +35,7 @@ static void gave_up(struct sl_timer *timer, uint64_t now_ns)
 
 void sl_server_drain_conn(struct sl_server_conn *conn)
 {
-    if (conn->server->goodbye_said && conn->out.first == NULL && conn->later_first == NULL) {
+    if (conn->out.first == NULL && conn->later_first == NULL) {
         sl_transport_disconnect(conn->conn);
     }
 }
@@ -71,6 +71,7 @@ void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drain
                      void *ctx)
 {
     sl_reactor_assert_owner(server->options.reactor);
+    sl_server_pulls_answer(server);
     server->draining = true;
     server->drained = drained;
     server->drained_ctx = ctx;

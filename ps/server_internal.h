@@ -49,6 +49,26 @@ static inline bool sl_server_request_writes(const struct sl_shard_work *work)
     return work->writes && !work->replayed;
 }
 
+/* A small pull that has been received, and is answered with the others of its turn. */
+struct sl_server_pull {
+    struct sl_server_conn *conn;         /* NULL: closed meanwhile */
+    struct sl_transport_message message; /* ours until it is answered */
+    uint32_t reply_bytes;
+    uint16_t key_count;
+    uint16_t table_id;
+};
+static_assert(sizeof(struct sl_server_pull) == 64, "a pull is a cache line");
+
+#define SL_SERVER_PULLS 64
+
+/* In the order of arrival; their keys lie one behind the other. */
+struct sl_server_pulls {
+    uint32_t count, key_count;
+    uint32_t cost; /* of all, in keys of the turn */
+    struct sl_server_pull pulls[SL_SERVER_PULLS];
+    uint64_t keys[SL_SHARD_PULLS_KEYS];
+};
+
 enum sl_server_conn_kind {
     SL_SERVER_CONN_NEW,        /* has not said hello */
     SL_SERVER_CONN_CHALLENGED, /* has, and must prove that it has the secret */
@@ -90,6 +110,7 @@ struct sl_server_conn {
     struct sl_server_conn *sink_prev, *sink_next; /* among those that wait */
 
     /* DATA: */
+    bool has_pulls;                    /* in the server's pulls */
     struct sl_server_session *session; /* NULL: before its hello, and when it was replaced */
     bool resumed;
     struct sl_credit credit; /* that the peer may still spend */
@@ -133,6 +154,7 @@ struct sl_server {
     size_t reply_bytes; /* of buffers: replies in the making, and being sent */
     bool is_short;      /* one found no room for his first reply or long payload */
 
+    struct sl_server_pulls pulls;
     struct sl_server_conn *ready_first, *ready_last;
     struct sl_server_list parked, resumed;
     uint32_t runnable_count; /* in the ready ring, and resumed */
@@ -186,8 +208,13 @@ void sl_server_send(struct sl_server_conn *conn, const struct sl_message *messag
 /* Sends an Error. */
 void sl_server_send_error(struct sl_server_conn *conn, uint64_t id, int err, const char *text);
 
-/* There is room in the outbox again. */
+/* There is room in the outbox again: sends what waits for it. */
 void sl_server_send_later(struct sl_server *server, struct sl_outbox *outbox);
+
+static inline bool sl_server_send_waits(const struct sl_server *server)
+{
+    return server->later_control.first != NULL || server->later_replies.first != NULL;
+}
 
 /* The connection has closed: forgets what it has yet to be sent. */
 void sl_server_send_drop(struct sl_server_conn *conn);
@@ -252,6 +279,24 @@ void sl_server_welcome(struct sl_server_conn *conn);
 void sl_server_request_arrive(struct sl_server_conn *conn,
                               const struct sl_transport_message *message);
 
+/* A request whose credit is spent runs now, or is queued. */
+void sl_server_request_serve(struct sl_server_conn *conn,
+                             const struct sl_transport_message *message, struct sl_shard_work *work,
+                             uint64_t credit_bytes);
+
+/* Who asks on the connection. */
+static inline struct sl_shard_caller sl_server_request_caller(const struct sl_server_conn *conn)
+{
+    return (struct sl_shard_caller){
+        .has_clock = conn->hello.role == SL_MESSAGE_ROLE_WORKER,
+        .worker = conn->hello.task_index,
+    };
+}
+
+/* Sends the reply that was made in the outbox, with the credit that the request cost given back. */
+void sl_server_request_reply(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes,
+                             uint32_t payload_bytes);
+
 enum sl_server_outcome {
     SL_SERVER_ANSWERED, /* the request is gone from its list */
     SL_SERVER_GOES_ON,  /* it is to be run again; it made no progress when nothing was spent */
@@ -276,13 +321,36 @@ void sl_server_request_fail_late(struct sl_server_request *request, bool waits);
 /* Frees a request that nobody waits for. */
 void sl_server_request_free(struct sl_server_request *request);
 
+/* ---- server_pulls.c: small pulls that arrive in one turn are answered together ---- */
+
+/* Takes the request over, if it is one and may run at once; false: it is to be looked at by itself,
+ * after sl_server_pulls_before. */
+bool sl_server_pulls_take(struct sl_server_conn *conn, const struct sl_transport_message *message);
+
+/* Answers all. */
+void sl_server_pulls_answer(struct sl_server *server);
+
+/* Something else is about to happen on the connection: what came before it is answered before. */
+static inline void sl_server_pulls_before(struct sl_server_conn *conn)
+{
+    if (conn->has_pulls) {
+        sl_server_pulls_answer(conn->server);
+    }
+}
+
+/* The connection has closed: forgets its own. */
+void sl_server_pulls_drop(struct sl_server_conn *conn);
+
 /* ---- server_queue.c ---- */
 
 void sl_server_queue_init(struct sl_server *server);
 void sl_server_queue_fini(struct sl_server *server);
 
-/* True when a request of the connection may run at once, before those that are queued. */
-bool sl_server_queue_is_free(const struct sl_server_conn *conn);
+/* True when a request of the connection may run at once: none of it is queued. */
+static inline bool sl_server_queue_is_free(const struct sl_server_conn *conn)
+{
+    return conn->queue.first == NULL;
+}
 
 /* Queues a request behind the others of its connection; park: it waits for clocks already. */
 void sl_server_queue_add(struct sl_server_request *request, bool park);

@@ -91,11 +91,6 @@ static void ready_remove(struct sl_server_conn *conn)
     server->runnable_count--;
 }
 
-bool sl_server_queue_is_free(const struct sl_server_conn *conn)
-{
-    return conn->queue.first == NULL;
-}
-
 static size_t buffer_bytes(const struct sl_server_request *request)
 {
     const struct sl_server_buffers *buffers = &request->server->buffers;
@@ -364,7 +359,7 @@ void sl_server_queue_abandon(struct sl_server_session *session)
 
 bool sl_server_queue_is_empty(const struct sl_server *server)
 {
-    if (server->parked.first != NULL || server->resumed.first != NULL) {
+    if (server->parked.first != NULL || server->resumed.first != NULL || server->pulls.count > 0) {
         return false;
     }
     for (const struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
@@ -435,6 +430,7 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
     if (server->shard == NULL) {
         return 0;
     }
+    sl_server_pulls_answer(server);
     /* Requests run at once must not starve those that wait. */
     uint32_t keys =
         server->turn_keys < SL_LIMIT_TURN_KEYS / 4 ? SL_LIMIT_TURN_KEYS / 4 : server->turn_keys;

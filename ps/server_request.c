@@ -51,12 +51,11 @@ static void fail(struct sl_server_conn *conn, const struct sl_shard_work *work, 
     reply_error(conn, id, credit_bytes, err, text);
 }
 
-static struct sl_shard_caller caller_of(const struct sl_server_conn *conn)
+void sl_server_request_reply(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes,
+                             uint32_t payload_bytes)
 {
-    return (struct sl_shard_caller){
-        .has_clock = conn->hello.role == SL_MESSAGE_ROLE_WORKER,
-        .worker = conn->hello.task_index,
-    };
+    struct sl_frame header = reply_header(conn, id, credit_bytes, payload_bytes);
+    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
 }
 
 /* Runs a request that sl_shard_ready vouches for, straight into the outgoing block. False when that
@@ -83,8 +82,7 @@ static bool run_in_place(struct sl_server_conn *conn, struct sl_shard_work *work
     if (sl_server_request_writes(work)) {
         sl_server_session_wrote(conn->session, id);
     }
-    struct sl_frame header = reply_header(conn, id, credit_bytes, bytes);
-    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
+    sl_server_request_reply(conn, id, credit_bytes, bytes);
     return true;
 }
 
@@ -169,7 +167,7 @@ static void enqueue(struct sl_server_conn *conn, const struct sl_transport_messa
         return;
     }
     request->credit_bytes = credit_bytes;
-    struct sl_shard_caller caller = caller_of(conn);
+    struct sl_shard_caller caller = sl_server_request_caller(conn);
     char reason[SL_MESSAGE_TEXT_BYTES];
     int err = sl_shard_begin(server->shard, &caller, request->payload,
                              message->header.payload_bytes, &request->work, reason, sizeof reason);
@@ -240,9 +238,9 @@ static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
     return false;
 }
 
-/* Runs the request at once, or queues it. */
-static void serve(struct sl_server_conn *conn, const struct sl_transport_message *message,
-                  struct sl_shard_work *work, uint64_t credit_bytes)
+void sl_server_request_serve(struct sl_server_conn *conn,
+                             const struct sl_transport_message *message, struct sl_shard_work *work,
+                             uint64_t credit_bytes)
 {
     struct sl_server *server = conn->server;
     uint64_t id = message->header.request_id;
@@ -262,29 +260,40 @@ static void serve(struct sl_server_conn *conn, const struct sl_transport_message
     enqueue(conn, message, work, credit_bytes, park);
 }
 
+/* Checks the request as a whole, then has it carried out as far as it was not. */
+static void arrive(struct sl_server_conn *conn, const struct sl_transport_message *message,
+                   bool comes_again)
+{
+    const struct sl_frame *header = &message->header;
+    struct sl_shard_caller caller = sl_server_request_caller(conn);
+    struct sl_shard_work work;
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    sl_server_pulls_before(conn);
+    int err = sl_shard_begin(conn->server->shard, &caller, message->payload, header->payload_bytes,
+                             &work, reason, sizeof reason);
+    if (err != 0) {
+        /* What it cost is unknown to both sides now: there is no going on. */
+        reply_error(conn, header->request_id, 0, err, reason);
+        sl_server_drop(conn, err, "%s", reason);
+        return;
+    }
+    uint64_t cost = sl_request_credit_bytes(header->payload_bytes, work.reply_bytes);
+    if (!sl_credit_spend(&conn->credit, cost)) {
+        sl_server_drop(conn, SL_ERR_PROTOCOL, "it spends more credit than it was granted");
+    } else if (!comes_again || !replay(conn, header, &work, cost)) {
+        sl_server_request_serve(conn, message, &work, cost);
+    }
+}
+
 void sl_server_request_arrive(struct sl_server_conn *conn,
                               const struct sl_transport_message *message)
 {
-    const struct sl_frame *header = &message->header;
-    struct sl_shard_caller caller = caller_of(conn);
-    struct sl_shard_work work;
-    char reason[SL_MESSAGE_TEXT_BYTES];
     bool comes_again;
-    if (check_header(conn, header, &comes_again)) {
-        int err = sl_shard_begin(conn->server->shard, &caller, message->payload,
-                                 header->payload_bytes, &work, reason, sizeof reason);
-        if (err != 0) {
-            /* What it cost is unknown to both sides now: there is no going on. */
-            reply_error(conn, header->request_id, 0, err, reason);
-            sl_server_drop(conn, err, "%s", reason);
-        } else {
-            uint64_t cost = sl_request_credit_bytes(header->payload_bytes, work.reply_bytes);
-            if (!sl_credit_spend(&conn->credit, cost)) {
-                sl_server_drop(conn, SL_ERR_PROTOCOL, "it spends more credit than it was granted");
-            } else if (!comes_again || !replay(conn, header, &work, cost)) {
-                serve(conn, message, &work, cost);
-            }
+    if (check_header(conn, &message->header, &comes_again)) {
+        if (sl_server_pulls_take(conn, message)) {
+            return;
         }
+        arrive(conn, message, comes_again);
     }
     sl_server_release(conn, message);
 }

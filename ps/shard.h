@@ -77,6 +77,7 @@ struct sl_shard_work {
     bool writes;     /* the request has a push or a tick */
     bool replayed;   /* but skips them: sl_shard_replay */
     struct sl_request_view view;
+    bool plain;           /* it waits for nobody's clock and needs no working memory of others */
     uint64_t cost;        /* of the whole request, in units of key_budget */
     uint64_t push_cost;   /* of its pushes, contained in cost */
     uint64_t done;        /* keys or elements done so far in this phase of the section */
@@ -98,10 +99,38 @@ struct sl_shard_work {
 /* Checks the whole request against the tables (every section's shape, ownership of dense ranges)
  * before anything is changed, and computes the reply's size. payload is aligned to 8. Errors:
  * PROTOCOL, NOT_FOUND (table), WRONG_SHARD, TOO_LARGE (reply over a frame's limit); reason says
- * which section and why. */
+ * which section and why; *out is nobody's then. */
 int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
                    const uint8_t *payload, size_t payload_bytes, struct sl_shard_work *out,
                    char *reason, size_t reason_bytes);
+
+/* A request that pulls rows of one table, few of them, and could be answered now: the most frequent
+ * one by far. Many such are carried out at once, so that what they miss in the caches is fetched at
+ * the same time. */
+struct sl_shard_pull {
+    const uint64_t *keys; /* in the request's memory */
+    uint32_t key_count;   /* 1 to SL_SHARD_PULL_KEYS */
+    uint32_t reply_bytes;
+    uint32_t cost; /* in units of key_budget */
+    uint16_t table_id;
+};
+#define SL_SHARD_PULL_KEYS 64
+
+/* True when the request is such a pull; false: it is another, or wrong, or must wait: ask
+ * sl_shard_begin. */
+bool sl_shard_pull_begin(const struct sl_shard *shard, const struct sl_shard_caller *caller,
+                         const uint8_t *payload, size_t payload_bytes, struct sl_shard_pull *out);
+
+/* The records of the keys of pulls of one table, one behind the other, at most
+ * SL_SHARD_PULLS_KEYS; rows that are missing are created. False: not all of them can be carried
+ * out, or not now: begin them one by one. */
+#define SL_SHARD_PULLS_KEYS 256
+bool sl_shard_pulls_find(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
+                         uint32_t key_count, uint32_t *records);
+
+/* The reply to one of them, whose records those are. */
+void sl_shard_pull_read(struct sl_shard *shard, uint16_t table_id, const uint32_t *records,
+                        uint32_t key_count, uint8_t *reply);
 
 /* The request, just begun, has been carried out before, and only its reply was lost: it will read,
  * as it did then, and neither push nor tick again; that is what its cost is from now on. Its pulls

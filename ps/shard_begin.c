@@ -29,6 +29,16 @@ static uint64_t section_cost(const struct sl_shard_table *table,
     return 1 + (sl_shard_op_pulls(section->op) ? once : 0);
 }
 
+/* Whether it can run depends on nothing but the budget. */
+static bool is_plain(const struct sl_shard_table *table, const struct sl_shard_work *work,
+                     const struct sl_request_section *section)
+{
+    bool may_wait = table->spec.consistency.mode != SL_CONSISTENCY_ASP && work->caller.has_clock;
+    return !(may_wait && sl_shard_op_pulls(section->op)) &&
+           !(sl_shard_op_pushes(section->op) && !sl_shard_op_dense(section->op) &&
+             !sl_shard_push_is_small(section, table->spec.dim));
+}
+
 /* Checks one section, whose header is in work->view.section already, and counts it. */
 static int check_section(const struct sl_shard *shard, struct sl_shard_work *work,
                          struct sl_bytes *cursor, struct sl_shard_slice *slice)
@@ -37,6 +47,7 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_work *wor
     if (section.op == SL_REQUEST_TICK) {
         work->cost += 1;
         work->writes = true;
+        work->plain &= work->sections_left == 1; /* it may make pushes due */
         return work->caller.has_clock ? 0
                                       : sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
                                                       "a client without a clock cannot tick");
@@ -66,6 +77,7 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_work *wor
     work->cost += section_cost(table, &section, &push_cost);
     work->cost += push_cost;
     work->push_cost += push_cost;
+    work->plain &= is_plain(table, work, &section);
     work->reply_bytes += sl_request_reply_bytes(&section, table->spec.dim);
     if (work->reply_bytes > SL_LIMIT_FRAME_PAYLOAD_BYTES) {
         return sl_shard_fail(shard, work, slice, SL_ERR_TOO_LARGE,
@@ -75,30 +87,45 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_work *wor
     return 0;
 }
 
+/* The rest is set when a section begins. */
+static void work_init(struct sl_shard_work *work, const struct sl_shard_caller *caller,
+                      const uint8_t *payload, size_t payload_bytes)
+{
+    work->cursor = sl_bytes_over(payload, payload_bytes);
+    work->caller = *caller;
+    work->in_section = work->writes = work->replayed = false;
+    work->plain = true;
+    work->phase = SL_SHARD_PHASE_NEW;
+    work->cost = work->push_cost = 0;
+    work->reply_done = work->reply_bytes = 0;
+    work->parked_on = 0;
+    work->scratch = NULL;
+    work->staged = NULL;
+}
+
 int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
-                   const uint8_t *payload, size_t payload_bytes, struct sl_shard_work *out,
+                   const uint8_t *payload, size_t payload_bytes, struct sl_shard_work *work,
                    char *reason, size_t reason_bytes)
 {
     sl_assert((uintptr_t)payload % 8 == 0);
     sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
     struct sl_shard_slice slice = {.reason = reason, .reason_bytes = reason_bytes};
-    struct sl_shard_work work = {.cursor = sl_bytes_over(payload, payload_bytes),
-                                 .caller = *caller};
-    if (sl_request_read_prefix(&work.cursor, &work.prefix) != 0) {
+    work_init(work, caller, payload, payload_bytes);
+    if (sl_request_read_prefix(&work->cursor, &work->prefix) != 0) {
         (void)snprintf(reason, reason_bytes, "shard %u: a request has 1 to %d sections",
                        shard->options.index, SL_LIMIT_REQUEST_SECTIONS);
         return SL_ERR_PROTOCOL;
     }
-    struct sl_bytes cursor = work.cursor;
-    for (uint32_t i = 0; i < work.prefix.section_count; i++) {
-        work.sections_left = work.prefix.section_count - i;
-        work.view = (struct sl_request_view){0};
-        if (sl_request_read_section(&cursor, &work.view.section) != 0) {
+    uint32_t count = work->prefix.section_count;
+    struct sl_bytes cursor = work->cursor;
+    for (uint32_t i = 0; i < count; i++) {
+        work->sections_left = count - i;
+        if (sl_request_read_section(&cursor, &work->view.section) != 0) {
             (void)snprintf(reason, reason_bytes, "shard %u, section %u: not a valid section",
                            shard->options.index, i);
             return SL_ERR_PROTOCOL;
         }
-        int err = check_section(shard, &work, &cursor, &slice);
+        int err = check_section(shard, work, &cursor, &slice);
         if (err != 0) {
             return err;
         }
@@ -108,15 +135,23 @@ int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
                        shard->options.index, cursor.left);
         return SL_ERR_PROTOCOL;
     }
-    work.sections_left = work.prefix.section_count;
-    *out = work;
+    work->sections_left = count;
+    if (count == 1) {
+        work->in_section = true; /* it has been read, and need not be again */
+        work->cursor = cursor;
+    }
     return 0;
+}
+
+static bool has_begun(const struct sl_shard_work *work)
+{
+    return work->in_section && work->phase != SL_SHARD_PHASE_NEW;
 }
 
 void sl_shard_replay(struct sl_shard_work *work)
 {
     sl_assert(!work->replayed);
-    sl_assert(!work->in_section);
+    sl_assert(!has_begun(work));
     work->replayed = true;
     work->cost -= work->push_cost;
     work->push_cost = 0;
@@ -149,44 +184,51 @@ bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *
     return floor + consistency->staleness >= clock || sl_clocks_is_empty(&shard->clocks, group);
 }
 
-bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_work *work,
-                    uint64_t key_budget)
+/* Section by section: the clocks that its pulls wait for, the working memory that its pushes need,
+ * and a tick, which may make pushes due that come before any later section. */
+static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_work *work)
 {
-    if (work->cost > key_budget || shard->commit.due || work->in_section) {
-        return false;
-    }
     struct sl_bytes cursor = work->cursor;
     uint32_t clock = work->prefix.clock;
     for (uint32_t i = 0; i < work->sections_left; i++) {
-        struct sl_request_view view;
-        int err = sl_request_read_section(&cursor, &view.section);
-        sl_assert(err == 0);
-        if (view.section.op == SL_REQUEST_TICK) {
-            /* A tick may make pushes due, which come before any later section. */
+        struct sl_request_section section = work->view.section;
+        if (!work->in_section) {
+            int err = sl_request_read_section(&cursor, &section);
+            sl_assert(err == 0);
+        }
+        if (section.op == SL_REQUEST_TICK) {
             if (!work->replayed && i + 1 < work->sections_left) {
                 return false;
             }
             clock = sl_shard_clock_behind(clock);
             continue;
         }
-        const struct sl_shard_table *table = shard->tables[view.section.table_id];
-        if (sl_shard_op_pulls(view.section.op) &&
-            !sl_shard_admits(shard, table, &work->caller, clock)) {
+        const struct sl_shard_table *table = shard->tables[section.table_id];
+        if (sl_shard_op_pulls(section.op) && !sl_shard_admits(shard, table, &work->caller, clock)) {
             return false;
         }
-        if (sl_shard_pushes(work, view.section.op) && shard->large.owner != NULL &&
-            !sl_shard_push_is_small(&view.section, table->spec.dim)) {
+        if (sl_shard_pushes(work, section.op) && shard->large.owner != NULL &&
+            !sl_shard_push_is_small(&section, table->spec.dim)) {
             return false;
         }
-        (void)sl_bytes_take(&cursor, sl_request_body_bytes(&view.section, table->spec.dim));
+        (void)sl_bytes_take(&cursor, sl_request_body_bytes(&section, table->spec.dim));
     }
     return true;
+}
+
+bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_work *work,
+                    uint64_t key_budget)
+{
+    if (work->cost > key_budget || shard->commit.due || has_begun(work)) {
+        return false;
+    }
+    return work->plain || sections_ready(shard, work);
 }
 
 bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_work *work)
 {
     struct sl_request_section section = work->view.section;
-    if (work->in_section && work->phase != SL_SHARD_PHASE_ADMIT) {
+    if (work->in_section && work->phase > SL_SHARD_PHASE_ADMIT) {
         return false;
     }
     if (!work->in_section) {

@@ -18,6 +18,7 @@
 
 /* A section's phases, in order; each operation passes through some of them. */
 enum sl_shard_phase {
+    SL_SHARD_PHASE_NEW,     /* it has been read */
     SL_SHARD_PHASE_ADMIT,   /* may it run now? */
     SL_SHARD_PHASE_COLLECT, /* push: look the keys up, find repeats; BSP: copy the gradients */
     SL_SHARD_PHASE_APPLY,   /* push: visit the records or elements */
@@ -126,6 +127,13 @@ bool sl_shard_stages(const struct sl_shard *shard, const struct sl_shard_table *
 /* True when a pull of this clock may be answered now. */
 bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *table,
                      const struct sl_shard_caller *caller, uint32_t clock);
+
+/* True when all keys are this shard's. */
+bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t count);
+
+/* The records of the keys; creates missing rows. Errors: NO_MEMORY. */
+int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
+                  uint32_t count, uint32_t *records);
 
 /* Looks up to SL_SHARD_BATCH_KEYS keys up, checks that they are this shard's, creates missing rows.
  * Errors: WRONG_SHARD, NO_MEMORY. */

@@ -10,15 +10,29 @@
 static int check_owner(const struct sl_shard *shard, const struct sl_shard_work *work,
                        struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t owner = sl_partition_owner(keys[i], shard->options.count);
-        if (owner != shard->options.index) {
-            return sl_shard_fail(shard, work, slice, SL_ERR_WRONG_SHARD,
-                                 "key %" PRIu64 " belongs to shard %u of %u", keys[i], owner,
-                                 shard->options.count);
+    if (sl_shard_owns(shard, keys, count)) {
+        return 0;
+    }
+    uint32_t shard_count = shard->options.count;
+    while (sl_partition_owner(*keys, shard_count) == shard->options.index) {
+        keys++;
+    }
+    return sl_shard_fail(shard, work, slice, SL_ERR_WRONG_SHARD,
+                         "key %" PRIu64 " belongs to shard %u of %u", *keys,
+                         sl_partition_owner(*keys, shard_count), shard_count);
+}
+
+bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t count)
+{
+    const uint32_t shard_count = shard->options.count;
+    const uint32_t index = shard->options.index;
+    uint32_t strange = 0;
+    if (shard_count > 1) {
+        for (uint32_t i = 0; i < count; i++) {
+            strange |= sl_partition_owner(keys[i], shard_count) ^ index;
         }
     }
-    return 0;
+    return strange == 0;
 }
 
 static bool any_missing(const uint32_t *records, uint32_t count)
@@ -30,6 +44,21 @@ static bool any_missing(const uint32_t *records, uint32_t count)
     return missing;
 }
 
+int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
+                  uint32_t count, uint32_t *records)
+{
+    size_t bytes_max = shard->options.memory_bytes_max;
+    if (bytes_max != 0 && shard->memory_bytes > bytes_max) {
+        sl_table_store_find(table->sparse, keys, count, records);
+        return any_missing(records, count) ? SL_ERR_NO_MEMORY : 0;
+    }
+    int err = sl_table_store_find_or_create(table->sparse, keys, count, records);
+    size_t bytes = sl_table_store_memory_bytes(table->sparse);
+    shard->memory_bytes += bytes - table->counted_memory;
+    table->counted_memory = bytes;
+    return err;
+}
+
 int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
                     const struct sl_shard_work *work, struct sl_shard_slice *slice,
                     const uint64_t *keys, uint32_t count, uint32_t *records)
@@ -38,20 +67,11 @@ int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
     if (err != 0) {
         return err;
     }
-    size_t bytes_max = shard->options.memory_bytes_max;
-    if (bytes_max != 0 && shard->memory_bytes > bytes_max) {
-        sl_table_store_find(table->sparse, keys, count, records);
-        err = any_missing(records, count) ? SL_ERR_NO_MEMORY : 0;
-    } else {
-        err = sl_table_store_find_or_create(table->sparse, keys, count, records);
-        size_t bytes = sl_table_store_memory_bytes(table->sparse);
-        shard->memory_bytes += bytes - table->counted_memory;
-        table->counted_memory = bytes;
-    }
+    err = sl_shard_find(shard, table, keys, count, records);
     if (err == SL_ERR_NO_MEMORY) {
         return sl_shard_fail(shard, work, slice, err,
                              "no memory for more rows: the tables have %zu bytes, the limit is %zu",
-                             shard->memory_bytes, bytes_max);
+                             shard->memory_bytes, shard->options.memory_bytes_max);
     }
     return err;
 }
@@ -255,19 +275,18 @@ static int run_section(struct sl_shard *shard, struct sl_shard_work *work, uint8
                                                     : SL_SHARD_DONE;
 }
 
-static void section_begin(struct sl_shard *shard, struct sl_shard_work *work)
+static void section_read(struct sl_shard *shard, struct sl_shard_work *work)
 {
     struct sl_request_section section;
     int err = sl_request_read_section(&work->cursor, &section);
     sl_assert(err == 0);
-    work->view = (struct sl_request_view){.section = section};
+    work->view.section = section;
     if (section.op != SL_REQUEST_TICK) {
         uint32_t dim = shard->tables[section.table_id]->spec.dim;
         err = sl_request_read_body(&work->cursor, &section, dim, &work->view);
         sl_assert(err == 0);
     }
     work->in_section = true;
-    work->phase = SL_SHARD_PHASE_ADMIT;
 }
 
 /* Zeroes the padding behind what the section returned. */
@@ -282,12 +301,11 @@ static void section_end(struct sl_shard *shard, struct sl_shard_work *work, uint
     const struct sl_shard_table *table = shard->tables[section->table_id];
     uint64_t rows = section->op == SL_REQUEST_PULL_POOLED ? section->bag_count : section->key_count;
     uint64_t floats = table->dense != NULL ? section->count : rows * table->spec.dim;
-    uint64_t end = work->reply_done + sl_request_reply_bytes(section, table->spec.dim);
-    uint64_t written = work->reply_done + floats * sizeof(float);
-    if (written < end) {
-        memset(reply + written, 0, end - written);
+    work->reply_done += floats * sizeof(float);
+    if (work->reply_done % 8 != 0) {
+        memset(reply + work->reply_done, 0, sizeof(float));
+        work->reply_done += sizeof(float);
     }
-    work->reply_done = end;
 }
 
 static int run_sections(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *reply,
@@ -298,12 +316,15 @@ static int run_sections(struct sl_shard *shard, struct sl_shard_work *work, uint
         if (shard->commit.due) {
             return SL_SHARD_AGAIN;
         }
-        if (!work->in_section) {
+        if (!work->in_section || work->phase == SL_SHARD_PHASE_NEW) {
             if (sl_shard_slice_left(slice) == 0) {
                 return SL_SHARD_AGAIN;
             }
+            if (!work->in_section) {
+                section_read(shard, work);
+            }
             slice->spent++;
-            section_begin(shard, work);
+            work->phase = SL_SHARD_PHASE_ADMIT;
         }
         int result = run_section(shard, work, reply, slice);
         if (result != SL_SHARD_DONE) {
@@ -331,28 +352,29 @@ int sl_shard_run(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *re
     return result;
 }
 
-/* Of the section that waits to be admitted; 0 when none has begun. */
-static size_t begun_bytes(const struct sl_shard *shard, const struct sl_shard_work *work)
+/* Of the section that waits to be admitted; 0 when none has been read. */
+static size_t section_bytes(const struct sl_shard *shard, const struct sl_shard_work *work)
 {
     if (!work->in_section) {
         return 0;
     }
-    sl_assert(work->phase == SL_SHARD_PHASE_ADMIT);
+    sl_assert(work->phase <= SL_SHARD_PHASE_ADMIT);
     const struct sl_request_section *section = &work->view.section;
-    return sizeof *section +
-           sl_request_body_bytes(section, shard->tables[section->table_id]->spec.dim);
+    const struct sl_shard_table *table = shard->tables[section->table_id];
+    bool has_body = section->op != SL_REQUEST_TICK;
+    return sizeof *section + (has_body ? sl_request_body_bytes(section, table->spec.dim) : 0);
 }
 
 size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_work *work)
 {
-    return begun_bytes(shard, work) + work->cursor.left;
+    return section_bytes(shard, work) + work->cursor.left;
 }
 
 void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_work *work, uint8_t *to)
 {
     sl_assert((uintptr_t)to % 8 == 0);
     size_t bytes = sl_shard_rest_bytes(shard, work);
-    memcpy(to, work->cursor.next - begun_bytes(shard, work), bytes);
+    memcpy(to, work->cursor.next - section_bytes(shard, work), bytes);
     work->cursor = sl_bytes_over(to, bytes);
     work->in_section = false; /* it begins anew, in its new place */
 }

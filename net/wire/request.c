@@ -7,35 +7,29 @@
 #include "net/wire/frame.h"
 
 /* What an operation carries and returns: the table of the header file as data. */
-struct op_shape {
-    bool known;
-    bool keys, bags, row_gradients; /* of a sparse table */
-    bool range, range_gradients;    /* of a dense table */
-    bool returns_rows, returns_bags, returns_range;
-};
-
-static const struct op_shape shapes[] = {
-    [SL_REQUEST_PULL] = {.known = true, .keys = true, .returns_rows = true},
-    [SL_REQUEST_PULL_POOLED] = {.known = true, .keys = true, .bags = true, .returns_bags = true},
-    [SL_REQUEST_PUSH] = {.known = true, .keys = true, .row_gradients = true},
-    [SL_REQUEST_PUSH_PULL] = {.known = true,
-                              .keys = true,
-                              .row_gradients = true,
-                              .returns_rows = true},
-    [SL_REQUEST_DENSE_PULL] = {.known = true, .range = true, .returns_range = true},
-    [SL_REQUEST_DENSE_PUSH] = {.known = true, .range = true, .range_gradients = true},
-    [SL_REQUEST_DENSE_PUSH_PULL] = {.known = true,
-                                    .range = true,
-                                    .range_gradients = true,
-                                    .returns_range = true},
-    [SL_REQUEST_TICK] = {.known = true},
+enum shape {
+    KNOWN = 1 << 0, /* a shape that is not empty */
+    KEYS = 1 << 1,  /* of a sparse table */
+    BAGS = 1 << 2,
+    ROW_GRADIENTS = 1 << 3,
+    RANGE = 1 << 4, /* of a dense table */
+    RANGE_GRADIENTS = 1 << 5,
+    RETURNS_ROWS = 1 << 6,
+    RETURNS_BAGS = 1 << 7,
+    RETURNS_RANGE = 1 << 8,
 };
 
 /* An operation that is not there has the empty shape. */
-static struct op_shape shape_of(uint8_t op)
-{
-    return op < sizeof shapes / sizeof shapes[0] ? shapes[op] : (struct op_shape){0};
-}
+static const uint16_t shapes[UINT8_MAX + 1] = {
+    [SL_REQUEST_PULL] = KNOWN | KEYS | RETURNS_ROWS,
+    [SL_REQUEST_PULL_POOLED] = KNOWN | KEYS | BAGS | RETURNS_BAGS,
+    [SL_REQUEST_PUSH] = KNOWN | KEYS | ROW_GRADIENTS,
+    [SL_REQUEST_PUSH_PULL] = KNOWN | KEYS | ROW_GRADIENTS | RETURNS_ROWS,
+    [SL_REQUEST_DENSE_PULL] = KNOWN | RANGE | RETURNS_RANGE,
+    [SL_REQUEST_DENSE_PUSH] = KNOWN | RANGE | RANGE_GRADIENTS,
+    [SL_REQUEST_DENSE_PUSH_PULL] = KNOWN | RANGE | RANGE_GRADIENTS | RETURNS_RANGE,
+    [SL_REQUEST_TICK] = KNOWN,
+};
 
 static uint64_t floats_bytes(uint64_t count, uint64_t dim)
 {
@@ -46,18 +40,18 @@ uint64_t sl_request_body_bytes(const struct sl_request_section *section, uint32_
 {
     sl_assert(section != NULL);
     sl_assert(dim <= SL_LIMIT_DIM);
-    struct op_shape shape = shape_of(section->op);
+    const uint32_t shape = shapes[section->op];
     uint64_t bytes = 0;
-    if (shape.keys) {
+    if ((shape & KEYS) != 0) {
         bytes += section->key_count * (uint64_t)sizeof(uint64_t);
     }
-    if (shape.bags) {
+    if ((shape & BAGS) != 0) {
         bytes += sl_bytes_pad8(section->bag_count * (uint64_t)sizeof(uint32_t));
     }
-    if (shape.row_gradients) {
+    if ((shape & ROW_GRADIENTS) != 0) {
         bytes += floats_bytes(section->key_count, dim);
     }
-    if (shape.range_gradients) {
+    if ((shape & RANGE_GRADIENTS) != 0) {
         bytes += floats_bytes(section->count, 1);
     }
     return bytes;
@@ -67,14 +61,14 @@ uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32
 {
     sl_assert(section != NULL);
     sl_assert(dim <= SL_LIMIT_DIM);
-    struct op_shape shape = shape_of(section->op);
-    if (shape.returns_rows) {
+    const uint32_t shape = shapes[section->op];
+    if ((shape & RETURNS_ROWS) != 0) {
         return floats_bytes(section->key_count, dim);
     }
-    if (shape.returns_bags) {
+    if ((shape & RETURNS_BAGS) != 0) {
         return floats_bytes(section->bag_count, dim);
     }
-    return shape.returns_range ? floats_bytes(section->count, 1) : 0;
+    return (shape & RETURNS_RANGE) != 0 ? floats_bytes(section->count, 1) : 0;
 }
 
 uint64_t sl_request_credit_bytes(uint64_t request_bytes, uint64_t reply_bytes)
@@ -103,27 +97,20 @@ static bool range_is_valid(const struct sl_request_section *section)
            section->start <= SL_LIMIT_DENSE_ELEMENTS - section->count;
 }
 
+/* The fields that the operation does not use are 0. */
 static bool section_is_valid(const struct sl_request_section *section)
 {
-    struct op_shape shape = shape_of(section->op);
-    if (!shape.known || section->zero != 0 || section->zero_too != 0) {
+    const uint32_t shape = shapes[section->op];
+    const uint32_t keys = (shape & KEYS) != 0 ? 0 : section->key_count;
+    const uint32_t bags = (shape & BAGS) != 0 ? 0 : section->bag_count;
+    const uint64_t range = (shape & RANGE) != 0 ? 0 : section->start | section->count;
+    if ((section->zero | section->zero_too | keys | bags | range) != 0 || shape == 0) {
         return false;
     }
-    if (!shape.keys && section->key_count != 0) {
+    if ((shape & RANGE) != 0 && !range_is_valid(section)) {
         return false;
     }
-    if (!shape.bags && section->bag_count != 0) {
-        return false;
-    }
-    if (shape.range) {
-        if (!range_is_valid(section)) {
-            return false;
-        }
-    } else if (section->start != 0 || section->count != 0) {
-        return false;
-    }
-    return section->op == SL_REQUEST_TICK ? section->table_id == 0
-                                          : section->table_id < SL_LIMIT_TABLES;
+    return section->table_id < (section->op == SL_REQUEST_TICK ? 1 : SL_LIMIT_TABLES);
 }
 
 int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *out)
@@ -137,6 +124,28 @@ int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *
     }
     *out = section;
     return SL_OK;
+}
+
+bool sl_request_read_pull(const uint8_t *payload, size_t payload_bytes, struct sl_request_pull *out)
+{
+    struct sl_bytes cursor = sl_bytes_over(payload, payload_bytes);
+    struct sl_request_prefix prefix;
+    struct sl_request_section section;
+    sl_bytes_copy(&cursor, &prefix, sizeof prefix);
+    sl_bytes_copy(&cursor, &section, sizeof section);
+    const void *keys = sl_bytes_take_array(&cursor, section.key_count, sizeof(uint64_t));
+    const bool is_pull = section.op == SL_REQUEST_PULL && prefix.section_count == 1 &&
+                         section.table_id < SL_LIMIT_TABLES;
+    const uint64_t zeros = section.zero | section.bag_count | section.zero_too | section.start |
+                           section.count | cursor.left;
+    if (!is_pull || zeros != 0 || cursor.bad) {
+        return false;
+    }
+    *out = (struct sl_request_pull){.keys = keys,
+                                    .key_count = section.key_count,
+                                    .clock = prefix.clock,
+                                    .table_id = section.table_id};
+    return true;
 }
 
 /* The next `count` items, and the zeros after them up to a multiple of 8 bytes. */
@@ -176,29 +185,32 @@ int sl_request_read_body(struct sl_bytes *cursor, const struct sl_request_sectio
     sl_assert(dim <= SL_LIMIT_DIM);
     sl_assert(out != NULL);
     sl_assert((uintptr_t)cursor->next % 8 == 0);
-    struct op_shape shape = shape_of(section->op);
-    if ((shape.keys && dim == 0) || (shape.range && dim != 0)) {
+    const uint32_t shape = shapes[section->op];
+    if (((shape & KEYS) != 0 && dim == 0) || ((shape & RANGE) != 0 && dim != 0)) {
         return SL_ERR_PROTOCOL;
     }
-    struct sl_request_view view = {.section = *section};
-    if (shape.keys) {
-        view.keys = sl_bytes_take_array(cursor, section->key_count, sizeof(uint64_t));
+    const void *keys = NULL;
+    const void *bag_ends = NULL;
+    const void *gradients = NULL;
+    if ((shape & KEYS) != 0) {
+        keys = sl_bytes_take_array(cursor, section->key_count, sizeof(uint64_t));
     }
-    if (shape.bags) {
-        view.bag_ends = take_padded(cursor, section->bag_count, sizeof(uint32_t));
+    if ((shape & BAGS) != 0) {
+        bag_ends = take_padded(cursor, section->bag_count, sizeof(uint32_t));
     }
-    if (shape.row_gradients) {
-        view.gradients = take_padded(cursor, (uint64_t)section->key_count * dim, sizeof(float));
+    if ((shape & ROW_GRADIENTS) != 0) {
+        gradients = take_padded(cursor, (uint64_t)section->key_count * dim, sizeof(float));
     }
-    if (shape.range_gradients) {
-        view.gradients = take_padded(cursor, section->count, sizeof(float));
+    if ((shape & RANGE_GRADIENTS) != 0) {
+        gradients = take_padded(cursor, section->count, sizeof(float));
     }
     if (cursor->bad) {
         return SL_ERR_PROTOCOL;
     }
-    if (shape.bags && !bags_are_valid(view.bag_ends, section->bag_count, section->key_count)) {
+    if ((shape & BAGS) != 0 && !bags_are_valid(bag_ends, section->bag_count, section->key_count)) {
         return SL_ERR_PROTOCOL;
     }
-    *out = view;
+    *out = (struct sl_request_view){
+        .section = *section, .keys = keys, .bag_ends = bag_ends, .gradients = gradients};
     return SL_OK;
 }

@@ -23,6 +23,7 @@
 #define SL_NET_WIRE_REQUEST_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -70,6 +71,14 @@ struct sl_request_view {
     const float *gradients;
 };
 
+/* A request of one section that is a PULL. */
+struct sl_request_pull {
+    const uint64_t *keys; /* in the request's memory, aligned to 8 */
+    uint32_t key_count;
+    uint32_t clock;
+    uint16_t table_id;
+};
+
 /* Bytes of a section's body and of what it returns, given the table's dim (dense tables: 0).
  * Counts up to 2^32 and dims up to SL_LIMIT_DIM cannot overflow. */
 uint64_t sl_request_body_bytes(const struct sl_request_section *section, uint32_t dim);
@@ -94,5 +103,10 @@ int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *
  * every section when the payload began on one. */
 int sl_request_read_body(struct sl_bytes *cursor, const struct sl_request_section *section,
                          uint32_t dim, struct sl_request_view *out);
+
+/* The most frequent request, all of it at once: true when it is a PULL alone, and as valid as the
+ * functions above could find it, but for the table's kind; false: ask them. */
+bool sl_request_read_pull(const uint8_t *payload, size_t payload_bytes,
+                          struct sl_request_pull *out);
 
 #endif

@@ -166,6 +166,52 @@ static void request_read_body__takes_random_requests_apart(void **state)
     }
 }
 
+/* It knows just the requests that the other functions know as a pull alone. */
+static void expect_pull(const uint8_t *bytes, size_t length, const struct request *as)
+{
+    struct sl_request_prefix prefix;
+    struct sl_request_section section;
+    struct sl_request_pull pull;
+    bool is_pull = walk(bytes, length, as) == 0;
+    if (is_pull) {
+        memcpy(&prefix, bytes, sizeof prefix);
+        memcpy(&section, bytes + sizeof prefix, sizeof section);
+        is_pull = prefix.section_count == 1 && section.op == SL_REQUEST_PULL;
+    }
+    assert_int_equal(sl_request_read_pull(bytes, length, &pull), is_pull);
+    if (is_pull) {
+        assert_int_equal(pull.clock, prefix.clock);
+        assert_int_equal(pull.table_id, section.table_id);
+        assert_int_equal(pull.key_count, section.key_count);
+        assert_ptr_equal(pull.keys, bytes + sizeof prefix + sizeof section);
+    }
+}
+
+static void request_read_pull__knows_what_the_others_know(void **state)
+{
+    (void)state;
+    uint64_t seed = 6;
+    uint32_t pull_count = 0;
+    for (int round = 0; round < 3000; round++) {
+        struct request request = random_request(&seed);
+        expect_pull(request.bytes, request.length, &request);
+        bool is_pull = request.section_count == 1 && request.sections[0].op == SL_REQUEST_PULL;
+        for (size_t at = 0; at < request.length && is_pull; at++) {
+            pull_count++;
+            uint8_t was = request.bytes[at];
+            request.bytes[at] ^= (uint8_t)(1 + sl_hash_random(&seed) % 255);
+            expect_pull(request.bytes, request.length, &request);
+            request.bytes[at] = was;
+            uint8_t *cut = malloc(at == 0 ? 1 : at);
+            memcpy(cut, request.bytes, at);
+            expect_pull(cut, at, &request);
+            free(cut);
+        }
+        free(request.bytes);
+    }
+    assert_true(pull_count > 0);
+}
+
 static void request_read_body__refuses_every_truncation(void **state)
 {
     (void)state;
@@ -355,6 +401,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(request_read_body__takes_random_requests_apart),
+        cmocka_unit_test(request_read_pull__knows_what_the_others_know),
         cmocka_unit_test(request_read_body__refuses_every_truncation),
         cmocka_unit_test(request_read_body__survives_every_changed_byte),
         cmocka_unit_test(request_read_section__wants_unused_fields_zero),

@@ -1,0 +1,226 @@
+/* Small pulls are answered together, and nobody may notice. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "server_stepped.h"
+
+#define PEERS    3
+#define REQUESTS 40 /* of one peer in a round: fewer than STEPPED_REPLIES */
+#define TABLES   2
+
+static int setup(void **state)
+{
+    *state = calloc(1, sizeof(struct stepped));
+    return *state == NULL ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+static struct stepped_peer *join(struct stepped *world, uint64_t client_id)
+{
+    struct stepped_peer *peer = calloc(1, sizeof *peer);
+    assert_non_null(peer);
+    stepped_join(peer, world, UINT32_MAX, client_id);
+    return peer;
+}
+
+static void send_pull(struct stepped_peer *peer, uint64_t id, uint16_t table, uint64_t key,
+                      uint32_t key_count)
+{
+    struct stepped *world = peer->world;
+    shard_request_begin(&world->request, 0);
+    shard_request_pull(&world->request, table, world->keys + key, key_count);
+    stepped_send(peer, id, STEPPED_BUDGET);
+}
+
+static void send_push(struct stepped_peer *peer, uint64_t id, uint16_t table, uint64_t key,
+                      uint32_t key_count)
+{
+    struct stepped *world = peer->world;
+    shard_request_begin(&world->request, 0);
+    shard_request_push(&world->request, SL_REQUEST_PUSH, table, world->keys + key, key_count,
+                       world->gradients, STEPPED_DIM);
+    stepped_send(peer, id, STEPPED_BUDGET);
+}
+
+/* What a peer has pushed to its rows, which nobody else touches, and what its pulls must see. */
+struct script {
+    struct stepped_peer *peer;
+    uint64_t key, next_id;
+    float pushed[TABLES];
+    float expected[REQUESTS]; /* of a push: -1 */
+};
+
+/* Pulls of few rows and of many, and pushes to the same rows between them. */
+static void send_one(struct script *script, uint32_t at, uint64_t *seed)
+{
+    static const uint32_t counts[] = {1, 1, 2, 63, 64, 65, 200};
+    uint64_t random = sl_hash_random(seed);
+    uint16_t table = (uint16_t)(random % TABLES);
+    uint64_t id = script->next_id++;
+    script->expected[at] = script->pushed[table];
+    if (random / TABLES % 4 != 0) {
+        send_pull(script->peer, id, table, script->key, counts[random / 16 % 7]);
+        return;
+    }
+    send_push(script->peer, id, table, script->key, 200);
+    script->pushed[table] += 1.0F;
+    script->expected[at] = -1.0F;
+}
+
+static void check(const struct script *script, uint32_t at)
+{
+    const struct stepped_reply *reply =
+        stepped_reply(script->peer, script->next_id - REQUESTS + at);
+    assert_int_equal(reply->status, 0);
+    if (script->expected[at] < 0) {
+        assert_int_equal(reply->bytes, 0);
+    } else {
+        assert_true(reply->value == script->expected[at]);
+        assert_true(reply->last == script->expected[at]);
+    }
+}
+
+static void pulls__see_what_their_client_pushed_before_and_nothing_later(void **state)
+{
+    struct stepped *world = *state;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        memset(world, 0, sizeof *world);
+        stepped_start(world, seed);
+        struct script scripts[PEERS];
+        for (uint32_t i = 0; i < PEERS; i++) {
+            scripts[i] = (struct script){
+                .peer = join(world, 10 + i), .key = 1000 * (uint64_t)i, .next_id = 1};
+        }
+        stepped_open_table(scripts[0].peer, 0, SL_CONSISTENCY_ASP);
+        stepped_open_table(scripts[0].peer, 1, SL_CONSISTENCY_ASP);
+        uint64_t random = seed;
+        for (uint32_t round = 0; round < 5; round++) {
+            for (uint32_t i = 0; i < PEERS * REQUESTS; i++) {
+                send_one(&scripts[i % PEERS], i / PEERS, &random);
+            }
+            for (uint32_t i = 0; i < PEERS * REQUESTS; i++) {
+                check(&scripts[i % PEERS], i / PEERS);
+            }
+        }
+        stepped_stop(world);
+        for (uint32_t i = 0; i < PEERS; i++) {
+            free(scripts[i].peer);
+        }
+    }
+}
+
+static uint64_t requests_carried_out(const struct stepped *world)
+{
+    struct sl_message answer = {.kind = SL_MESSAGE_STATS};
+    assert_int_equal(sl_server_stats(world->server, &answer.stats), 0);
+    uint64_t requests = answer.stats.requests;
+    sl_message_fini(&answer);
+    return requests;
+}
+
+static void pulls__before_a_bad_request_are_carried_out(void **state)
+{
+    struct stepped *world = *state;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        memset(world, 0, sizeof *world);
+        stepped_start(world, seed);
+        struct stepped_peer *peer = join(world, 7);
+        struct stepped_peer *other = join(world, 8);
+        stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+        for (uint64_t id = 1; id <= 5; id++) {
+            send_pull(peer, id, 0, 0, 3);
+            send_pull(other, id, 0, 0, 3);
+        }
+        send_pull(peer, 6, 77, 0, 3); /* there is no such table */
+        stepped_expect_end(peer);
+        for (uint64_t id = 1; id <= 5; id++) {
+            assert_int_equal(stepped_reply(other, id)->status, 0);
+        }
+        assert_int_equal(requests_carried_out(world), 10);
+        stepped_stop(world);
+        free(peer);
+        free(other);
+    }
+}
+
+/* A connection that ends while pulls of it are collected: what they were received in is given back,
+ * and the others are answered. The network asserts the former. */
+static void pulls__of_a_connection_that_ends_are_forgotten(void **state)
+{
+    struct stepped *world = *state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        memset(world, 0, sizeof *world);
+        stepped_start(world, seed);
+        struct stepped_peer *peer = join(world, 7);
+        struct stepped_peer *other = join(world, 8);
+        stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+        for (uint64_t id = 1; id <= 20; id++) {
+            send_pull(peer, id, 0, 0, 1);
+            send_pull(other, id, 0, 0, 1);
+        }
+        stepped_turns(world, (uint32_t)(seed % 8));
+        stepped_break(peer);
+        for (uint64_t id = 1; id <= 20; id++) {
+            assert_int_equal(stepped_reply(other, id)->status, 0);
+        }
+        stepped_stop(world);
+        free(peer);
+        free(other);
+    }
+}
+
+/* More than the outbox has room for, of a peer that does not read: they are queued, in order. */
+static void pulls__wait_in_order_when_there_is_no_room(void **state)
+{
+    struct stepped *world = *state;
+    world->options.buffer_bytes_max = 1; /* the least there is */
+    stepped_start(world, 3);
+    struct stepped_peer *peer = join(world, 7);
+    struct sl_message message = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = 5,
+        .table_open = {.spec = {.name = "wide",
+                                .kind = SL_TABLE_SPARSE,
+                                .dim = SL_LIMIT_DIM,
+                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)}},
+    };
+    assert_int_equal(stepped_ask(peer, &message)->kind, SL_MESSAGE_TABLE_OPENED);
+    for (uint64_t id = 1; id <= 60; id++) {
+        send_pull(peer, id, 0, 0, id % 2 == 0 ? 1 : 15);
+    }
+    for (uint64_t id = 1; id <= 60; id++) {
+        assert_int_equal(stepped_reply(peer, id)->status, 0);
+        assert_true(peer->reply_count >= id);
+        assert_int_equal(peer->replies[id - 1].id, id);
+    }
+    stepped_stop(world);
+    free(peer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            pulls__see_what_their_client_pushed_before_and_nothing_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(pulls__before_a_bad_request_are_carried_out, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(pulls__of_a_connection_that_ends_are_forgotten, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(pulls__wait_in_order_when_there_is_no_room, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
