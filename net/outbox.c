@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "core/bytes.h"
@@ -177,6 +178,17 @@ void sl_outbox_fini(struct sl_outbox *outbox)
     outbox->current = NULL;
 }
 
+static uint8_t *reserve(struct sl_outbox *outbox, struct sl_outbox_block *block,
+                        uint32_t reserved_bytes)
+{
+    if (block == NULL) {
+        return NULL;
+    }
+    outbox->reserved = block;
+    outbox->reserved_bytes = reserved_bytes;
+    return room_of(block) + block->head;
+}
+
 uint8_t *sl_outbox_reserve(struct sl_outbox *outbox, uint32_t payload_bytes)
 {
     sl_assert(outbox != NULL);
@@ -185,12 +197,17 @@ uint8_t *sl_outbox_reserve(struct sl_outbox *outbox, uint32_t payload_bytes)
     uint32_t bytes = bytes_needed(payload_bytes);
     struct sl_outbox_block *block =
         bytes > ROOM_BYTES ? large_get(outbox, bytes) : small_get(outbox, bytes);
-    if (block == NULL) {
-        return NULL;
-    }
-    outbox->reserved = block;
-    outbox->reserved_bytes = payload_bytes;
-    return room_of(block) + block->head;
+    return reserve(outbox, block, payload_bytes);
+}
+
+uint8_t *sl_outbox_reserve_run(struct sl_outbox *outbox, uint32_t run_bytes, uint32_t frame_count)
+{
+    sl_assert(outbox != NULL);
+    sl_assert(outbox->reserved == NULL);
+    sl_assert(run_bytes <= SL_OUTBOX_RUN_BYTES_MAX);
+    sl_assert(frame_count <= SL_OUTBOX_RUN_FRAMES_MAX);
+    uint32_t bytes = run_bytes + frame_count * (uint32_t)sizeof(struct sl_outbox_waiting);
+    return reserve(outbox, small_get(outbox, bytes), run_bytes);
 }
 
 bool sl_outbox_is_half_full(const struct sl_outbox *outbox)
@@ -226,6 +243,11 @@ static struct sl_outbox_waiting *take_reserved(struct sl_outbox *outbox, uint32_
     return waiting;
 }
 
+static_assert(SL_OUTBOX_RUN_BYTES_MAX +
+                      SL_OUTBOX_RUN_FRAMES_MAX * sizeof(struct sl_outbox_waiting) <=
+                  ROOM_BYTES,
+              "a block has room for the longest run");
+
 static void queue_append(struct sl_outbox_queue *queue, struct sl_outbox_waiting *waiting)
 {
     waiting->queue = queue;
@@ -247,6 +269,20 @@ static struct sl_transport_frame frame_of(struct sl_outbox_waiting *waiting)
         .payload_bytes = waiting->rest_bytes,
         .cookie = waiting,
     };
+}
+
+/* Behind others that the transport did not take, `writable` goes on. */
+static void send_waiting(struct sl_conn *conn, struct sl_outbox_queue *queue,
+                         struct sl_outbox_waiting *waiting)
+{
+    queue_append(queue, waiting);
+    if (queue->offer != NULL) {
+        return;
+    }
+    struct sl_transport_frame offered = frame_of(waiting);
+    if (sl_transport_send_burst(conn, &offered, 1) == 0) {
+        queue->offer = waiting;
+    }
 }
 
 void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_outbox_queue *queue,
@@ -278,13 +314,53 @@ void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_
     waiting->rest_bytes = rest_bytes;
     waiting->rest_sent = rest_sent;
     waiting->rest_ctx = rest_ctx;
-    queue_append(queue, waiting);
-    if (queue->offer != NULL) {
-        return; /* behind others that the transport did not take; `writable` goes on */
+    send_waiting(conn, queue, waiting);
+}
+
+/* The whole of the encoded frame that begins here. */
+static uint32_t frame_bytes(const uint8_t *head)
+{
+    uint32_t payload_bytes;
+    memcpy(&payload_bytes, head, sizeof payload_bytes);
+    return SL_FRAME_HEADER_BYTES + payload_bytes;
+}
+
+static void seal_run(uint8_t *head, uint32_t run_bytes)
+{
+    for (const uint8_t *end = head + run_bytes; head < end; head += frame_bytes(head)) {
+        sl_frame_seal(head, head + SL_FRAME_HEADER_BYTES, frame_bytes(head) - SL_FRAME_HEADER_BYTES,
+                      NULL, 0);
     }
-    struct sl_transport_frame offered = frame_of(waiting);
-    if (sl_transport_send_burst(conn, &offered, 1) == 0) {
-        queue->offer = waiting;
+}
+
+/* The block's next `bytes`, which are reserved, as a piece of their own. */
+static void commit_piece(struct sl_outbox *outbox, struct sl_conn *conn,
+                         struct sl_outbox_queue *queue, struct sl_outbox_block *block,
+                         uint32_t bytes)
+{
+    outbox->reserved = block;
+    send_waiting(conn, queue, take_reserved(outbox, bytes));
+}
+
+void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
+                          struct sl_outbox_queue *queue, uint32_t run_bytes, bool seal)
+{
+    sl_assert(outbox != NULL);
+    sl_assert(outbox->reserved != NULL);
+    sl_assert(run_bytes > 0);
+    sl_assert(run_bytes % 8 == 0);
+    sl_assert(run_bytes <= outbox->reserved_bytes);
+    struct sl_outbox_block *block = outbox->reserved;
+    uint8_t *head = room_of(block) + block->head;
+    if (outbox->checksum || seal) {
+        seal_run(head, run_bytes);
+    }
+    if ((conn->transport->ops->capabilities & SL_TRANSPORT_STREAMS) != 0) {
+        commit_piece(outbox, conn, queue, block, run_bytes);
+        return;
+    }
+    for (const uint8_t *end = head + run_bytes; head < end; head += frame_bytes(head)) {
+        commit_piece(outbox, conn, queue, block, frame_bytes(head));
     }
 }
 

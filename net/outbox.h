@@ -71,6 +71,16 @@ void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_
                       const struct sl_frame *frame, const void *rest, uint32_t rest_bytes,
                       void (*rest_sent)(void *ctx), void *rest_ctx);
 
+/* Several frames of one connection at once, which costs little more than one. Reserve: room for
+ * whole frames, each a multiple of 8 long, `run_bytes` in all; NULL as above. Commit: the
+ * caller has encoded so many bytes of them (sl_frame_encode); they are sealed when the outbox or
+ * the caller asks for it, and sent, in one piece where the transport takes that. */
+#define SL_OUTBOX_RUN_BYTES_MAX  (64U << 10)
+#define SL_OUTBOX_RUN_FRAMES_MAX 64
+uint8_t *sl_outbox_reserve_run(struct sl_outbox *outbox, uint32_t run_bytes, uint32_t frame_count);
+void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
+                          struct sl_outbox_queue *queue, uint32_t run_bytes, bool seal);
+
 /* To be called from the upcalls of the same names. After `closed` the queue is empty. */
 void sl_outbox_sent(struct sl_outbox *outbox, void *cookie);
 void sl_outbox_writable(struct sl_outbox *outbox, struct sl_conn *conn,

@@ -31,10 +31,12 @@
 struct sl_transport;
 
 enum sl_transport_capability {
-    SL_TRANSPORT_ONE_SIDED = 1 << 0, /* remote read and write (none yet) */
-    SL_TRANSPORT_REGISTERS = 1 << 1, /* memory must be registered before it is sent from */
-    SL_TRANSPORT_CHECKSUMS = 1 << 2, /* the medium checks integrity itself */
-    SL_TRANSPORT_HANDS_OVER = 1 << 3 /* hand_over works */
+    SL_TRANSPORT_ONE_SIDED = 1 << 0,  /* remote read and write (none yet) */
+    SL_TRANSPORT_REGISTERS = 1 << 1,  /* memory must be registered before it is sent from */
+    SL_TRANSPORT_CHECKSUMS = 1 << 2,  /* the medium checks integrity itself */
+    SL_TRANSPORT_HANDS_OVER = 1 << 3, /* hand_over works */
+    SL_TRANSPORT_STREAMS = 1 << 4     /* the head of what is sent may be several whole frames, one
+                                       * behind the other: they count as one until `sent` */
 };
 
 /* TLS 1.3, both sides with a certificate: files in PEM. Strings must outlive the transport's open.

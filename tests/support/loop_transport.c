@@ -99,31 +99,60 @@ static void inbox_empty(struct loop_conn *conn)
     conn->inbox_last = NULL;
 }
 
-/* Copies the oldest frame that was taken and not carried to the peer, as it stands now. */
+static void inbox_append(struct loop_conn *conn, struct loop_message *message)
+{
+    home_of(conn)->network->message_count++;
+    if (conn->inbox_last == NULL) {
+        conn->inbox_first = message;
+    } else {
+        conn->inbox_last->next = message;
+    }
+    conn->inbox_last = message;
+}
+
+static void carry_frame(struct loop_conn *peer, const uint8_t *head, uint32_t head_bytes,
+                        const void *payload, uint32_t payload_bytes)
+{
+    uint32_t bytes = head_bytes + payload_bytes;
+    struct loop_message *message = aligned_alloc(16, (sizeof *message + bytes + 15) / 16 * 16);
+    sl_assert(message != NULL);
+    *message = (struct loop_message){.bytes = bytes};
+    memcpy(message->data, head, head_bytes);
+    if (payload_bytes != 0) {
+        memcpy(message->data + head_bytes, payload, payload_bytes);
+    }
+    inbox_append(peer, message);
+}
+
+/* How much of the head is its first frame: all of it, unless there are several. */
+static uint32_t first_bytes(const uint8_t *head, uint32_t head_bytes)
+{
+    uint32_t payload_bytes;
+    memcpy(&payload_bytes, head, sizeof payload_bytes);
+    uint64_t bytes = (uint64_t)payload_bytes + SL_FRAME_HEADER_BYTES;
+    return bytes < head_bytes ? (uint32_t)bytes : head_bytes;
+}
+
+/* Copies the oldest frame, or frames in one piece, that was taken and not carried to the peer, as
+ * it stands now. */
 static void carry_one(struct loop_conn *conn)
 {
     const struct sl_transport_frame *frame = &conn->queue[conn->carried++ % QUEUE_FRAMES];
     struct loop_conn *peer = conn->peer;
-    uint32_t bytes = frame->head_bytes + frame->payload_bytes;
-    home_of(conn)->stats.bytes_sent += bytes;
+    home_of(conn)->stats.bytes_sent += frame->head_bytes + frame->payload_bytes;
     home_of(conn)->stats.frames_sent++;
     if (peer == NULL || peer->base.state == SL_CONN_CLOSED) {
         return;
     }
-    struct loop_message *message = aligned_alloc(16, (sizeof *message + bytes + 15) / 16 * 16);
-    sl_assert(message != NULL);
-    *message = (struct loop_message){.bytes = bytes};
-    memcpy(message->data, frame->head, frame->head_bytes);
-    if (frame->payload_bytes != 0) {
-        memcpy(message->data + frame->head_bytes, frame->payload, frame->payload_bytes);
+    const uint8_t *head = frame->head;
+    uint32_t left = frame->head_bytes;
+    while (frame->payload_bytes == 0 && first_bytes(head, left) < left) {
+        uint32_t bytes = first_bytes(head, left);
+        carry_frame(peer, head, bytes, NULL, 0);
+        head += bytes;
+        left -= bytes;
     }
-    home_of(conn)->network->message_count++;
-    if (peer->inbox_last == NULL) {
-        peer->inbox_first = message;
-    } else {
-        peer->inbox_last->next = message;
-    }
-    peer->inbox_last = message;
+    carry_frame(peer, head, left, frame->payload, frame->payload_bytes);
 }
 
 static void inbox_pop(struct loop_conn *conn)
@@ -545,7 +574,7 @@ static void loop_stats(const struct sl_transport *transport, struct sl_transport
 
 const struct sl_transport_ops sl_loop_transport_ops = {
     .scheme = "loop",
-    .capabilities = SL_TRANSPORT_HANDS_OVER,
+    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS,
     .open = loop_open,
     .close = loop_close,
     .memory_register = loop_memory_register,

@@ -115,12 +115,12 @@ static bool is_open(void *ctx)
     return fixture->conn->state == SL_CONN_OPEN && fixture->accepted != NULL;
 }
 
-static void setup(struct fixture *fixture, uint64_t seed, bool checksum)
+static void setup_over(struct fixture *fixture, const struct sl_transport_ops *ops, uint64_t seed,
+                       bool checksum)
 {
     *fixture = (struct fixture){0};
     sl_loop_network_init(&fixture->network, seed);
-    sl_stepped_pair_init(&fixture->pair, &sl_loop_transport_ops, &fixture->network,
-                         &fixture->network);
+    sl_stepped_pair_init(&fixture->pair, ops, &fixture->network, &fixture->network);
     struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
     assert_int_equal(sl_transport_listen(fixture->pair.b.transport, &endpoint, &events, fixture,
                                          &fixture->bound),
@@ -130,6 +130,11 @@ static void setup(struct fixture *fixture, uint64_t seed, bool checksum)
                      SL_OK);
     assert_int_equal(sl_outbox_init(&fixture->outbox, MEMORY_BYTES, checksum), SL_OK);
     assert_true(sl_stepped_pair_until(&fixture->pair, 100, is_open, fixture));
+}
+
+static void setup(struct fixture *fixture, uint64_t seed, bool checksum)
+{
+    setup_over(fixture, &sl_loop_transport_ops, seed, checksum);
 }
 
 static void teardown(struct fixture *fixture)
@@ -218,6 +223,56 @@ static void outbox_commit__delivers_random_frames_in_order(void **state)
         }
         assert_true(sl_stepped_pair_until(&fixture.pair, 20000, all_received, &fixture));
         assert_int_equal(fixture.rests_given, fixture.rests_back);
+        teardown(&fixture);
+    }
+}
+
+/* Commits up to a run's most frames at once; false when memory is short. */
+static bool commit_run(struct fixture *fixture, uint32_t count, uint64_t *seed)
+{
+    uint8_t *room = sl_outbox_reserve_run(&fixture->outbox, SL_OUTBOX_RUN_BYTES_MAX, count);
+    if (room == NULL) {
+        return false;
+    }
+    uint32_t run_bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t n = ++fixture->committed;
+        uint32_t bytes = (uint32_t)(sl_hash_random(seed) % 120 * 8);
+        fill(room + run_bytes + SL_FRAME_HEADER_BYTES, 0, bytes, n);
+        sl_frame_encode(
+            &(struct sl_frame){.type = SL_FRAME_REPLY, .request_id = n, .payload_bytes = bytes},
+            room + run_bytes);
+        run_bytes += SL_FRAME_HEADER_BYTES + bytes;
+    }
+    assert_true(run_bytes <= SL_OUTBOX_RUN_BYTES_MAX);
+    sl_outbox_commit_run(&fixture->outbox, fixture->conn, &fixture->queue, run_bytes,
+                         sl_hash_random(seed) % 2 == 0);
+    return true;
+}
+
+/* Whether the transport takes them in one piece, or one by one. */
+static void outbox_commit_run__delivers_frames_in_order(void **state)
+{
+    (void)state;
+    struct sl_transport_ops one_by_one = sl_loop_transport_ops;
+    one_by_one.capabilities &= ~(uint32_t)SL_TRANSPORT_STREAMS;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct fixture fixture;
+        uint64_t random = seed;
+        bool streams = seed % 2 == 0;
+        setup_over(&fixture, streams ? &sl_loop_transport_ops : &one_by_one, seed, seed % 3 == 0);
+        for (int i = 0; i < 200; i++) {
+            uint32_t count = (uint32_t)(sl_hash_random(&random) % SL_OUTBOX_RUN_FRAMES_MAX + 1);
+            while (!(sl_hash_random(&random) % 3 == 0 ? commit(&fixture, 16, 0, 0)
+                                                      : commit_run(&fixture, count, &random))) {
+                sl_stepped_pair_turn(&fixture.pair, SL_CLOCK_NS_PER_MS);
+            }
+            uint32_t waiting = fixture.queue.count;
+            if (commit_run(&fixture, 2, &random)) {
+                assert_int_equal(fixture.queue.count - waiting, streams ? 1 : 2);
+            }
+        }
+        assert_true(sl_stepped_pair_until(&fixture.pair, 40000, all_received, &fixture));
         teardown(&fixture);
     }
 }
@@ -328,6 +383,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outbox_commit__delivers_random_frames_in_order),
+        cmocka_unit_test(outbox_commit_run__delivers_frames_in_order),
         cmocka_unit_test(outbox_closed__gives_back_what_was_not_sent),
         cmocka_unit_test(outbox_reserve__is_null_while_memory_is_short),
         cmocka_unit_test(outbox_reserve__keeps_long_allocations_for_the_next_frame),
