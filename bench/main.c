@@ -14,12 +14,16 @@ struct benchmark {
 
 /* By name. */
 static const struct benchmark benchmarks[] = {
+    {"bulk", "dense pulls and pushes from 64 KB to 64 MB, beside bare sockets and iperf3",
+     sl_bench_bulk_run},
     {"generate", "writes a click log from a planted model, to train on", sl_bench_generate_run},
     {"peers", "Redis and iperf3 on these two cores, to compare with", sl_bench_peers_run},
     {"pull", "reads of rows, 1 to 1000 keys a request, from a real ps", sl_bench_pull_run},
     {"push", "gradients to a real ps", sl_bench_push_run},
     {"pushpull", "gradients to a real ps, and the rows behind them, in one trip",
      sl_bench_pushpull_run},
+    {"ratio", "many workers of one ps, several tables a step, by both protocols",
+     sl_bench_ratio_run},
     {"table", "lookups, reads and updates of one sparse table in this process; its memory",
      sl_bench_table_run},
 };

@@ -1,0 +1,346 @@
+/* starling-bench bulk: dense pulls and pushes from 64 KB to 64 MB over one connection, beside bare
+ * sockets and iperf3. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bare.h"
+#include "bench/bench.h"
+#include "bench/bulk_transfer.h"
+#include "bench/contest.h"
+#include "bench/options.h"
+#include "bench/peers.h"
+#include "bench/ps_process.h"
+#include "core/log.h"
+
+#define SIZES_MAX    8
+#define BYTES_MAX    ((uint64_t)256 << 20)
+#define IPERF_BYTES  ((uint32_t)1 << 20)
+
+/* The targets, and the sizes that they are of. */
+#define OF_BARE      0.9
+#define OF_IPERF     1.0
+#define TARGET_LEAST ((uint64_t)1 << 20)
+#define TARGET_MOST  ((uint64_t)16 << 20)
+
+enum way { WAY_PULL, WAY_PUSH, WAY_COUNT };
+enum mode { MODE_EVENT, MODE_POLLING, MODE_COUNT };
+
+static const char *const WAY_NAMES[] = {"pull", "push"};
+static const char *const MODE_NAMES[] = {"event", "polling"};
+
+struct options {
+    const char *sizes, *congestion;
+    uint64_t depth;
+    int optimizer;
+    struct sl_bench_common common;
+    uint64_t bytes[SIZES_MAX];
+    uint32_t size_count;
+};
+
+/* A contestant of ours: one size, way and mode. */
+struct ours {
+    struct sl_bench_ps *ps;
+    struct sl_bench_bulk_transfer transfer;
+};
+
+/* All of one size and way. */
+struct cell {
+    uint64_t bytes;
+    enum way way;
+    char names[MODE_COUNT + 1][64];
+    struct ours ours[MODE_COUNT];
+    struct sl_bench_bare_bulk bare;
+    struct sl_bench_contestant *contestants; /* [MODE_COUNT + 1], bare last */
+};
+
+struct bench {
+    const struct options *options;
+    struct sl_bench_ps *ps[MODE_COUNT];
+    float *memory;
+    struct cell cells[SIZES_MAX * WAY_COUNT];
+    uint32_t cell_count;
+    struct sl_bench_iperf iperf[WAY_COUNT];
+    struct sl_bench_contestant *iperf_contestants; /* [WAY_COUNT], or NULL */
+    struct sl_bench_contestant contestants[(SIZES_MAX * (MODE_COUNT + 1) + 1) * WAY_COUNT];
+    uint32_t contestant_count;
+};
+
+static const struct sl_bench_quantity OUR_QUANTITIES[] = {
+    {"bytes", "1/s"}, {"client's core", ""}, {"server's core", ""}};
+static const struct sl_bench_quantity BARE_QUANTITIES[] = {{"bytes", "1/s"}};
+
+/* ---- Contestants ----------------------------------------------------------------------------- */
+
+static int run_ours(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    const struct ours *ours = ctx;
+    struct sl_bench_bulk_result result;
+    sl_bench_ps_unpark(ours->ps);
+    const double cpu_before = sl_bench_ps_cpu_seconds(ours->ps);
+    int err = sl_bench_bulk_transfer_run(&ours->transfer, common->client_core, common->warm_up,
+                                         common->seconds, NULL, NULL, &result);
+    const double cpu_seconds = sl_bench_ps_cpu_seconds(ours->ps) - cpu_before;
+    if (err == 0) {
+        values[0] = (double)(result.steps * ours->transfer.bytes) / result.seconds;
+        values[1] = result.cpu_seconds / result.seconds;
+        values[2] = cpu_seconds / (result.seconds + common->warm_up);
+    } else {
+        sl_bench_ps_show_log(ours->ps);
+    }
+    sl_bench_ps_park(ours->ps);
+    return err;
+}
+
+static int run_bare(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    return sl_bench_bare_bulk_run(ctx, common, &values[0]);
+}
+
+static void describe_bytes(uint64_t bytes, char *text, size_t room)
+{
+    const bool mega = bytes % (1 << 20) == 0;
+    const bool kilo = bytes % (1 << 10) == 0;
+    (void)snprintf(text, room, "%" PRIu64 " %s",
+                   bytes >> (mega   ? 20
+                             : kilo ? 10
+                                    : 0),
+                   mega   ? "MB"
+                   : kilo ? "KB"
+                          : "B");
+}
+
+static void add_ours(struct bench *bench, struct cell *cell, enum mode mode, const char *size)
+{
+    const struct options *options = bench->options;
+    cell->ours[mode] = (struct ours){
+        .ps = bench->ps[mode],
+        .transfer =
+            {
+                .coordinator = sl_bench_ps_coordinator(bench->ps[mode]),
+                .bytes = cell->bytes,
+                .push = cell->way == WAY_PUSH,
+                .polling = mode == MODE_POLLING,
+                .depth = (uint32_t)options->depth,
+                .optimizer = (enum sl_optimizer_kind)options->optimizer,
+                .congestion = options->congestion,
+                .memory = bench->memory,
+            },
+    };
+    (void)snprintf(cell->names[mode], sizeof cell->names[mode], "%s %s, %s", WAY_NAMES[cell->way],
+                   size, MODE_NAMES[mode]);
+    bench->contestants[bench->contestant_count++] = (struct sl_bench_contestant){
+        .name = cell->names[mode],
+        .quantities = OUR_QUANTITIES,
+        .quantity_count = sizeof OUR_QUANTITIES / sizeof OUR_QUANTITIES[0],
+        .run = run_ours,
+        .ctx = &cell->ours[mode],
+    };
+}
+
+static void add_cell(struct bench *bench, uint64_t bytes, enum way way)
+{
+    struct cell *cell = &bench->cells[bench->cell_count++];
+    char size[32];
+    *cell = (struct cell){
+        .bytes = bytes,
+        .way = way,
+        .contestants = &bench->contestants[bench->contestant_count],
+    };
+    describe_bytes(bytes, size, sizeof size);
+    for (int mode = 0; mode < MODE_COUNT; mode++) {
+        add_ours(bench, cell, (enum mode)mode, size);
+    }
+    cell->bare = (struct sl_bench_bare_bulk){
+        .bytes = bytes,
+        .to_server = way == WAY_PUSH,
+        .depth = (uint32_t)bench->options->depth,
+        .congestion = bench->options->congestion,
+    };
+    (void)snprintf(cell->names[MODE_COUNT], sizeof cell->names[MODE_COUNT], "%s %s, bare",
+                   WAY_NAMES[way], size);
+    bench->contestants[bench->contestant_count++] = (struct sl_bench_contestant){
+        .name = cell->names[MODE_COUNT],
+        .quantities = BARE_QUANTITIES,
+        .quantity_count = 1,
+        .run = run_bare,
+        .ctx = &cell->bare,
+    };
+}
+
+static void add_iperf(struct bench *bench)
+{
+    static const char *const names[] = {"pull, iperf3 -l 1M", "push, iperf3 -l 1M"};
+    if (!sl_bench_iperf_is_there()) {
+        return;
+    }
+    bench->iperf_contestants = &bench->contestants[bench->contestant_count];
+    for (int way = 0; way < WAY_COUNT; way++) {
+        bench->iperf[way] = (struct sl_bench_iperf){
+            .piece_bytes = IPERF_BYTES,
+            .to_server = way == WAY_PUSH,
+            .congestion = bench->options->congestion,
+        };
+        bench->contestants[bench->contestant_count++] =
+            sl_bench_iperf_contestant(names[way], &bench->iperf[way]);
+    }
+}
+
+/* ---- Ratios ---------------------------------------------------------------------------------- */
+
+static void add_ratios(const struct bench *bench, const struct cell *cell,
+                       struct sl_bench_report *report)
+{
+    const bool held = cell->bytes >= TARGET_LEAST && cell->bytes <= TARGET_MOST;
+    for (int mode = 0; mode < MODE_COUNT; mode++) {
+        char name[SL_BENCH_NAME_BYTES];
+        struct sl_bench_figure *figure = cell->contestants[mode].figures[0];
+        (void)snprintf(name, sizeof name, "%s / bare", cell->names[mode]);
+        (void)sl_bench_report_ratio(report, name, figure, cell->contestants[MODE_COUNT].figures[0],
+                                    held ? OF_BARE : 0, 0);
+        if (bench->iperf_contestants != NULL) {
+            (void)snprintf(name, sizeof name, "%s / iperf3 -l 1M", cell->names[mode]);
+            (void)sl_bench_report_ratio(report, name, figure,
+                                        bench->iperf_contestants[cell->way].figures[0],
+                                        held ? OF_IPERF : 0, 0);
+        }
+    }
+}
+
+static void put_on_curves(const struct cell *cell)
+{
+    for (int i = 0; i <= MODE_COUNT; i++) {
+        sl_bench_figure_at(cell->contestants[i].figures[0], "bytes", (double)cell->bytes);
+    }
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+static int bench_init(struct bench *bench)
+{
+    const struct options *options = bench->options;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < options->size_count; i++) {
+        most = options->bytes[i] > most ? options->bytes[i] : most;
+    }
+    bench->memory = sl_bench_bulk_memory(most * options->depth);
+    if (bench->memory == NULL) {
+        sl_log_error("no memory for %" PRIu64 " pieces of %" PRIu64 " bytes", options->depth, most);
+        return SL_ERR_NO_MEMORY;
+    }
+    for (int mode = 0; mode < MODE_COUNT; mode++) {
+        const struct sl_bench_ps_options ps = {
+            .reactors = 1,
+            .first_core = options->common.server_core,
+            .polling = mode == MODE_POLLING,
+            .worker_count = 1,
+            .congestion = options->congestion,
+        };
+        int err = sl_bench_ps_start(&ps, &bench->ps[mode]);
+        if (err != 0) {
+            return err;
+        }
+        sl_bench_ps_park(bench->ps[mode]);
+    }
+    for (uint32_t i = 0; i < options->size_count; i++) {
+        add_cell(bench, options->bytes[i], WAY_PULL);
+        add_cell(bench, options->bytes[i], WAY_PUSH);
+    }
+    add_iperf(bench);
+    return 0;
+}
+
+static void bench_fini(struct bench *bench)
+{
+    for (int mode = 0; mode < MODE_COUNT; mode++) {
+        sl_bench_ps_stop(&bench->ps[mode]);
+    }
+    free(bench->memory);
+}
+
+static int measure(struct bench *bench)
+{
+    const struct options *options = bench->options;
+    struct sl_bench_report *report;
+    char setting[256];
+    (void)snprintf(setting, sizeof setting,
+                   "dense tables, %" PRIu64 " steps under way, %s, TCP congestion control %s",
+                   options->depth, options->optimizer == SL_OPTIMIZER_SUM ? "sum" : "sgd",
+                   options->congestion);
+    int err = sl_bench_report_create("bulk", setting, &report);
+    if (err != 0) {
+        return err;
+    }
+    err =
+        sl_bench_contest_run(bench->contestants, bench->contestant_count, &options->common, report);
+    for (uint32_t i = 0; err == 0 && i < bench->cell_count; i++) {
+        put_on_curves(&bench->cells[i]);
+        add_ratios(bench, &bench->cells[i], report);
+    }
+    err = err != 0 ? err : sl_bench_report_finish(report, &options->common);
+    sl_bench_report_destroy(&report);
+    return err;
+}
+
+/* "64K,1M" -> bytes. */
+static int parse_sizes(struct options *options)
+{
+    const char *at = options->sizes;
+    do {
+        char *end;
+        uint64_t bytes = strtoull(at, &end, 10);
+        unsigned shift = *end == 'K' ? 10 : *end == 'M' ? 20 : 0;
+        const char *rest = end + (shift > 0);
+        bytes = bytes > BYTES_MAX ? 0 : bytes << shift;
+        if (*at < '0' || *at > '9' || (*rest != ',' && *rest != '\0') || bytes < sizeof(float) ||
+            bytes > BYTES_MAX || bytes % sizeof(float) != 0 || options->size_count == SIZES_MAX) {
+            (void)fprintf(stderr,
+                          "starling-bench bulk: --sizes=%s: accepts up to %d sizes such as 64K or "
+                          "16M, from 4 bytes to 256M, multiples of 4\n",
+                          options->sizes, SIZES_MAX);
+            return SL_ERR_INVALID;
+        }
+        options->bytes[options->size_count++] = bytes;
+        at = *rest == ',' ? rest + 1 : rest;
+    } while (*at != '\0');
+    return SL_CLI_RUN;
+}
+
+static int parse(struct options *options, int argc, char **argv)
+{
+    const struct sl_cli_option own[] = {
+        sl_bench_text("sizes", &options->sizes, "SIZE,...", "Bytes of a step, such as 64K,1M."),
+        sl_bench_number("depth", &options->depth, 1, SL_BENCH_BULK_DEPTH_MAX,
+                        "Steps under way at once."),
+        sl_bench_choice("optimizer", &options->optimizer, "sum|sgd", "What pushes go through."),
+        sl_bench_text("congestion", &options->congestion, "NAME",
+                      "TCP congestion control of all that are compared."),
+    };
+    int parsed = sl_bench_parse("bulk", "Measures dense pulls and pushes over one connection.", own,
+                                sizeof own / sizeof own[0], &options->common, argc, argv);
+    return parsed != SL_CLI_RUN ? parsed : parse_sizes(options);
+}
+
+int sl_bench_bulk_run(int argc, char **argv)
+{
+    struct options options = {.sizes = "64K,1M,16M,64M",
+                              .congestion = "cubic",
+                              .depth = 4,
+                              .optimizer = SL_OPTIMIZER_SUM,
+                              .common = sl_bench_common_defaults()};
+    int parsed = parse(&options, argc, argv);
+    if (parsed != SL_CLI_RUN) {
+        return parsed < 0 ? 2 : 0;
+    }
+    struct bench *bench = calloc(1, sizeof *bench);
+    if (bench == NULL) {
+        return 1;
+    }
+    bench->options = &options;
+    int err = bench_init(bench);
+    err = err != 0 ? err : measure(bench);
+    bench_fini(bench);
+    free(bench);
+    return err == 0 ? 0 : 1;
+}

@@ -1,0 +1,238 @@
+/* starling-bench ratio: many workers of one ps, each pulling and pushing rows of several tables in
+ * a step, by both protocols. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/bench.h"
+#include "bench/contest.h"
+#include "bench/options.h"
+#include "bench/ps_process.h"
+#include "bench/ratio_workers.h"
+
+#define LITE_OF_PLAIN 2.0 /* the target: steps/s */
+
+enum { DIMS = 2, CROWDS = 2, PROTOCOLS = 2 };
+
+static const uint32_t DIM[DIMS] = {16, 64};
+static const char *const PROTOCOL_NAMES[PROTOCOLS] = {
+    [SL_PROTOCOL_STAR_SERVER] = "star_server",
+    [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite",
+};
+
+struct options {
+    uint64_t processes, clients, tables, keys, rows, seed;
+    double exponent;
+    int ps_mode;
+    const char *congestion;
+    struct sl_bench_common common;
+};
+
+struct entry {
+    struct sl_bench_ps *ps;
+    struct sl_bench_ratio_workers workers;
+    char name[SL_BENCH_NAME_BYTES];
+};
+
+struct bench {
+    const struct options *options;
+    struct sl_bench_ps *ps;
+    struct entry entries[DIMS][CROWDS][PROTOCOLS];
+    struct sl_bench_contestant contestants[DIMS * CROWDS * PROTOCOLS];
+};
+
+static const struct sl_bench_quantity QUANTITIES[] = {
+    {"steps", "1/s"},      {"keys", "1/s"},         {"step p50", "us"},      {"step p99", "us"},
+    {"bytes a step", "B"}, {"requests a step", ""}, {"workers' time", "us"}, {"ps' time", "us"}};
+
+static int run_entry(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    struct entry *entry = ctx;
+    struct sl_bench_ratio_result *result = malloc(sizeof *result);
+    if (result == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    sl_bench_ps_unpark(entry->ps);
+    const double cpu_before = sl_bench_ps_cpu_seconds(entry->ps);
+    int err = sl_bench_ratio_workers_run(&entry->workers, common->client_core, common->warm_up,
+                                         common->seconds, result);
+    const double cpu_seconds = sl_bench_ps_cpu_seconds(entry->ps) - cpu_before;
+    sl_bench_ps_park(entry->ps);
+    if (err != 0) {
+        sl_bench_ps_show_log(entry->ps);
+    } else {
+        const double rate = (double)result->steps / common->seconds;
+        values[0] = rate;
+        values[1] = (double)result->keys / common->seconds;
+        values[2] = (double)sl_metric_quantile(&result->latency, 0.5) / 1e3;
+        values[3] = (double)sl_metric_quantile(&result->latency, 0.99) / 1e3;
+        values[4] = result->bytes_per_step;
+        values[5] = result->requests_per_step;
+        values[6] = result->cpu_seconds * 1e6;
+        values[7] = rate > 0 ? cpu_seconds / (rate * (common->seconds + common->warm_up)) * 1e6 : 0;
+    }
+    free(result);
+    return err;
+}
+
+static void add_entry(struct bench *bench, uint32_t dim, uint32_t crowd, uint32_t protocol,
+                      uint32_t place)
+{
+    const struct options *options = bench->options;
+    struct entry *entry = &bench->entries[dim][crowd][protocol];
+    *entry = (struct entry){
+        .ps = bench->ps,
+        .workers =
+            {
+                .coordinator = sl_bench_ps_coordinator(bench->ps),
+                .processes = (uint32_t)options->processes,
+                .clients = crowd == 0 ? 1 : (uint32_t)options->clients,
+                .tables = (uint32_t)options->tables,
+                .keys = (uint32_t)options->keys,
+                .dim = DIM[dim],
+                .rows = options->rows,
+                .zipf_exponent = options->exponent,
+                .protocol = (enum sl_protocol)protocol,
+                .congestion = options->congestion,
+                .seed = options->seed,
+            },
+    };
+    (void)snprintf(entry->name, sizeof entry->name, "%u:1, dim %u, %s",
+                   entry->workers.processes * entry->workers.clients, DIM[dim],
+                   PROTOCOL_NAMES[protocol]);
+    bench->contestants[place] = (struct sl_bench_contestant){
+        .name = entry->name,
+        .quantities = QUANTITIES,
+        .quantity_count = sizeof QUANTITIES / sizeof QUANTITIES[0],
+        .run = run_entry,
+        .ctx = entry,
+    };
+}
+
+static void add_entries(struct bench *bench)
+{
+    uint32_t place = 0;
+    for (uint32_t dim = 0; dim < DIMS; dim++) {
+        for (uint32_t crowd = 0; crowd < CROWDS; crowd++) {
+            for (uint32_t protocol = 0; protocol < PROTOCOLS; protocol++) {
+                add_entry(bench, dim, crowd, protocol, place++);
+            }
+        }
+    }
+}
+
+/* star_server and star_server_lite stand side by side. */
+static void add_ratios(const struct bench *bench, struct sl_bench_report *report)
+{
+    for (uint32_t i = 0; i < DIMS * CROWDS * PROTOCOLS; i += PROTOCOLS) {
+        const struct sl_bench_contestant *plain = &bench->contestants[i];
+        const struct sl_bench_contestant *lite = &bench->contestants[i + 1];
+        char name[SL_BENCH_NAME_BYTES];
+        (void)snprintf(name, sizeof name, "%.70s / star_server", lite->name);
+        (void)sl_bench_report_ratio(report, name, lite->figures[0], plain->figures[0],
+                                    LITE_OF_PLAIN, 0);
+    }
+}
+
+static int start(struct bench *bench)
+{
+    const struct options *options = bench->options;
+    const struct sl_bench_ps_options ps = {
+        .reactors = 1,
+        .first_core = options->common.server_core,
+        .polling = options->ps_mode == 1,
+        .worker_count = 1,
+        .congestion = options->congestion,
+    };
+    int err = sl_bench_ps_start(&ps, &bench->ps);
+    if (err != 0) {
+        return err;
+    }
+    add_entries(bench);
+    for (uint32_t dim = 0; err == 0 && dim < DIMS; dim++) {
+        err = sl_bench_ratio_fill(&bench->entries[dim][0][0].workers);
+    }
+    sl_bench_ps_park(bench->ps);
+    return err;
+}
+
+static int measure(struct bench *bench)
+{
+    const struct options *options = bench->options;
+    struct sl_bench_report *report;
+    char setting[256];
+    (void)snprintf(
+        setting, sizeof setting,
+        "a step pulls, then pushes %" PRIu64 " keys of each of %" PRIu64 " tables of %" PRIu64
+        " rows, Zipf %.2f, Adagrad; %" PRIu64 " processes on one core",
+        options->keys, options->tables, options->rows, options->exponent, options->processes);
+    int err = sl_bench_report_create("ratio", setting, &report);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_bench_contest_run(bench->contestants, DIMS * CROWDS * PROTOCOLS, &options->common,
+                               report);
+    if (err == 0) {
+        add_ratios(bench, report);
+        err = sl_bench_report_finish(report, &options->common);
+    }
+    sl_bench_report_destroy(&report);
+    return err;
+}
+
+static int parse(struct options *options, int argc, char **argv)
+{
+    const struct sl_cli_option own[] = {
+        sl_bench_number("processes", &options->processes, 1, 32, "Worker processes."),
+        sl_bench_number("clients", &options->clients, 1, 8,
+                        "Workers that each process plays where it plays several."),
+        sl_bench_number("tables", &options->tables, 1, SL_BENCH_RATIO_TABLES_MAX,
+                        "Tables that a step visits."),
+        sl_bench_number("keys", &options->keys, 1, 8192, "Keys of each table in a step."),
+        sl_bench_number("rows", &options->rows, 1, 1e8, "Rows of each table."),
+        {.kind = SL_CLI_F64,
+         .name = "exponent",
+         .target = &options->exponent,
+         .metavar = "S",
+         .help = "Exponent of Zipf's law; not 1.",
+         .least = 0.01,
+         .most = 5},
+        sl_bench_number("seed", &options->seed, 0, 0, "Seed of the keys drawn."),
+        sl_bench_choice("ps-mode", &options->ps_mode, "event|polling", "How the ps waits."),
+        sl_bench_text("congestion", &options->congestion, "NAME",
+                      "TCP congestion control; without it the system's."),
+    };
+    int parsed = sl_bench_parse("ratio", "Measures many workers of one ps.", own,
+                                sizeof own / sizeof own[0], &options->common, argc, argv);
+    if (parsed == SL_CLI_RUN && options->exponent == 1) {
+        (void)fprintf(stderr, "starling-bench ratio: --exponent=1: accepts any other number\n");
+        parsed = SL_ERR_INVALID;
+    }
+    return parsed;
+}
+
+int sl_bench_ratio_run(int argc, char **argv)
+{
+    struct options options = {.processes = 8,
+                              .clients = 8,
+                              .tables = 8,
+                              .keys = 32,
+                              .rows = 100000,
+                              .seed = 1,
+                              .exponent = 1.05,
+                              .common = sl_bench_common_defaults()};
+    int parsed = parse(&options, argc, argv);
+    if (parsed != SL_CLI_RUN) {
+        return parsed < 0 ? 2 : 0;
+    }
+    struct bench *bench = calloc(1, sizeof *bench);
+    if (bench == NULL) {
+        return 1;
+    }
+    bench->options = &options;
+    int err = start(bench);
+    err = err != 0 ? err : measure(bench);
+    sl_bench_ps_stop(&bench->ps);
+    free(bench);
+    return err == 0 ? 0 : 1;
+}

@@ -1,0 +1,408 @@
+#include "bench/ratio_workers.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/pin.h"
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/log.h"
+
+#define TIMEOUT_MS  60000
+#define STEPS_DRAWN 64 /* whose keys are drawn beforehand, and then used in turns */
+#define FILL_KEYS   8192
+#define LOOK_NS     (1 * SL_CLOCK_NS_PER_MS)
+#define START_LIMIT (60 * SL_CLOCK_NS_PER_S)
+
+/* What one worker found. */
+struct tally {
+    uint64_t steps;     /* measured */
+    uint64_t all_steps; /* with those of the warm-up */
+    uint64_t cpu_ns;    /* of the process meanwhile; in the tally of its first worker only */
+    struct sl_client_stats traffic;
+    struct sl_metric_histogram latency;
+};
+
+/* Between the processes. */
+struct board {
+    atomic_uint ready, failed;
+    _Atomic uint64_t begin_ns; /* when the workers may begin; 0: not yet */
+    uint64_t warm_ns, end_ns;  /* written before begin_ns */
+    struct tally tallies[];    /* of each worker */
+};
+
+/* One worker: a client and its thread. */
+struct worker {
+    const struct sl_bench_ratio_workers *workers;
+    struct board *board;
+    uint32_t index;
+    struct sl_client *client;
+    struct sl_table *tables[SL_BENCH_RATIO_TABLES_MAX];
+    uint64_t *keys;   /* [STEPS_DRAWN][tables][keys] */
+    float *rows;      /* [tables][keys][dim] */
+    float *gradients; /* likewise */
+    pthread_t thread;
+};
+
+static uint64_t now_ns(void)
+{
+    return sl_clock_now_ns(sl_clock_system());
+}
+
+static uint64_t processor_ns(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static void pause_ns(uint64_t ns)
+{
+    const struct timespec time = {.tv_sec = (time_t)(ns / SL_CLOCK_NS_PER_S),
+                                  .tv_nsec = (long)(ns % SL_CLOCK_NS_PER_S)};
+    (void)nanosleep(&time, NULL);
+}
+
+/* ---- Tables ---------------------------------------------------------------------------------- */
+
+static int connect_worker(struct worker *worker)
+{
+    const struct sl_bench_ratio_workers *workers = worker->workers;
+    const struct sl_client_options options = {
+        .coordinator = workers->coordinator,
+        .task_index = -1,
+        .reactor_count = 1,
+        .protocol = workers->protocol,
+        .congestion_control = workers->congestion,
+    };
+    int err = sl_client_create(&options, &worker->client);
+    for (uint32_t t = 0; err == 0 && t < workers->tables; t++) {
+        struct sl_table_spec spec = {
+            .kind = SL_TABLE_SPARSE,
+            .dim = workers->dim,
+            .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
+            .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.05F, .b = 0.05F, .seed = t},
+        };
+        (void)snprintf(spec.name, sizeof spec.name, "ratio/%u/%u", workers->dim, t);
+        err = sl_client_table_open(worker->client, &spec, TIMEOUT_MS, &worker->tables[t]);
+    }
+    return err;
+}
+
+static int pull_ranks(struct worker *worker, struct sl_table *table, uint64_t first, uint32_t count,
+                      uint64_t *keys, float *rows)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] = sl_bench_workload_key(first + i);
+    }
+    return sl_client_pull(worker->client, table, keys, count, rows, TIMEOUT_MS);
+}
+
+static int fill_tables(struct worker *worker)
+{
+    const struct sl_bench_ratio_workers *workers = worker->workers;
+    uint64_t *keys = malloc(FILL_KEYS * sizeof *keys);
+    float *rows = malloc((size_t)FILL_KEYS * workers->dim * sizeof *rows);
+    int err = keys == NULL || rows == NULL ? SL_ERR_NO_MEMORY : 0;
+    for (uint32_t t = 0; t < workers->tables; t++) {
+        for (uint64_t first = 0; err == 0 && first < workers->rows; first += FILL_KEYS) {
+            uint64_t left = workers->rows - first;
+            err = pull_ranks(worker, worker->tables[t], first,
+                             left < FILL_KEYS ? (uint32_t)left : FILL_KEYS, keys, rows);
+        }
+    }
+    free(keys);
+    free(rows);
+    return err;
+}
+
+int sl_bench_ratio_fill(const struct sl_bench_ratio_workers *workers)
+{
+    struct worker worker = {.workers = workers};
+    int err = connect_worker(&worker);
+    err = err != 0 ? err : fill_tables(&worker);
+    if (worker.client != NULL) {
+        sl_client_destroy(&worker.client);
+    }
+    if (err != 0) {
+        sl_log_error("the tables' rows could not be created: %s", sl_err_name(err));
+    }
+    return err;
+}
+
+/* ---- One worker ------------------------------------------------------------------------------ */
+
+static int prepare(struct worker *worker)
+{
+    const struct sl_bench_ratio_workers *workers = worker->workers;
+    const size_t keys = (size_t)workers->tables * workers->keys;
+    worker->keys = malloc(STEPS_DRAWN * keys * sizeof *worker->keys);
+    worker->rows = calloc(keys * workers->dim, sizeof *worker->rows);
+    worker->gradients = malloc(keys * workers->dim * sizeof *worker->gradients);
+    if (worker->keys == NULL || worker->rows == NULL || worker->gradients == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    struct sl_bench_workload workload;
+    sl_bench_workload_init(&workload, SL_BENCH_ZIPF, workers->rows, workers->zipf_exponent,
+                           workers->seed + worker->index);
+    for (size_t i = 0; i < STEPS_DRAWN * keys; i++) {
+        worker->keys[i] = sl_bench_workload_next(&workload);
+    }
+    for (size_t i = 0; i < keys * workers->dim; i++) {
+        worker->gradients[i] = (float)(i % 13) * 0.001F - 0.006F;
+    }
+    return 0;
+}
+
+static int finish(struct sl_step *step, int err)
+{
+    err = err != 0 ? err : sl_step_submit(step, TIMEOUT_MS);
+    err = err != 0 ? err : sl_step_wait(step);
+    if (err != 0) {
+        sl_log_error("a step: %s: %s", sl_err_name(err), sl_step_error(step));
+    }
+    sl_step_end(&step);
+    return err;
+}
+
+/* Pulls the rows of all tables, or pushes their gradients. */
+static int visit(struct worker *worker, const uint64_t *keys, bool push)
+{
+    const struct sl_bench_ratio_workers *workers = worker->workers;
+    const size_t floats = (size_t)workers->keys * workers->dim;
+    struct sl_step *step;
+    int err = sl_step_begin(worker->client, 0, &step);
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t t = 0; err == 0 && t < workers->tables; t++) {
+        const uint64_t *of_table = keys + (size_t)t * workers->keys;
+        err = push ? sl_step_push(step, worker->tables[t], of_table, workers->keys,
+                                  worker->gradients + t * floats)
+                   : sl_step_pull(step, worker->tables[t], of_table, workers->keys,
+                                  worker->rows + t * floats);
+    }
+    return finish(step, err);
+}
+
+static int go_on(struct worker *worker, struct tally *tally)
+{
+    const struct sl_bench_ratio_workers *workers = worker->workers;
+    const struct board *board = worker->board;
+    const size_t keys = (size_t)workers->tables * workers->keys;
+    uint64_t before_ns = now_ns();
+    int err = 0;
+    while (err == 0 && before_ns < board->end_ns) {
+        const uint64_t *of_step = worker->keys + tally->all_steps % STEPS_DRAWN * keys;
+        err = visit(worker, of_step, false);
+        err = err != 0 ? err : visit(worker, of_step, true);
+        const uint64_t after_ns = now_ns();
+        if (err == 0 && before_ns >= board->warm_ns && after_ns < board->end_ns) {
+            sl_metric_record(&tally->latency, after_ns - before_ns);
+        }
+        tally->steps += err == 0 && after_ns >= board->warm_ns && after_ns < board->end_ns;
+        tally->all_steps++;
+        before_ns = after_ns;
+    }
+    return err;
+}
+
+static int work(struct worker *worker)
+{
+    struct board *board = worker->board;
+    struct tally *tally = &board->tallies[worker->index];
+    int err = prepare(worker);
+    err = err != 0 ? err : connect_worker(worker);
+    if (err != 0) {
+        return err;
+    }
+    (void)atomic_fetch_add(&board->ready, 1);
+    while (atomic_load(&board->begin_ns) == 0) {
+        pause_ns(LOOK_NS);
+    }
+    struct sl_client_stats before;
+    sl_client_stats(worker->client, &before);
+    const uint64_t cpu_before_ns = processor_ns();
+    err = go_on(worker, tally);
+    if (worker->index % worker->workers->clients == 0) {
+        tally->cpu_ns = processor_ns() - cpu_before_ns;
+    }
+    sl_client_stats(worker->client, &tally->traffic);
+    tally->traffic.bytes_sent -= before.bytes_sent;
+    tally->traffic.bytes_received -= before.bytes_received;
+    tally->traffic.requests -= before.requests;
+    return err;
+}
+
+static void *run_thread(void *ctx)
+{
+    struct worker *worker = ctx;
+    int err = work(worker);
+    if (worker->client != NULL) {
+        sl_client_destroy(&worker->client);
+    }
+    free(worker->keys);
+    free(worker->rows);
+    free(worker->gradients);
+    if (err != 0) {
+        sl_log_error("worker %u: %s", worker->index, sl_err_name(err));
+        (void)atomic_fetch_add(&worker->board->failed, 1);
+    }
+    return NULL;
+}
+
+/* ---- Processes ------------------------------------------------------------------------------- */
+
+/* In a process of its own. */
+static _Noreturn void run_process(const struct sl_bench_ratio_workers *workers, struct board *board,
+                                  uint32_t process, int core, pid_t parent)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        _exit(1);
+    }
+    /* Threads that share a core with many others are late now and then: no news here. */
+    sl_log_setup(SL_LOG_ERROR, "worker");
+    cpu_set_t before;
+    sl_bench_pin_begin(core, &before);
+    struct worker *all = calloc(workers->clients, sizeof *all);
+    uint32_t started = 0;
+    while (all != NULL && started < workers->clients) {
+        all[started] = (struct worker){
+            .workers = workers, .board = board, .index = process * workers->clients + started};
+        if (pthread_create(&all[started].thread, NULL, run_thread, &all[started]) != 0) {
+            break;
+        }
+        started++;
+    }
+    if (started < workers->clients) {
+        sl_log_error("no memory or no thread for a worker");
+        (void)atomic_fetch_add(&board->failed, 1);
+    }
+    for (uint32_t i = 0; i < started; i++) {
+        (void)pthread_join(all[i].thread, NULL);
+    }
+    free(all);
+    _exit(0);
+}
+
+static int start_processes(const struct sl_bench_ratio_workers *workers, struct board *board,
+                           int core, pid_t *pids)
+{
+    const pid_t parent = getpid();
+    (void)fflush(NULL); /* what is buffered is written once */
+    for (uint32_t i = 0; i < workers->processes; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            run_process(workers, board, i, core, parent);
+        }
+        if (pids[i] < 0) {
+            sl_log_error("cannot start a worker process");
+            return SL_ERR_IO;
+        }
+    }
+    return 0;
+}
+
+/* Until all workers are ready; then tells them when to begin and to end. */
+static int lead(const struct sl_bench_ratio_workers *workers, struct board *board, double warm_up,
+                double seconds)
+{
+    const uint64_t limit_ns = now_ns() + START_LIMIT;
+    while (atomic_load(&board->ready) < workers->processes * workers->clients) {
+        if (atomic_load(&board->failed) > 0) {
+            return SL_ERR_CLOSED;
+        }
+        if (now_ns() > limit_ns) {
+            sl_log_error("not all workers have connected");
+            return SL_ERR_DEADLINE;
+        }
+        pause_ns(LOOK_NS);
+    }
+    const uint64_t begin_ns = now_ns();
+    board->warm_ns = begin_ns + (uint64_t)(warm_up * (double)SL_CLOCK_NS_PER_S);
+    board->end_ns = board->warm_ns + (uint64_t)(seconds * (double)SL_CLOCK_NS_PER_S);
+    atomic_store(&board->begin_ns, begin_ns);
+    return 0;
+}
+
+/* Waits for their end; after a failure they are killed. */
+static int end_processes(const struct sl_bench_ratio_workers *workers, const pid_t *pids, int err)
+{
+    for (uint32_t i = 0; i < workers->processes && pids[i] > 0; i++) {
+        int status = 0;
+        if (err != 0) {
+            (void)kill(pids[i], SIGKILL);
+        }
+        (void)waitpid(pids[i], &status, 0);
+        if (err == 0 && status != 0) {
+            sl_log_error("worker process %u ended badly", i);
+            err = SL_ERR_CLOSED;
+        }
+    }
+    return err;
+}
+
+static void sum_up(const struct sl_bench_ratio_workers *workers, const struct board *board,
+                   struct sl_bench_ratio_result *out)
+{
+    uint64_t all_steps = 0;
+    uint64_t bytes = 0;
+    uint64_t requests = 0;
+    uint64_t cpu_ns = 0;
+    *out = (struct sl_bench_ratio_result){0};
+    sl_metric_init(&out->latency);
+    for (uint32_t i = 0; i < workers->processes * workers->clients; i++) {
+        const struct tally *tally = &board->tallies[i];
+        out->steps += tally->steps;
+        all_steps += tally->all_steps;
+        bytes += tally->traffic.bytes_sent + tally->traffic.bytes_received;
+        requests += tally->traffic.requests;
+        cpu_ns += tally->cpu_ns;
+        sl_metric_merge(&out->latency, &tally->latency);
+    }
+    const double per_step = all_steps == 0 ? 0 : 1 / (double)all_steps;
+    out->keys = out->steps * 2 * workers->tables * workers->keys;
+    out->bytes_per_step = (double)bytes * per_step;
+    out->requests_per_step = (double)requests * per_step;
+    out->cpu_seconds = (double)cpu_ns / (double)SL_CLOCK_NS_PER_S * per_step;
+}
+
+int sl_bench_ratio_workers_run(const struct sl_bench_ratio_workers *workers, int core,
+                               double warm_up, double seconds, struct sl_bench_ratio_result *out)
+{
+    const uint32_t count = workers->processes * workers->clients;
+    sl_assert(workers->tables <= SL_BENCH_RATIO_TABLES_MAX);
+    sl_assert(count <= SL_BENCH_RATIO_WORKERS_MAX);
+    pid_t pids[SL_BENCH_RATIO_WORKERS_MAX] = {0};
+    const size_t bytes = sizeof(struct board) + count * sizeof(struct tally);
+    struct board *board =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (board == MAP_FAILED) {
+        sl_log_error("no memory for the workers' results");
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        sl_metric_init(&board->tallies[i].latency);
+    }
+    int err = start_processes(workers, board, core, pids);
+    err = err != 0 ? err : lead(workers, board, warm_up, seconds);
+    err = end_processes(workers, pids, err);
+    if (err == 0 && atomic_load(&board->failed) > 0) {
+        err = SL_ERR_CLOSED; /* logged by the worker */
+    }
+    if (err == 0) {
+        sum_up(workers, board, out);
+    }
+    (void)munmap(board, bytes);
+    return err;
+}
