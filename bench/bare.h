@@ -54,14 +54,45 @@ int sl_bench_bare_bulk_run(const struct sl_bench_bare_bulk *options,
                            const struct sl_bench_common *common, double *bytes_per_s);
 
 /* Reads of whole rows by their place, in random order, and Adagrad's update of them (accumulator
- * beside the row), over rows in 2 MiB pages; ns a row. */
+ * beside the row), over rows in 2 MiB pages; ns a row, on the server's core. */
 struct sl_bench_bare_rows {
-    uint64_t rows;
+    uint64_t rows; /* 1 to 2^32 - 1 */
     uint32_t dim, batch;
+    /* Before each row, never looked at: a multiple of 4. 16 gives the places of a table's records,
+     * 0 rows that lie close together. */
+    uint32_t header_bytes;
     uint64_t seed;
 };
 int sl_bench_bare_rows_run(const struct sl_bench_bare_rows *options,
                            const struct sl_bench_common *common, double *gather_ns,
                            double *update_ns);
+
+/* The same in steps, for many repeats over the same rows. *out is owned by the caller. Errors,
+ * logged: NO_MEMORY. */
+struct sl_bench_bare_rows_memory;
+int sl_bench_bare_rows_create(const struct sl_bench_bare_rows *options,
+                              struct sl_bench_bare_rows_memory **out);
+int sl_bench_bare_rows_gather(struct sl_bench_bare_rows_memory *memory,
+                              const struct sl_bench_common *common, double *ns);
+int sl_bench_bare_rows_update(struct sl_bench_bare_rows_memory *memory,
+                              const struct sl_bench_common *common, double *ns);
+void sl_bench_bare_rows_destroy(struct sl_bench_bare_rows_memory **memory);
+
+/* memcpy from one piece of memory to another of the same size, on the server's core or on both
+ * cores at once, each with pieces of its own; bytes copied by all. */
+struct sl_bench_bare_memory {
+    uint64_t bytes;   /* of a piece, 64 to 1 GiB */
+    uint32_t threads; /* 1 or 2 */
+};
+int sl_bench_bare_memory_run(const struct sl_bench_bare_memory *options,
+                             const struct sl_bench_common *common, double *bytes_per_s);
+
+/* A ring of 64-byte messages from a thread on the server's core to one on the client's, made known
+ * `batch` at a time (1 to 64). */
+int sl_bench_bare_spsc_run(uint32_t batch, const struct sl_bench_common *common,
+                           double *messages_per_s);
+
+/* A message there and another back, through two rings. */
+int sl_bench_bare_spsc_round_trip(const struct sl_bench_common *common, double *ns);
 
 #endif

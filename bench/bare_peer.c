@@ -20,28 +20,6 @@
 #define END_WAIT_MS       5000
 #define DESCRIPTORS_SPARE 64 /* of this process beside the connections */
 
-int sl_bench_bare_fail(const char *what)
-{
-    const int system_errno = errno;
-    sl_log_error("baseline: %s: %s", what, strerror(system_errno));
-    return sl_err_from_errno(system_errno);
-}
-
-int sl_bench_bare_pin(int core)
-{
-    if (core < 0) {
-        return 0;
-    }
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET((unsigned)core, &set);
-    if (sched_setaffinity(0, sizeof set, &set) != 0) {
-        sl_log_error("baseline: this process may not run on core %d: %s", core, strerror(errno));
-        return SL_ERR_INVALID;
-    }
-    return 0;
-}
-
 /* ---- Sockets --------------------------------------------------------------------------------- */
 
 static int set_int(int fd, int level, int option, int value)
@@ -128,7 +106,7 @@ static int accept_all(int listener, const char *congestion, int *fds, uint32_t c
 static int be_the_peer(int listener, struct sl_bench_bare_peer *peer, const char *congestion,
                        int core, sl_bench_bare_serve_fn serve, const void *ctx)
 {
-    int err = sl_bench_bare_pin(core);
+    int err = sl_bench_bare_pin_thread(core);
     if (err == 0) {
         err = accept_all(listener, congestion, peer->fds, peer->count);
     }
@@ -160,17 +138,6 @@ static int connect_all(struct sl_bench_bare_peer *peer, const struct sockaddr_in
     return 0;
 }
 
-static int keep_affinity(struct sl_bench_bare_peer *peer, int client_core)
-{
-    if (client_core >= 0) {
-        if (sched_getaffinity(0, sizeof peer->cores, &peer->cores) != 0) {
-            return sl_bench_bare_fail("sched_getaffinity");
-        }
-        peer->pinned = true;
-    }
-    return sl_bench_bare_pin(client_core);
-}
-
 int sl_bench_bare_peer_start(struct sl_bench_bare_peer *peer, uint32_t connections,
                              const char *congestion, const struct sl_bench_common *common,
                              sl_bench_bare_serve_fn serve, const void *ctx)
@@ -199,7 +166,7 @@ int sl_bench_bare_peer_start(struct sl_bench_bare_peer *peer, uint32_t connectio
     }
     err = peer->pid < 0 ? sl_bench_bare_fail("fork") : connect_all(peer, &address, congestion);
     if (err == 0) {
-        err = keep_affinity(peer, common->client_core);
+        err = sl_bench_bare_pin_begin(&peer->pin, common->client_core);
     }
     close(listener);
     if (err != 0) {
@@ -241,9 +208,6 @@ int sl_bench_bare_peer_end(struct sl_bench_bare_peer *peer)
         }
         peer->pid = -1;
     }
-    if (peer->pinned) {
-        (void)sched_setaffinity(0, sizeof peer->cores, &peer->cores);
-        peer->pinned = false;
-    }
+    sl_bench_bare_pin_end(&peer->pin);
     return err;
 }

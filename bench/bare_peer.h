@@ -4,11 +4,10 @@
 #ifndef SL_BENCH_BARE_PEER_H
 #define SL_BENCH_BARE_PEER_H
 
-#include <sched.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "bench/bare_pin.h"
 #include "bench/report.h"
 
 #define SL_BENCH_BARE_CONNECTIONS_MAX 4096
@@ -20,9 +19,8 @@ typedef int (*sl_bench_bare_serve_fn)(const void *ctx, const int *fds, uint32_t 
 struct sl_bench_bare_peer {
     pid_t pid;
     uint32_t count;
-    int *fds;    /* our ends */
-    bool pinned; /* this thread, which ran on `cores` before */
-    cpu_set_t cores;
+    int *fds;                     /* our ends */
+    struct sl_bench_bare_pin pin; /* of this thread */
 };
 
 /* Starts the process, pinned to common->server_core, connects `connections` times and pins this
@@ -36,11 +34,5 @@ int sl_bench_bare_peer_start(struct sl_bench_bare_peer *peer, uint32_t connectio
  * it does not end) and lets this thread run where it ran before. Errors, logged: IO, the process
  * failed. */
 int sl_bench_bare_peer_end(struct sl_bench_bare_peer *peer);
-
-/* Pins the calling thread; nothing for -1. Errors, logged: INVALID. */
-int sl_bench_bare_pin(int core);
-
-/* Logs `what` with errno. Returns what stands for errno. */
-int sl_bench_bare_fail(const char *what);
 
 #endif

@@ -17,6 +17,8 @@ static const struct benchmark benchmarks[] = {
     {"bulk", "dense pulls and pushes from 64 KB to 64 MB, beside bare sockets and iperf3",
      sl_bench_bulk_run},
     {"generate", "writes a click log from a planted model, to train on", sl_bench_generate_run},
+    {"limits", "what the machine can do in these shapes, with nothing of Starling on the way",
+     sl_bench_limits_run},
     {"peers", "Redis and iperf3 on these two cores, to compare with", sl_bench_peers_run},
     {"pull", "reads of rows, 1 to 1000 keys a request, from a real ps", sl_bench_pull_run},
     {"push", "gradients to a real ps", sl_bench_push_run},
