@@ -83,6 +83,9 @@ int sl_bench_bare_rows_create(const struct sl_bench_bare_rows *options,
 
 void sl_bench_bare_rows_destroy(struct sl_bench_bare_rows_memory **memory)
 {
+    if (*memory == NULL) {
+        return;
+    }
     if ((*memory)->base != NULL) {
         sl_arena_pages_unmap((*memory)->base, (*memory)->bytes);
     }
