@@ -1,11 +1,12 @@
 #include "bench/options.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/assert.h"
 #include "reactor/topology.h"
 
 #define COMMON_OPTIONS 9
@@ -199,4 +200,53 @@ int sl_bench_parse(const char *benchmark, const char *summary, const struct sl_c
         (void)fprintf(stderr, "%s: %s\n", program, reason);
     }
     return result == SL_CLI_RUN ? sl_bench_report_check(benchmark, common) : result;
+}
+
+/* One number at *text, which is moved behind it and its comma. */
+static int read_number(const char **text, uint64_t least, uint64_t most, uint64_t *out)
+{
+    static const struct {
+        char letter;
+        uint64_t times;
+    } suffixes[] = {{'k', 1000}, {'M', 1000000}, {'G', 1000000000}};
+    char *end;
+    errno = 0;
+    uint64_t value = strtoull(*text, &end, 10);
+    if (**text < '0' || **text > '9' || errno != 0) {
+        return SL_ERR_INVALID;
+    }
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        if (*end == suffixes[i].letter) {
+            if (__builtin_mul_overflow(value, suffixes[i].times, &value)) {
+                return SL_ERR_INVALID;
+            }
+            end++;
+            break;
+        }
+    }
+    if ((*end != '\0' && (*end != ',' || end[1] == '\0')) || value < least || value > most) {
+        return SL_ERR_INVALID;
+    }
+    *text = end + (*end == ',');
+    *out = value;
+    return 0;
+}
+
+int sl_bench_list(const char *benchmark, const char *flag, const char *text, uint64_t least,
+                  uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count)
+{
+    const char *at = text;
+    uint32_t found = 0;
+    do {
+        if (found == values_max || read_number(&at, least, most, &values[found]) != 0) {
+            (void)fprintf(stderr,
+                          "starling-bench %s: --%s=%s: accepts 1 to %u numbers from %" PRIu64
+                          " to %" PRIu64 ", with commas between them\n",
+                          benchmark, flag, text, values_max, least, most);
+            return SL_ERR_INVALID;
+        }
+        found++;
+    } while (*at != '\0');
+    *count = found;
+    return 0;
 }

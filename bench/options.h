@@ -22,4 +22,9 @@ struct sl_cli_option sl_bench_choice(const char *name, int *target, const char *
 struct sl_cli_option sl_bench_text(const char *name, const char **target, const char *metavar,
                                    const char *help);
 
+/* Reads the value of a flag that takes numbers between commas, "16,64" or "1M,20M" (k, M and G are
+ * decimal), each within [least, most]. Errors, printed: INVALID. */
+int sl_bench_list(const char *benchmark, const char *flag, const char *text, uint64_t least,
+                  uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count);
+
 #endif

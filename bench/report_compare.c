@@ -143,6 +143,9 @@ void sl_bench_report_compare(const struct sl_bench_report *report,
     sl_bench_sheet_row(
         &sheet, (const char *[]){"what", "quantity", "then", "now", "unit", "now / then", ""});
     const uint32_t found = add_figures(&sheet, report, older) + add_ratios(&sheet, report, older);
+    if (found == 0) {
+        sl_bench_sheet_row(&sheet, (const char *[]){"nothing in common", 0, 0, 0, 0, 0, 0});
+    }
     sl_bench_sheet_print(&sheet, to);
     const uint32_t here = report->figure_count + report->ratio_count;
     const uint32_t there = older->figure_count + older->ratio_count;

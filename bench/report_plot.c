@@ -165,7 +165,8 @@ static void write_axes(FILE *script, const struct sl_bench_report *report,
     if (is_wide(&y, LOG_Y_LEAST)) {
         (void)fprintf(script, "set logscale y\n");
     } else {
-        (void)fprintf(script, "set yrange [%s:*]\n", y.least < 0 ? "*" : "0");
+        (void)fprintf(script, "set yrange [%s:%s]\n", y.least < 0 ? "*" : "0",
+                      y.least == 0 && y.most == 0 ? "1" : "*");
     }
 }
 

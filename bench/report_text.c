@@ -48,7 +48,7 @@ void sl_bench_report_value(double value, char text[SL_BENCH_VALUE_BYTES])
 void sl_bench_report_label(const struct sl_bench_figure *figure, char text[SL_BENCH_LABEL_BYTES])
 {
     if (figure->on_curve) {
-        (void)snprintf(text, SL_BENCH_LABEL_BYTES, "%s, %s %.6g", figure->name, figure->x_name,
+        (void)snprintf(text, SL_BENCH_LABEL_BYTES, "%s, %s %.9g", figure->name, figure->x_name,
                        figure->x);
     } else {
         (void)snprintf(text, SL_BENCH_LABEL_BYTES, "%s", figure->name);
@@ -169,7 +169,11 @@ static void print_spreads(const struct sl_bench_report *report, FILE *to)
         cells[0] = spread->name;
         sl_bench_report_value((double)spread->count, texts[0]);
         for (uint32_t share = 0; share < SL_BENCH_SHARES; share++) {
+            /* Of fewer values than that, the last would stand for it: that is the longest. */
+            const bool is_known =
+                (double)spread->count * (1 - sl_bench_report_shares[share]) >= 1 - 1e-9;
             sl_bench_report_value((double)spread->quantiles[share] / 1e3, texts[share + 1]);
+            texts[share + 1][0] = is_known ? texts[share + 1][0] : '\0';
         }
         sl_bench_report_value((double)spread->max / 1e3, texts[SL_BENCH_SHARES + 1]);
         for (uint32_t j = 0; j < SL_BENCH_SHARES + 2; j++) {

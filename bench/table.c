@@ -1,50 +1,63 @@
-/* starling-bench table: one shard's sparse table in this process, without any network. */
+/* starling-bench table: one shard's sparse table in this process, without any network: its growth,
+ * while rows that exist are read; its memory; lookups, reads and updates of rows in turns. */
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "bench/bench.h"
-#include "bench/options.h"
+#include "bench/contest.h"
+#include "bench/table_options.h"
 #include "bench/workload.h"
+#include "config/cli.h"
 #include "core/clock.h"
+#include "core/hash.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/metric.h"
 #include "ps/table.h"
+#include "reactor/topology.h"
 
-#define GROUP_ROWS 256 /* created between two looks at the processor time */
+#define GROUP_ROWS    256 /* created between two looks at the processor time */
+/* Of what the memory's records take: index, directory and slack at most. */
+#define MEMORY_FACTOR 1.4
 
-struct options {
-    struct sl_bench_common common;
-    uint64_t rows, dim, operations, batch, seed;
-    int optimizer, keys;
-    double exponent;
-};
+static const char *const distribution_names[SL_BENCH_TABLE_DISTRIBUTIONS] = {"uniform", "zipf"};
 
-/* The phases that take turns in each round. */
+/* What takes turns in each round. */
 enum phase { PHASE_LOOKUP, PHASE_GATHER, PHASE_UPDATE, PHASE_PULL, PHASE_PUSH, PHASE_COUNT };
+static const char *const phase_names[PHASE_COUNT] = {"lookup", "gather", "update",
+                                                     "lookup and gather", "lookup and update"};
 
 /* Creations that took longer than a reactor's turn may. Those of our own making are told from those
  * in which the system ran something else by the processor time of the group around them. */
 struct pauses {
-    uint64_t count, own_count;
-    uint64_t own_max_ns, own_max_rank;
+    uint64_t count, own_count, own_max_ns;
 };
 
+/* Keys of one distribution, and where their rows are. */
+struct drawn {
+    uint64_t *keys;    /* [operations] */
+    uint32_t *records; /* [operations] */
+    uint64_t at;       /* of the next batch */
+};
+
+/* One table: its rows, columns and optimizer. */
 struct bench {
-    const struct options *options;
+    const struct sl_bench_table_options *options;
+    uint64_t rows;
+    uint32_t dim;
     struct sl_table_store *store;
     struct sl_optimizer_state powers;
-    uint64_t *keys;    /* [operations] */
-    uint32_t *records; /* [operations], of those keys */
-    uint32_t *found;   /* [batch] */
-    float *rows;       /* [batch][dim] */
-    float *gradients;  /* [batch][dim] */
-    uint64_t step;
-    double ns[PHASE_COUNT][SL_BENCH_ROUNDS_MAX]; /* per key */
-    struct sl_metric_histogram *create;          /* ns of one creation */
+    struct drawn drawn[SL_BENCH_TABLE_DISTRIBUTIONS];
+    uint32_t *found;  /* [batch] */
+    float *values;    /* [batch][dim] */
+    float *gradients; /* [batch][dim] */
+    uint64_t step, random;
+    struct sl_metric_histogram *create; /* ns of one creation */
+    struct sl_metric_histogram *serve;  /* ns of a batch that is read between creations */
     struct pauses pauses;
 };
 
@@ -82,52 +95,75 @@ static int create_group(struct bench *bench, uint64_t first, uint64_t count, uin
     return 0;
 }
 
+/* Reads a batch of rows that exist, as somebody does who is served meanwhile. */
+static void serve(struct bench *bench, uint64_t row_count)
+{
+    const struct sl_clock *clock = sl_clock_system();
+    const uint32_t count = (uint32_t)bench->options->batch;
+    uint64_t keys[SL_LIMIT_TURN_KEYS];
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] = sl_bench_workload_key(sl_hash_random(&bench->random) % row_count);
+    }
+    const uint64_t before = sl_clock_now_ns(clock);
+    sl_table_store_find(bench->store, keys, count, bench->found);
+    sl_table_store_gather(bench->store, bench->found, count, bench->values);
+    sl_metric_record(bench->serve, sl_clock_now_ns(clock) - before);
+}
+
 /* A group has at most one pause worth the name, and all the time that its thread did not run is
  * taken to have been then. */
+static void count_own_pause(struct pauses *pauses, uint64_t longest_ns, uint64_t wall_ns,
+                            uint64_t ran_ns)
+{
+    const uint64_t away_ns = wall_ns > ran_ns ? wall_ns - ran_ns : 0;
+    const uint64_t own_ns = longest_ns > away_ns ? longest_ns - away_ns : 0;
+    if (own_ns > SL_LIMIT_TURN_STALL_NS) {
+        pauses->own_count++;
+        pauses->own_max_ns = own_ns > pauses->own_max_ns ? own_ns : pauses->own_max_ns;
+    }
+}
+
 static int create_rows(struct bench *bench)
 {
     const struct sl_clock *clock = sl_clock_system();
-    struct pauses *pauses = &bench->pauses;
-    for (uint64_t first = 0; first < bench->options->rows; first += GROUP_ROWS) {
-        const uint64_t left = bench->options->rows - first;
+    for (uint64_t first = 0; first < bench->rows; first += GROUP_ROWS) {
+        const uint64_t left = bench->rows - first;
+        const uint64_t count = left < GROUP_ROWS ? left : GROUP_ROWS;
         const uint64_t wall_before = sl_clock_now_ns(clock);
         const uint64_t processor_before = processor_ns();
         uint64_t longest_ns;
-        const int err =
-            create_group(bench, first, left < GROUP_ROWS ? left : GROUP_ROWS, &longest_ns);
+        const int err = create_group(bench, first, count, &longest_ns);
         if (err != 0) {
             return err;
         }
-        if (longest_ns <= SL_LIMIT_TURN_STALL_NS) {
-            continue;
+        if (longest_ns > SL_LIMIT_TURN_STALL_NS) {
+            count_own_pause(&bench->pauses, longest_ns, sl_clock_now_ns(clock) - wall_before,
+                            processor_ns() - processor_before);
         }
-        const uint64_t ran_ns = processor_ns() - processor_before;
-        const uint64_t wall_ns = sl_clock_now_ns(clock) - wall_before;
-        const uint64_t away_ns = wall_ns > ran_ns ? wall_ns - ran_ns : 0;
-        const uint64_t own_ns = longest_ns > away_ns ? longest_ns - away_ns : 0;
-        if (own_ns > SL_LIMIT_TURN_STALL_NS) {
-            pauses->own_count++;
-            if (own_ns > pauses->own_max_ns) {
-                pauses->own_max_ns = own_ns;
-                pauses->own_max_rank = first;
-            }
-        }
+        serve(bench, first + count);
     }
     return 0;
 }
 
 /* ---- Phases ---------------------------------------------------------------------------------- */
 
-static void run_batch(struct bench *bench, enum phase phase, uint64_t first, uint32_t count)
+/* A contestant: one phase over keys of one distribution. */
+struct turn {
+    struct bench *bench;
+    struct drawn *drawn;
+    enum phase phase;
+    char name[SL_BENCH_NAME_BYTES];
+};
+
+static void run_batch(struct bench *bench, enum phase phase, const uint64_t *keys,
+                      const uint32_t *records, uint32_t count)
 {
-    const uint64_t *keys = bench->keys + first;
-    const uint32_t *records = bench->records + first;
     switch (phase) {
     case PHASE_LOOKUP:
         sl_table_store_find(bench->store, keys, count, bench->found);
         break;
     case PHASE_GATHER:
-        sl_table_store_gather(bench->store, records, count, bench->rows);
+        sl_table_store_gather(bench->store, records, count, bench->values);
         break;
     case PHASE_UPDATE:
         sl_table_store_apply(bench->store, records, count, bench->gradients, &bench->powers,
@@ -135,7 +171,7 @@ static void run_batch(struct bench *bench, enum phase phase, uint64_t first, uin
         break;
     case PHASE_PULL:
         sl_table_store_find(bench->store, keys, count, bench->found);
-        sl_table_store_gather(bench->store, bench->found, count, bench->rows);
+        sl_table_store_gather(bench->store, bench->found, count, bench->values);
         break;
     case PHASE_PUSH:
         sl_table_store_find(bench->store, keys, count, bench->found);
@@ -147,204 +183,323 @@ static void run_batch(struct bench *bench, enum phase phase, uint64_t first, uin
     }
 }
 
-static void run_rounds(struct bench *bench)
+/* Batches of the drawn keys, again and again, for so long; ns a key. */
+static double run_for(struct turn *turn, double seconds)
 {
     const struct sl_clock *clock = sl_clock_system();
-    const struct options *options = bench->options;
-    for (uint64_t round = 0; round < options->common.rounds; round++) {
-        for (int phase = 0; phase < PHASE_COUNT; phase++) {
-            const uint64_t before = sl_clock_now_ns(clock);
-            for (uint64_t first = 0; first < options->operations; first += options->batch) {
-                const uint64_t left = options->operations - first;
-                run_batch(bench, (enum phase)phase, first,
-                          (uint32_t)(left < options->batch ? left : options->batch));
-            }
-            bench->ns[phase][round] =
-                (double)(sl_clock_now_ns(clock) - before) / (double)options->operations;
-        }
-    }
+    const struct sl_bench_table_options *options = turn->bench->options;
+    struct drawn *drawn = turn->drawn;
+    const uint64_t before = sl_clock_now_ns(clock);
+    const uint64_t wanted_ns = (uint64_t)(seconds * 1e9);
+    uint64_t took_ns;
+    uint64_t keys = 0;
+    do {
+        const uint64_t left = options->operations - drawn->at;
+        const uint32_t count = (uint32_t)(left < options->batch ? left : options->batch);
+        run_batch(turn->bench, turn->phase, drawn->keys + drawn->at, drawn->records + drawn->at,
+                  count);
+        keys += count;
+        drawn->at = (drawn->at + count) % options->operations;
+        took_ns = sl_clock_now_ns(clock) - before;
+    } while (took_ns < wanted_ns);
+    return (double)took_ns / (double)keys;
+}
+
+static int run_turn(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    struct turn *turn = ctx;
+    (void)run_for(turn, common->warm_up);
+    values[0] = run_for(turn, common->seconds);
+    return 0;
 }
 
 /* ---- Report ---------------------------------------------------------------------------------- */
+
+static bool rows_on_axis(const struct bench *bench)
+{
+    return bench->options->row_counts > 1 && bench->options->dim_counts == 1;
+}
+
+/* "gather, uniform keys, adagrad, 1000000 rows, dim 16"; of a curve without what stands on its
+ * axis. */
+static void write_name(const struct bench *bench, const char *what, bool on_curve,
+                       char name[SL_BENCH_NAME_BYTES])
+{
+    char rows[32] = "";
+    char dim[32] = "";
+    if (!on_curve || !rows_on_axis(bench)) {
+        (void)snprintf(rows, sizeof rows, ", %" PRIu64 " rows", bench->rows);
+    }
+    if (!on_curve || rows_on_axis(bench)) {
+        (void)snprintf(dim, sizeof dim, ", dim %u", bench->dim);
+    }
+    (void)snprintf(name, SL_BENCH_NAME_BYTES, "%s, %s%s%s", what,
+                   sl_table_store_optimizer(bench->store)->name, rows, dim);
+}
+
+static void put_on_axis(const struct bench *bench, struct sl_bench_figure *figure)
+{
+    if (rows_on_axis(bench)) {
+        sl_bench_figure_at(figure, "rows", (double)bench->rows);
+    } else {
+        sl_bench_figure_at(figure, "dim", bench->dim);
+    }
+}
+
+static void add(const struct bench *bench, struct sl_bench_report *report, const char *what,
+                const char *quantity, const char *unit, double value)
+{
+    char name[SL_BENCH_NAME_BYTES];
+    write_name(bench, what, false, name);
+    (void)sl_bench_report_add(report, name, quantity, unit, value);
+}
 
 static void report_memory(const struct bench *bench, struct sl_bench_report *report)
 {
     const double record = (double)sl_table_store_record_bytes(bench->store);
     const double bytes = (double)sl_table_store_memory_bytes(bench->store);
     const double per_row = bytes / (double)sl_table_store_row_count(bench->store);
-    sl_bench_report_add(report, "memory", "record", "B", record);
-    sl_bench_report_add(report, "memory", "per row", "B", per_row);
-    sl_bench_report_add(report, "memory", "per row / record", "", per_row / record);
-    sl_bench_report_add(report, "memory", "all", "MiB", bytes / (1 << 20));
+    add(bench, report, "memory", "record", "B", record);
+    add(bench, report, "memory", "all, per row", "B", per_row);
+    add(bench, report, "memory", "all / records", "", per_row / record);
+}
+
+static void report_spread(const struct bench *bench, struct sl_bench_report *report,
+                          const char *what, const struct sl_metric_histogram *histogram)
+{
+    char name[SL_BENCH_NAME_BYTES];
+    write_name(bench, what, false, name);
+    sl_bench_report_histogram(report, name, histogram);
 }
 
 static void report_growth(const struct bench *bench, struct sl_bench_report *report)
 {
     const struct sl_metric_histogram *create = bench->create;
-    sl_bench_report_add(report, "create", "rows", "M/s",
-                        1e3 * (double)create->count / (double)create->sum);
-    sl_bench_report_add(report, "create", "pauses over 1 ms", "", (double)bench->pauses.count);
-    sl_bench_report_add(report, "create", "own pauses over 1 ms", "",
-                        (double)bench->pauses.own_count);
-    sl_bench_report_add(report, "create", "longest own pause", "us",
-                        (double)bench->pauses.own_max_ns / 1e3);
-    sl_bench_report_add(report, "create", "late chunks", "",
-                        (double)sl_table_store_chunks_late(bench->store));
-    sl_bench_report_histogram(report, "create", create);
+    const struct pauses *pauses = &bench->pauses;
+    add(bench, report, "growth", "rows created", "1/s",
+        1e9 * (double)create->count / (double)create->sum);
+    add(bench, report, "growth", "pauses over 1 ms", "", (double)pauses->count);
+    add(bench, report, "growth", "those of our own making", "", (double)pauses->own_count);
+    add(bench, report, "growth", "longest of our own", "us", (double)pauses->own_max_ns / 1e3);
+    add(bench, report, "growth", "late chunks", "",
+        (double)sl_table_store_chunks_late(bench->store));
+    report_spread(bench, report, "creation of a row", create);
+    report_spread(bench, report, "read of a batch between creations", bench->serve);
 }
 
-static void report_phases(struct bench *bench, struct sl_bench_report *report)
+/* Every phase over each distribution takes turns with all others. */
+static int report_phases(struct bench *bench, struct sl_bench_report *report)
 {
-    static const char *const names[PHASE_COUNT] = {
-        [PHASE_LOOKUP] = "lookup",          [PHASE_GATHER] = "gather",
-        [PHASE_UPDATE] = "update",          [PHASE_PULL] = "lookup and gather",
-        [PHASE_PUSH] = "lookup and update",
-    };
-    for (int phase = 0; phase < PHASE_COUNT; phase++) {
-        struct sl_bench_figure *figure =
-            sl_bench_report_figure(report, names[phase], "per key", "ns");
-        for (uint64_t round = 0; round < bench->options->common.rounds; round++) {
-            sl_bench_figure_sample(figure, bench->ns[phase][round]);
+    static const struct sl_bench_quantity quantity = {"per key", "ns"};
+    const struct sl_bench_table_options *options = bench->options;
+    struct sl_bench_contestant contestants[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS];
+    struct turn turns[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS];
+    char what[48];
+    cpu_set_t cores;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
+        const uint32_t distribution = i / PHASE_COUNT;
+        struct turn *turn = &turns[count];
+        if (!options->distributions[distribution]) {
+            continue;
         }
+        turn->bench = bench;
+        turn->drawn = &bench->drawn[distribution];
+        turn->phase = (enum phase)(i % PHASE_COUNT);
+        (void)snprintf(what, sizeof what, "%s, %s keys", phase_names[turn->phase],
+                       distribution_names[distribution]);
+        write_name(bench, what, true, turn->name);
+        contestants[count++] = (struct sl_bench_contestant){.name = turn->name,
+                                                            .quantities = &quantity,
+                                                            .quantity_count = 1,
+                                                            .run = run_turn,
+                                                            .ctx = turn};
     }
-}
-
-static int report_all(struct bench *bench)
-{
-    const struct options *options = bench->options;
-    const struct sl_optimizer *optimizer = sl_table_store_optimizer(bench->store);
-    char setting[256];
-    snprintf(setting, sizeof setting,
-             "%" PRIu64 " rows, dim %" PRIu64 ", %s (%s), %s keys, batches of %" PRIu64,
-             options->rows, options->dim, optimizer->name, sl_optimizer_best_form_name(),
-             options->keys == SL_BENCH_ZIPF ? "zipf" : "uniform", options->batch);
-    struct sl_bench_report *report;
-    int err = sl_bench_report_create("table", setting, &report);
-    if (err != 0) {
-        sl_log_error("no memory for the report");
-        return err;
+    /* Only meanwhile: the thread that prepares the next table's memory runs where ours may. */
+    const bool pinned = sched_getaffinity(0, sizeof cores, &cores) == 0 &&
+                        sl_topology_pin_thread(options->common.server_core) == 0;
+    const int err = sl_bench_contest_run(contestants, count, &options->common, report);
+    if (pinned) {
+        (void)sched_setaffinity(0, sizeof cores, &cores);
     }
-    report_memory(bench, report);
-    report_growth(bench, report);
-    report_phases(bench, report);
-    err = sl_bench_report_finish(report, &options->common);
-    sl_bench_report_destroy(&report);
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        put_on_axis(bench, contestants[i].figures[0]);
+    }
     return err;
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- One table ------------------------------------------------------------------------------- */
 
-static int bench_init(struct bench *bench, const struct options *options)
+static int allocate(struct bench *bench)
+{
+    const struct sl_bench_table_options *options = bench->options;
+    bool all = true;
+    for (uint32_t i = 0; i < SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
+        struct drawn *drawn = &bench->drawn[i];
+        drawn->keys = calloc(options->operations, sizeof *drawn->keys);
+        drawn->records = calloc(options->operations, sizeof *drawn->records);
+        all = all && drawn->keys != NULL && drawn->records != NULL;
+    }
+    bench->found = calloc(options->batch, sizeof *bench->found);
+    bench->values = calloc(options->batch * bench->dim, sizeof *bench->values);
+    bench->gradients = calloc(options->batch * bench->dim, sizeof *bench->gradients);
+    bench->create = malloc(sizeof *bench->create);
+    bench->serve = malloc(sizeof *bench->serve);
+    return all && bench->found != NULL && bench->values != NULL && bench->gradients != NULL &&
+                   bench->create != NULL && bench->serve != NULL
+               ? 0
+               : SL_ERR_NO_MEMORY;
+}
+
+static int bench_init(struct bench *bench, const struct sl_bench_table_options *options,
+                      uint64_t rows, uint64_t dim, enum sl_optimizer_kind optimizer)
 {
     const struct sl_table_spec spec = {
         .name = "bench",
         .kind = SL_TABLE_SPARSE,
-        .dim = (uint32_t)options->dim,
-        .optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)options->optimizer),
+        .dim = (uint32_t)dim,
+        .optimizer = sl_optimizer_defaults(optimizer),
         .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.05F, .b = 0.05F, .seed = 1},
     };
-    *bench = (struct bench){.options = options};
+    *bench = (struct bench){
+        .options = options, .rows = rows, .dim = (uint32_t)dim, .random = options->seed};
     sl_optimizer_state_init(&spec.optimizer, &bench->powers);
-    bench->keys = calloc(options->operations, sizeof *bench->keys);
-    bench->records = calloc(options->operations, sizeof *bench->records);
-    bench->found = calloc(options->batch, sizeof *bench->found);
-    bench->rows = calloc(options->batch * options->dim, sizeof *bench->rows);
-    bench->gradients = calloc(options->batch * options->dim, sizeof *bench->gradients);
-    bench->create = malloc(sizeof *bench->create);
-    if (bench->keys == NULL || bench->records == NULL || bench->found == NULL ||
-        bench->rows == NULL || bench->gradients == NULL || bench->create == NULL) {
+    if (allocate(bench) != 0) {
+        sl_log_error("no memory for the benchmark");
         return SL_ERR_NO_MEMORY;
     }
     sl_metric_init(bench->create);
-    for (uint64_t i = 0; i < options->batch * options->dim; i++) {
+    sl_metric_init(bench->serve);
+    for (uint64_t i = 0; i < options->batch * dim; i++) {
         bench->gradients[i] = (float)(i % 13) * 0.001F - 0.006F;
     }
-    return sl_table_store_create(&spec, 0, &bench->store);
+    const int err = sl_table_store_create(&spec, 0, &bench->store);
+    if (err != 0) {
+        sl_log_error("the table cannot be made: %s", sl_err_name(err));
+    }
+    return err;
 }
 
 static void bench_fini(struct bench *bench)
 {
     sl_table_store_destroy(&bench->store);
-    free(bench->keys);
-    free(bench->records);
+    for (uint32_t i = 0; i < SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
+        free(bench->drawn[i].keys);
+        free(bench->drawn[i].records);
+    }
     free(bench->found);
-    free(bench->rows);
+    free(bench->values);
     free(bench->gradients);
     free(bench->create);
+    free(bench->serve);
 }
 
-static int measure(struct bench *bench)
+/* What can be had without taking it from others; 0 where the system does not say. */
+static double available_bytes(void)
 {
-    const struct options *options = bench->options;
-    int err = create_rows(bench);
+    char line[128];
+    double kib = 0;
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, "MemAvailable:", 13) == 0) {
+            kib = strtod(line + 13, NULL);
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return kib * 1024;
+}
+
+static bool fits(const struct bench *bench)
+{
+    const double needed =
+        MEMORY_FACTOR * (double)bench->rows * (double)sl_table_store_record_bytes(bench->store);
+    const double available = available_bytes();
+    if (available > 0 && needed > available) {
+        sl_log_warn("left out: %" PRIu64 " rows of dim %u with %s take %.1f GB, %.1f GB are free",
+                    bench->rows, bench->dim, sl_table_store_optimizer(bench->store)->name,
+                    needed / 1e9, available / 1e9);
+        return false;
+    }
+    return true;
+}
+
+static void draw_keys(struct bench *bench, enum sl_bench_distribution distribution)
+{
+    const struct sl_bench_table_options *options = bench->options;
+    struct drawn *drawn = &bench->drawn[distribution];
+    struct sl_bench_workload workload;
+    sl_bench_workload_init(&workload, distribution, bench->rows, options->exponent, options->seed);
+    for (uint64_t i = 0; i < options->operations; i++) {
+        drawn->keys[i] = sl_bench_workload_next(&workload);
+    }
+    sl_table_store_find(bench->store, drawn->keys, (uint32_t)options->operations, drawn->records);
+}
+
+static int measure(struct bench *bench, struct sl_bench_report *report)
+{
+    if (!fits(bench)) {
+        return 0;
+    }
+    const int err = create_rows(bench);
     if (err != 0) {
         return err;
     }
-    struct sl_bench_workload workload;
-    sl_bench_workload_init(&workload, (enum sl_bench_distribution)options->keys, options->rows,
-                           options->exponent, options->seed);
-    for (uint64_t i = 0; i < options->operations; i++) {
-        bench->keys[i] = sl_bench_workload_next(&workload);
+    for (uint32_t i = 0; i < SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
+        if (bench->options->distributions[i]) {
+            draw_keys(bench, (enum sl_bench_distribution)i);
+        }
     }
-    sl_table_store_find(bench->store, bench->keys, (uint32_t)options->operations, bench->records);
-    run_rounds(bench);
-    return report_all(bench);
+    report_memory(bench, report);
+    report_growth(bench, report);
+    return report_phases(bench, report);
 }
 
-static int parse(int argc, char **argv, struct options *o)
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int measure_all(const struct sl_bench_table_options *options, struct sl_bench_report *report)
 {
-    const struct sl_cli_option table[] = {
-        sl_bench_number("rows", &o->rows, 1, 4e9, "Rows that the table holds."),
-        sl_bench_number("dim", &o->dim, 1, SL_LIMIT_DIM, "Columns of a row."),
-        sl_bench_choice("optimizer", &o->optimizer,
-                        "sum|sgd|momentum|adagrad|adagrad_decay|rmsprop|adam|adamw|adam_async|ftrl|"
-                        "ftrl_group",
-                        "Optimizer of the table."),
-        sl_bench_choice("keys", &o->keys, SL_BENCH_DISTRIBUTION_CHOICES, "How keys are drawn."),
-        {.kind = SL_CLI_F64,
-         .name = "exponent",
-         .target = &o->exponent,
-         .metavar = "S",
-         .help = "Exponent of Zipf's law; not 1.",
-         .least = 0.01,
-         .most = 5},
-        sl_bench_number("operations", &o->operations, 1, 1e9, "Keys of each phase and round."),
-        sl_bench_number("batch", &o->batch, 1, SL_LIMIT_TURN_KEYS, "Keys of one call."),
-        sl_bench_number("seed", &o->seed, 0, 0, "Seed of the keys drawn."),
-    };
-    const int result = sl_bench_parse("table", "Measures one sparse table in this process.", table,
-                                      sizeof table / sizeof table[0], &o->common, argc, argv);
-    if (result == SL_CLI_RUN && o->exponent == 1) {
-        fprintf(stderr, "starling-bench table: --exponent=1: accepts any other number\n");
-        return SL_ERR_INVALID;
+    const uint32_t tables = options->row_counts * options->optimizer_counts * options->dim_counts;
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < tables; i++) {
+        const uint32_t dim = i % options->dim_counts;
+        const uint32_t optimizer = i / options->dim_counts % options->optimizer_counts;
+        const uint32_t rows = i / options->dim_counts / options->optimizer_counts;
+        struct bench bench;
+        err = bench_init(&bench, options, options->rows[rows], options->dims[dim],
+                         options->optimizers[optimizer]);
+        err = err != 0 ? err : measure(&bench, report);
+        bench_fini(&bench);
     }
-    return result;
+    return err;
+}
+
+static int run(const struct sl_bench_table_options *options)
+{
+    char setting[128];
+    struct sl_bench_report *report;
+    (void)snprintf(setting, sizeof setting,
+                   "one table in this process, batches of %" PRIu64
+                   ", kernels %s, Zipf's exponent %g",
+                   options->batch, sl_optimizer_best_form_name(), options->exponent);
+    int err = sl_bench_report_create("table", setting, &report);
+    if (err != 0) {
+        sl_log_error("no memory for the report");
+        return err;
+    }
+    err = measure_all(options, report);
+    err = err != 0 ? err : sl_bench_report_finish(report, &options->common);
+    sl_bench_report_destroy(&report);
+    return err;
 }
 
 int sl_bench_table_run(int argc, char **argv)
 {
-    struct options options = {
-        .common = sl_bench_common_defaults(),
-        .rows = 10000000,
-        .dim = 16,
-        .operations = 4000000,
-        .batch = 256,
-        .seed = 1,
-        .optimizer = SL_OPTIMIZER_ADAGRAD,
-        .keys = SL_BENCH_UNIFORM,
-        .exponent = 1.05,
-    };
-    const int parsed = parse(argc, argv, &options);
+    struct sl_bench_table_options options;
+    const int parsed = sl_bench_table_parse(argc, argv, &options);
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
-    struct bench bench;
-    int err = bench_init(&bench, &options);
-    if (err == 0) {
-        err = measure(&bench);
-    } else {
-        sl_log_error("no memory for the benchmark");
-    }
-    bench_fini(&bench);
-    return err == 0 ? 0 : 1;
+    return run(&options) == 0 ? 0 : 1;
 }

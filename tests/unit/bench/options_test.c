@@ -94,12 +94,33 @@ static void bench_parse__names_what_is_accepted(void **state)
     }
 }
 
+static void bench_list__reads_numbers_between_commas(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "",  ",",   "1,",      ",1",           "1,,2",
+        "x", "1x",  "1kM",     "1 ,2",         "-1",
+        "0", "21M", "1,2,3,4", "20000000000G", "99999999999999999999"};
+    uint64_t values[3];
+    uint32_t count = 0;
+    assert_int_equal(sl_bench_list("table", "rows", "1M,16,5k", 1, 20000000, values, 3, &count), 0);
+    assert_int_equal(count, 3);
+    assert_int_equal(values[0], 1000000);
+    assert_int_equal(values[1], 16);
+    assert_int_equal(values[2], 5000);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(sl_bench_list("table", "rows", wrong[i], 1, 20000000, values, 3, &count),
+                         SL_ERR_INVALID);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bench_parse__takes_own_and_common_flags),
         cmocka_unit_test(bench_parse__chooses_the_cores_left_open),
         cmocka_unit_test(bench_parse__names_what_is_accepted),
+        cmocka_unit_test(bench_list__reads_numbers_between_commas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

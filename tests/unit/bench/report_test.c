@@ -145,6 +145,30 @@ static void report_print__tells_medians_spread_and_targets(void **state)
     sl_bench_report_destroy(&report);
 }
 
+/* Of 100 values p99 is one of them, and p99.9 is none. */
+static void report_print__leaves_out_quantiles_that_it_cannot_know(void **state)
+{
+    (void)state;
+    struct sl_bench_report *report = make();
+    struct sl_metric_histogram histogram;
+    sl_metric_init(&histogram);
+    for (uint64_t i = 1; i <= 100; i++) {
+        sl_metric_record(&histogram, i < 99 ? 10000 : 31000);
+    }
+    sl_bench_report_histogram(report, "pull", &histogram);
+    print(report);
+    assert_non_null(strstr(printed, "p50  "));
+    assert_non_null(strstr(printed, "p99.999"));
+    const char *row = strstr(printed, "\n  pull ");
+    assert_non_null(row);
+    double values[5];
+    assert_int_equal(sscanf(row, " pull 100 %lf %lf %lf %lf %lf", &values[0], &values[1],
+                            &values[2], &values[3], &values[4]),
+                     4); /* p50, p90, p99 and the longest */
+    assert_true(values[0] < 11 && values[1] < 11 && values[2] > 29 && values[3] == 31);
+    sl_bench_report_destroy(&report);
+}
+
 static void report_value__has_four_digits(void **state)
 {
     (void)state;
@@ -364,6 +388,7 @@ int main(void)
         CASE(report_ratio__to_nothing_holds_nothing),
         CASE(report_figure__stays_where_it_is),
         CASE(report_print__tells_medians_spread_and_targets),
+        CASE(report_print__leaves_out_quantiles_that_it_cannot_know),
         CASE(report_value__has_four_digits),
         CASE(report_scale__changes_rates_and_counts_alone),
         CASE(report_json__comes_back_as_it_went),
