@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench/bench.h"
+#include "bench/cell.h"
 #include "bench/contest.h"
 #include "bench/load_internal.h"
 #include "bench/options.h"
@@ -32,37 +33,12 @@ struct options {
     struct sl_bench_common common;
 };
 
-/* One combination of keys, depth and connections. */
-struct cell {
-    const struct options *options;
-    struct sl_bench_ps *ps; /* NULL: one that was there before */
-    const char *coordinator;
-    uint32_t keys, depth, connections;
-    char name[SL_BENCH_NAME_BYTES];
-    struct sl_bench_load *load; /* opened when it is first run */
-    struct sl_bench_load_result result;
-    struct sl_metric_histogram latency; /* of all rounds */
-};
-
 struct bench {
     struct options options;
     struct sl_bench_ps *ps;
-    struct cell *cells;
+    struct sl_bench_cell *cells; /* one for each combination of keys, depth and connections */
     struct sl_bench_contestant *contestants;
     uint32_t cell_count;
-};
-
-enum { REQUESTS, KEYS, P50, P99, P999, CLIENT_CPU, SERVER_CPU, QUANTITY_COUNT };
-
-/* The server's last: of one that is not our child it is not known. */
-static const struct sl_bench_quantity QUANTITIES[QUANTITY_COUNT] = {
-    [REQUESTS] = {"requests", "1/s"},
-    [KEYS] = {"keys", "1/s"},
-    [P50] = {"p50", "us"},
-    [P99] = {"p99", "us"},
-    [P999] = {"p99.9", "us"},
-    [CLIENT_CPU] = {"client cpu", "us/request"},
-    [SERVER_CPU] = {"server cpu", "us/request"},
 };
 
 /* ---- Flags ----------------------------------------------------------------------------------- */
@@ -184,92 +160,51 @@ static int parse(struct options *options, int argc, char **argv)
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
 
-static struct sl_bench_load_options load_options(const struct cell *cell)
+struct sl_table_spec sl_bench_exchange_table(uint32_t dim, enum sl_optimizer_kind optimizer)
 {
-    const struct options *options = cell->options;
-    struct sl_bench_load_options load = {
-        .coordinator = cell->coordinator,
-        .table =
-            {.kind = SL_TABLE_SPARSE,
-             .dim = (uint32_t)options->dim,
-             .optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)options->optimizer),
-             .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F, .seed = 1}},
+    struct sl_table_spec spec = {
+        .kind = SL_TABLE_SPARSE,
+        .dim = dim,
+        .optimizer = sl_optimizer_defaults(optimizer),
+        .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F, .seed = 1},
+    };
+    (void)snprintf(spec.name, sizeof spec.name, "bench-%u-%d", dim, (int)optimizer);
+    return spec;
+}
+
+static struct sl_bench_load_options load_options(const struct options *options)
+{
+    return (struct sl_bench_load_options){
+        .coordinator = options->coordinator,
+        .table = sl_bench_exchange_table((uint32_t)options->dim,
+                                         (enum sl_optimizer_kind)options->optimizer),
         .operation = options->operation,
-        .connections = cell->connections,
-        .depth = cell->depth,
-        .keys = cell->keys,
         .distribution = (enum sl_bench_distribution)options->distribution,
         .rows = options->rows,
         .zipf_exponent = options->zipf,
         .seed = options->seed,
         .rate = options->rate,
-        .core = options->common.client_core,
         .polling = options->polling != 0,
         .congestion = options->congestion,
     };
-    (void)snprintf(load.table.name, sizeof load.table.name, "bench-%u-%d", load.table.dim,
-                   options->optimizer);
-    return load;
-}
-
-static int run_cell(void *ctx, const struct sl_bench_common *common, double *values)
-{
-    struct cell *cell = ctx;
-    struct sl_bench_load_result *result = &cell->result;
-    const struct sl_bench_load_options options = load_options(cell);
-    int err = cell->load == NULL ? sl_bench_load_open(&options, &cell->load) : 0;
-    const double cpu_before = cell->ps == NULL ? 0 : sl_bench_ps_cpu_seconds(cell->ps);
-    if (err == 0) {
-        err = sl_bench_load_run(cell->load, common->warm_up, common->seconds, result);
-    }
-    if (err == 0 && result->requests == 0) {
-        sl_log_error("not one request was answered in %g s", common->seconds);
-        err = SL_ERR_DEADLINE;
-    }
-    if (err != 0) {
-        if (cell->ps != NULL) {
-            sl_bench_ps_show_log(cell->ps);
-        }
-        return err;
-    }
-    const double requests = (double)result->requests;
-    values[REQUESTS] = requests / result->seconds;
-    values[KEYS] = (double)result->keys / result->seconds;
-    values[P50] = (double)sl_metric_quantile(&result->latency, 0.5) / 1e3;
-    values[P99] = (double)sl_metric_quantile(&result->latency, 0.99) / 1e3;
-    values[P999] = (double)sl_metric_quantile(&result->latency, 0.999) / 1e3;
-    values[CLIENT_CPU] = result->cpu_seconds / requests * 1e6;
-    if (cell->ps != NULL) {
-        values[SERVER_CPU] =
-            (sl_bench_ps_cpu_seconds(cell->ps) - cpu_before) / (double)result->all_requests * 1e6;
-    }
-    sl_metric_merge(&cell->latency, &result->latency);
-    return 0;
 }
 
 static void add_cell(struct bench *bench, uint32_t keys, uint32_t depth, uint32_t connections)
 {
     const struct options *options = &bench->options;
-    struct cell *cell = &bench->cells[bench->cell_count];
-    *cell = (struct cell){
-        .options = options,
+    struct sl_bench_cell *cell = &bench->cells[bench->cell_count];
+    *cell = (struct sl_bench_cell){
+        .options = load_options(options),
         .ps = bench->ps,
-        .coordinator =
-            bench->ps == NULL ? options->coordinator : sl_bench_ps_coordinator(bench->ps),
-        .keys = keys,
-        .depth = depth,
-        .connections = connections,
+        .load_count = 1,
+        .cores = {options->common.client_core},
     };
-    sl_metric_init(&cell->latency);
+    cell->options.keys = keys;
+    cell->options.depth = depth;
+    cell->options.connections = connections;
     (void)snprintf(cell->name, sizeof cell->name, "%s %u key%s, %u x %u", NAMES[options->operation],
                    keys, keys == 1 ? "" : "s", connections, depth);
-    bench->contestants[bench->cell_count++] = (struct sl_bench_contestant){
-        .name = cell->name,
-        .quantities = QUANTITIES,
-        .quantity_count = bench->ps == NULL ? SERVER_CPU : QUANTITY_COUNT,
-        .run = run_cell,
-        .ctx = cell,
-    };
+    bench->contestants[bench->cell_count++] = sl_bench_cell_contestant(cell);
 }
 
 static int add_cells(struct bench *bench)
@@ -366,7 +301,7 @@ int sl_bench_exchange_run(enum sl_bench_operation operation, int argc, char **ar
         err = measure(&bench);
     }
     for (uint32_t i = 0; i < bench.cell_count; i++) {
-        sl_bench_load_close(&bench.cells[i].load);
+        sl_bench_cell_fini(&bench.cells[i]);
     }
     sl_bench_ps_stop(&bench.ps);
     free(bench.cells);

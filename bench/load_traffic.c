@@ -291,6 +291,7 @@ static void source_flush(struct sl_reactor_source *source)
 {
     struct sl_bench_load *load = of_source(source);
     const bool open_loop = load->interval_ns > 0 && is_sending(load);
+    sl_reactor_excuse_turn(load->reactor); /* it takes all that has come, as long as that lasts */
     if (load->waiting_count > 0 || open_loop) {
         read_clock(load);
     }

@@ -26,6 +26,7 @@ static const struct benchmark benchmarks[] = {
      sl_bench_pushpull_run},
     {"ratio", "many workers of one ps, several tables a step, by both protocols",
      sl_bench_ratio_run},
+    {"scale", "reads of rows, by number of reactors and of connections", sl_bench_scale_run},
     {"table", "lookups, reads and updates of one sparse table in this process; its memory",
      sl_bench_table_run},
 };
