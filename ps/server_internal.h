@@ -59,7 +59,7 @@ struct sl_server_pull {
 };
 static_assert(sizeof(struct sl_server_pull) == 64, "a pull is a cache line");
 
-#define SL_SERVER_PULLS 64
+#define SL_SERVER_PULLS SL_OUTBOX_RUN_FRAMES_MAX
 
 /* In the order of arrival; their keys lie one behind the other. */
 struct sl_server_pulls {
@@ -247,6 +247,10 @@ uint8_t *sl_server_watch_sink(struct sl_server_conn *conn, uint32_t bytes);
 /* Room for a reply in the outbox; NULL: none now. */
 uint8_t *sl_server_watch_reserve(struct sl_server_conn *conn, uint32_t bytes);
 
+/* Likewise for several replies, with their headers. */
+uint8_t *sl_server_watch_reserve_run(struct sl_server_conn *conn, uint32_t run_bytes,
+                                     uint32_t frame_count);
+
 /* Room for a reply that takes several turns; false: none now. */
 bool sl_server_watch_reply(struct sl_server_request *request);
 
@@ -293,9 +297,21 @@ static inline struct sl_shard_caller sl_server_request_caller(const struct sl_se
     };
 }
 
-/* Sends the reply that was made in the outbox, with the credit that the request cost given back. */
-void sl_server_request_reply(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes,
-                             uint32_t payload_bytes);
+/* The header of a reply, with the credit that the request cost given back. */
+static inline struct sl_frame sl_server_reply_header(struct sl_server_conn *conn, uint64_t id,
+                                                     uint64_t credit_bytes, uint32_t payload_bytes)
+{
+    sl_credit_grant(&conn->credit, credit_bytes, 1);
+    return (struct sl_frame){
+        .payload_bytes = payload_bytes,
+        .type = SL_FRAME_REPLY,
+        .request_id = id,
+        .budget_us = sl_shard_clock_floor(conn->server->shard),
+        .credit_bytes = (uint32_t)credit_bytes,
+        .credit_requests = 1,
+        .flags = conn->hello.checksum ? SL_FRAME_CHECKSUM : 0,
+    };
+}
 
 enum sl_server_outcome {
     SL_SERVER_ANSWERED, /* the request is gone from its list */

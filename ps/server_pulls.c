@@ -24,14 +24,15 @@ static void append(struct sl_server_conn *conn, const struct sl_transport_messag
     if (!has_room(pulls, pull->key_count)) {
         sl_server_pulls_answer(conn->server);
     }
-    memcpy(pulls->keys + pulls->key_count, pull->keys, pull->key_count * sizeof *pull->keys);
-    pulls->pulls[pulls->count++] = (struct sl_server_pull){
-        .conn = conn,
-        .message = *message,
-        .reply_bytes = pull->reply_bytes,
-        .key_count = (uint16_t)pull->key_count,
-        .table_id = pull->table_id,
-    };
+    for (uint32_t i = 0; i < pull->key_count; i++) {
+        pulls->keys[pulls->key_count + i] = pull->keys[i];
+    }
+    struct sl_server_pull *to = &pulls->pulls[pulls->count++];
+    to->conn = conn;
+    memcpy(&to->message, message, sizeof to->message);
+    to->reply_bytes = pull->reply_bytes;
+    to->key_count = (uint16_t)pull->key_count;
+    to->table_id = pull->table_id;
     pulls->key_count += pull->key_count;
     pulls->cost += pull->cost;
     conn->has_pulls = true;
@@ -66,50 +67,91 @@ static void answer_alone(struct sl_server *server, struct sl_server_pull *pull)
     sl_server_request_serve(conn, &pull->message, &work, credit_of(pull));
 }
 
-/* False: the outbox has no room, or an earlier one of the connection had none. */
-static bool answer(struct sl_server *server, const struct sl_server_pull *pull,
-                   const uint32_t *records)
+/* How many of the pulls are of one connection and have replies that make a run; *run_bytes long. */
+static uint32_t run_length(const struct sl_server_pull *pulls, uint32_t count, uint32_t *run_bytes)
 {
-    struct sl_server_conn *conn = pull->conn;
+    uint32_t bytes = 0;
+    uint32_t length = 0;
+    for (; length < count && pulls[length].conn == pulls->conn; length++) {
+        uint32_t more = SL_FRAME_HEADER_BYTES + pulls[length].reply_bytes;
+        if (bytes + more > SL_OUTBOX_RUN_BYTES_MAX) {
+            break;
+        }
+        bytes += more;
+    }
+    *run_bytes = bytes;
+    return length;
+}
+
+/* False: the outbox has no room, or an earlier one of the connection found none. */
+static bool answer_run(struct sl_server *server, const struct sl_server_pull *pulls, uint32_t count,
+                       uint32_t run_bytes, const float *const *rows)
+{
+    struct sl_server_conn *conn = pulls->conn;
     uint8_t *frame =
-        sl_server_queue_is_free(conn) ? sl_server_watch_reserve(conn, pull->reply_bytes) : NULL;
+        sl_server_queue_is_free(conn) ? sl_server_watch_reserve_run(conn, run_bytes, count) : NULL;
     if (frame == NULL) {
         return false;
     }
-    sl_shard_pull_read(server->shard, pull->table_id, records, pull->key_count,
-                       frame + SL_FRAME_HEADER_BYTES);
-    sl_server_request_reply(conn, pull->message.header.request_id, credit_of(pull),
-                            pull->reply_bytes);
-    server->request_count++;
+    for (const struct sl_server_pull *pull = pulls; pull != pulls + count; pull++) {
+        struct sl_frame header = sl_server_reply_header(conn, pull->message.header.request_id,
+                                                        credit_of(pull), pull->reply_bytes);
+        header.flags = 0; /* the checksum comes with the whole run */
+        sl_frame_encode(&header, frame);
+        sl_shard_pull_read(server->shard, pull->table_id, rows, pull->key_count,
+                           frame + SL_FRAME_HEADER_BYTES);
+        rows += pull->key_count;
+        frame += SL_FRAME_HEADER_BYTES + pull->reply_bytes;
+    }
+    sl_outbox_commit_run(conn->outbox, conn->conn, &conn->out, run_bytes, conn->hello.checksum);
+    server->request_count += count;
     return true;
 }
 
-/* Answers the first pulls, those that are of one table; returns how many, and moves on in the keys.
- */
-static uint32_t answer_table(struct sl_server *server, struct sl_server_pull *pulls, uint32_t count,
-                             const uint64_t **keys)
+static uint32_t keys_of(const struct sl_server_pull *pulls, uint32_t count)
 {
-    uint32_t records[SL_SHARD_PULLS_KEYS];
-    uint16_t table_id = pulls->table_id;
-    uint32_t done = 0;
     uint32_t key_count = 0;
-    for (; done < count && pulls[done].table_id == table_id; done++) {
-        key_count += pulls[done].key_count;
+    for (uint32_t i = 0; i < count; i++) {
+        key_count += pulls[i].key_count;
     }
-    bool found = sl_shard_pulls_find(server->shard, table_id, *keys, key_count, records);
-    const uint32_t *at = records;
-    for (uint32_t i = 0; i < done; at += pulls[i++].key_count) {
-        struct sl_server_pull *pull = &pulls[i];
-        if (pull->conn == NULL) {
-            continue;
+    return key_count;
+}
+
+/* Answers pulls of one table; rows NULL: they were not found. */
+static void answer_found(struct sl_server *server, struct sl_server_pull *pulls, uint32_t count,
+                         const float *const *rows)
+{
+    while (count > 0) {
+        uint32_t run_bytes;
+        uint32_t length = run_length(pulls, count, &run_bytes);
+        bool is_open = pulls->conn != NULL;
+        bool answered =
+            is_open && rows != NULL && answer_run(server, pulls, length, run_bytes, rows);
+        for (uint32_t i = 0; is_open && i < length; i++) {
+            if (!answered) {
+                answer_alone(server, &pulls[i]);
+            }
+            sl_server_release(pulls[i].conn, &pulls[i].message);
         }
-        if (!found || !answer(server, pull, at)) {
-            answer_alone(server, pull);
-        }
-        sl_server_release(pull->conn, &pull->message);
+        rows = rows == NULL ? NULL : rows + keys_of(pulls, length);
+        pulls += length;
+        count -= length;
     }
-    *keys += key_count;
-    return done;
+}
+
+/* Answers the first pulls, those that are of one table; returns how many. */
+static uint32_t answer_table(struct sl_server *server, struct sl_server_pull *pulls, uint32_t count,
+                             const uint64_t *keys)
+{
+    const float *rows[SL_SHARD_PULLS_KEYS];
+    uint16_t table_id = pulls->table_id;
+    uint32_t length = 1;
+    while (length < count && pulls[length].table_id == table_id) {
+        length++;
+    }
+    bool found = sl_shard_pulls_find(server->shard, table_id, keys, keys_of(pulls, length), rows);
+    answer_found(server, pulls, length, found ? rows : NULL);
+    return length;
 }
 
 void sl_server_pulls_answer(struct sl_server *server)
@@ -128,7 +170,9 @@ void sl_server_pulls_answer(struct sl_server *server)
     pulls->count = pulls->key_count = pulls->cost = 0;
     const uint64_t *keys = pulls->keys;
     for (uint32_t done = 0; done < count;) {
-        done += answer_table(server, pulls->pulls + done, count - done, &keys);
+        uint32_t more = answer_table(server, pulls->pulls + done, count - done, keys);
+        keys += keys_of(pulls->pulls + done, more);
+        done += more;
     }
 }
 

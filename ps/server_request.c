@@ -6,23 +6,6 @@
 #include "core/log.h"
 #include "ps/server_internal.h"
 
-/* The header of a reply, with the credit that the request cost given back. */
-static struct sl_frame reply_header(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes,
-                                    uint32_t payload_bytes)
-{
-    const struct sl_server *server = conn->server;
-    sl_credit_grant(&conn->credit, credit_bytes, 1);
-    return (struct sl_frame){
-        .payload_bytes = payload_bytes,
-        .type = SL_FRAME_REPLY,
-        .request_id = id,
-        .budget_us = sl_shard_clock_floor(server->shard),
-        .credit_bytes = (uint32_t)credit_bytes,
-        .credit_requests = 1,
-        .flags = conn->hello.checksum ? SL_FRAME_CHECKSUM : 0,
-    };
-}
-
 /* An error reply is short: when not even that finds room, the connection is given up. */
 static void reply_error(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes, int err,
                         const char *text)
@@ -36,7 +19,7 @@ static void reply_error(struct sl_server_conn *conn, uint64_t id, uint64_t credi
         return;
     }
     memcpy(frame + SL_FRAME_HEADER_BYTES, text, bytes);
-    struct sl_frame header = reply_header(conn, id, credit_bytes, bytes);
+    struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
     header.status = (uint8_t)-err;
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
 }
@@ -49,13 +32,6 @@ static void fail(struct sl_server_conn *conn, const struct sl_shard_work *work, 
         sl_server_session_failed(conn->session, id, err);
     }
     reply_error(conn, id, credit_bytes, err, text);
-}
-
-void sl_server_request_reply(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes,
-                             uint32_t payload_bytes)
-{
-    struct sl_frame header = reply_header(conn, id, credit_bytes, payload_bytes);
-    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
 }
 
 /* Runs a request that sl_shard_ready vouches for, straight into the outgoing block. False when that
@@ -82,7 +58,8 @@ static bool run_in_place(struct sl_server_conn *conn, struct sl_shard_work *work
     if (sl_server_request_writes(work)) {
         sl_server_session_wrote(conn->session, id);
     }
-    sl_server_request_reply(conn, id, credit_bytes, bytes);
+    struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
+    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
     return true;
 }
 
@@ -333,7 +310,8 @@ static bool reply_from_buffer(struct sl_server_request *request)
     put_payload(request);
     sl_timer_disarm(sl_reactor_timers(request->server->options.reactor), &request->deadline);
     uint32_t bytes = (uint32_t)request->work.reply_bytes;
-    struct sl_frame header = reply_header(conn, request->id, request->credit_bytes, bytes);
+    struct sl_frame header =
+        sl_server_reply_header(conn, request->id, request->credit_bytes, bytes);
     bool has_rest = bytes > 0;
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, request->reply, bytes,
                      has_rest ? reply_sent : NULL, request);

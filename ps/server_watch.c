@@ -148,16 +148,31 @@ static bool has_unsent(const struct sl_server_conn *conn)
     return conn->out.first != NULL;
 }
 
-uint8_t *sl_server_watch_reserve(struct sl_server_conn *conn, uint32_t bytes)
+/* Who has unsent replies already leaves half of the outbox to others. */
+static bool may_reserve(const struct sl_server_conn *conn)
 {
-    if (has_unsent(conn) && sl_outbox_is_half_full(conn->outbox)) {
-        return NULL;
-    }
-    uint8_t *frame = sl_outbox_reserve(conn->outbox, bytes);
-    if (frame == NULL && !has_unsent(conn)) {
+    return !has_unsent(conn) || !sl_outbox_is_half_full(conn->outbox);
+}
+
+static uint8_t *reserved(struct sl_server_conn *conn, uint8_t *room)
+{
+    if (room == NULL && !has_unsent(conn)) {
         conn->server->is_short = true;
     }
-    return frame;
+    return room;
+}
+
+uint8_t *sl_server_watch_reserve(struct sl_server_conn *conn, uint32_t bytes)
+{
+    return may_reserve(conn) ? reserved(conn, sl_outbox_reserve(conn->outbox, bytes)) : NULL;
+}
+
+uint8_t *sl_server_watch_reserve_run(struct sl_server_conn *conn, uint32_t run_bytes,
+                                     uint32_t frame_count)
+{
+    return may_reserve(conn)
+               ? reserved(conn, sl_outbox_reserve_run(conn->outbox, run_bytes, frame_count))
+               : NULL;
 }
 
 bool sl_server_watch_reply(struct sl_server_request *request)

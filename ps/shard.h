@@ -110,26 +110,27 @@ int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
 struct sl_shard_pull {
     const uint64_t *keys; /* in the request's memory */
     uint32_t key_count;   /* 1 to SL_SHARD_PULL_KEYS */
-    uint32_t reply_bytes;
-    uint32_t cost; /* in units of key_budget */
+    uint32_t reply_bytes; /* at most SL_SHARD_PULL_BYTES */
+    uint32_t cost;        /* in units of key_budget */
     uint16_t table_id;
 };
-#define SL_SHARD_PULL_KEYS 64
+#define SL_SHARD_PULL_KEYS  64
+#define SL_SHARD_PULL_BYTES SL_LIMIT_INLINE_PAYLOAD_BYTES
 
 /* True when the request is such a pull; false: it is another, or wrong, or must wait: ask
  * sl_shard_begin. */
 bool sl_shard_pull_begin(const struct sl_shard *shard, const struct sl_shard_caller *caller,
                          const uint8_t *payload, size_t payload_bytes, struct sl_shard_pull *out);
 
-/* The records of the keys of pulls of one table, one behind the other, at most
- * SL_SHARD_PULLS_KEYS; rows that are missing are created. False: not all of them can be carried
- * out, or not now: begin them one by one. */
+/* Where the rows are of pulls of one table, whose keys, at most SL_SHARD_PULLS_KEYS, lie one behind
+ * the other; those that are missing are created. False: not all of them can be carried out, or not
+ * now: begin them one by one. */
 #define SL_SHARD_PULLS_KEYS 256
 bool sl_shard_pulls_find(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
-                         uint32_t key_count, uint32_t *records);
+                         uint32_t key_count, const float **rows);
 
-/* The reply to one of them, whose records those are. */
-void sl_shard_pull_read(struct sl_shard *shard, uint16_t table_id, const uint32_t *records,
+/* The reply to one of them, whose rows those are. */
+void sl_shard_pull_read(struct sl_shard *shard, uint16_t table_id, const float *const *rows,
                         uint32_t key_count, uint8_t *reply);
 
 /* The request, just begun, has been carried out before, and only its reply was lost: it will read,

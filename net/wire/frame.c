@@ -63,16 +63,6 @@ int sl_frame_decode(const uint8_t *header, struct sl_frame *out)
     return err;
 }
 
-void sl_frame_encode(const struct sl_frame *frame, uint8_t *to)
-{
-    sl_assert(frame != NULL);
-    sl_assert(to != NULL);
-    struct sl_frame copy = *frame;
-    copy.magic = SL_FRAME_MAGIC;
-    copy.version = SL_FRAME_PROTOCOL_VERSION;
-    memcpy(to, &copy, sizeof copy);
-}
-
 void sl_frame_seal(uint8_t *header, const void *payload, size_t payload_bytes, const void *rest,
                    size_t rest_bytes)
 {

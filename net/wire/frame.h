@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "core/err.h"
 #include "core/limits.h"
@@ -56,7 +57,13 @@ int sl_frame_decode(const uint8_t *header, struct sl_frame *out);
 
 /* Writes the header, filling in magic and version. Leave crc32c and its flag 0 and call
  * sl_frame_seal once the payload is there. to: SL_FRAME_HEADER_BYTES bytes, any alignment. */
-void sl_frame_encode(const struct sl_frame *frame, uint8_t *to);
+static inline void sl_frame_encode(const struct sl_frame *frame, uint8_t *to)
+{
+    struct sl_frame copy = *frame;
+    copy.magic = SL_FRAME_MAGIC;
+    copy.version = SL_FRAME_PROTOCOL_VERSION;
+    memcpy(to, &copy, sizeof copy);
+}
 
 /* Sets crc32c and the flag in an encoded frame whose payload is in one or two pieces, either of
  * which may be NULL with 0 bytes. */

@@ -71,11 +71,6 @@ uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32
     return (shape & RETURNS_RANGE) != 0 ? floats_bytes(section->count, 1) : 0;
 }
 
-uint64_t sl_request_credit_bytes(uint64_t request_bytes, uint64_t reply_bytes)
-{
-    return (request_bytes > reply_bytes ? request_bytes : reply_bytes) + SL_FRAME_HEADER_BYTES;
-}
-
 int sl_request_read_prefix(struct sl_bytes *cursor, struct sl_request_prefix *out)
 {
     sl_assert(cursor != NULL);
@@ -124,28 +119,6 @@ int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *
     }
     *out = section;
     return SL_OK;
-}
-
-bool sl_request_read_pull(const uint8_t *payload, size_t payload_bytes, struct sl_request_pull *out)
-{
-    struct sl_bytes cursor = sl_bytes_over(payload, payload_bytes);
-    struct sl_request_prefix prefix;
-    struct sl_request_section section;
-    sl_bytes_copy(&cursor, &prefix, sizeof prefix);
-    sl_bytes_copy(&cursor, &section, sizeof section);
-    const void *keys = sl_bytes_take_array(&cursor, section.key_count, sizeof(uint64_t));
-    const bool is_pull = section.op == SL_REQUEST_PULL && prefix.section_count == 1 &&
-                         section.table_id < SL_LIMIT_TABLES;
-    const uint64_t zeros = section.zero | section.bag_count | section.zero_too | section.start |
-                           section.count | cursor.left;
-    if (!is_pull || zeros != 0 || cursor.bad) {
-        return false;
-    }
-    *out = (struct sl_request_pull){.keys = keys,
-                                    .key_count = section.key_count,
-                                    .clock = prefix.clock,
-                                    .table_id = section.table_id};
-    return true;
 }
 
 /* The next `count` items, and the zeros after them up to a multiple of 8 bytes. */

@@ -29,6 +29,7 @@
 
 #include "core/bytes.h"
 #include "core/err.h"
+#include "net/wire/frame.h"
 
 enum sl_request_op {
     SL_REQUEST_PULL = 1,
@@ -86,7 +87,10 @@ uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32
 
 /* What a request costs in byte credits: the greater of its own payload and of its reply's, and a
  * frame header. Both sides compute it. */
-uint64_t sl_request_credit_bytes(uint64_t request_bytes, uint64_t reply_bytes);
+static inline uint64_t sl_request_credit_bytes(uint64_t request_bytes, uint64_t reply_bytes)
+{
+    return (request_bytes > reply_bytes ? request_bytes : reply_bytes) + SL_FRAME_HEADER_BYTES;
+}
 
 /* Reads the prefix; errors: PROTOCOL. */
 int sl_request_read_prefix(struct sl_bytes *cursor, struct sl_request_prefix *out);
@@ -106,7 +110,32 @@ int sl_request_read_body(struct sl_bytes *cursor, const struct sl_request_sectio
 
 /* The most frequent request, all of it at once: true when it is a PULL alone, and as valid as the
  * functions above could find it, but for the table's kind; false: ask them. */
-bool sl_request_read_pull(const uint8_t *payload, size_t payload_bytes,
-                          struct sl_request_pull *out);
+static inline bool sl_request_read_pull(const uint8_t *payload, size_t payload_bytes,
+                                        struct sl_request_pull *out)
+{
+    struct {
+        struct sl_request_prefix prefix;
+        struct sl_request_section section;
+    } head;
+    struct sl_bytes cursor = sl_bytes_over(payload, payload_bytes);
+    const uint8_t *at = sl_bytes_take(&cursor, sizeof head);
+    if (at == NULL) {
+        return false;
+    }
+    memcpy(&head, at, sizeof head);
+    const struct sl_request_section *section = &head.section;
+    const uint64_t strange = (head.prefix.section_count ^ 1U) | (section->op ^ SL_REQUEST_PULL) |
+                             section->zero | section->bag_count | section->zero_too |
+                             section->start | section->count |
+                             (cursor.left ^ section->key_count * (uint64_t)sizeof(uint64_t));
+    if (strange != 0 || section->table_id >= SL_LIMIT_TABLES) {
+        return false;
+    }
+    *out = (struct sl_request_pull){.keys = (const void *)cursor.next,
+                                    .key_count = section->key_count,
+                                    .clock = head.prefix.clock,
+                                    .table_id = section->table_id};
+    return true;
+}
 
 #endif

@@ -85,8 +85,8 @@ MUTATIONS = [
     ("small pulls do not wait for a commit", "ps/shard_pull.c",
      "    if (shard->commit.due || !sl_shard_owns(", "    if (!sl_shard_owns("),
     ("small pulls do not wait for clocks", "ps/shard_pull.c",
-     "pull.key_count > SL_SHARD_PULL_KEYS || !sl_shard_admits(shard, table, caller, pull.clock)) {",
-     "pull.key_count > SL_SHARD_PULL_KEYS || caller->worker == SL_LIMIT_WORKERS) {"),
+     "         !sl_shard_admits(shard, table, caller, pull.clock))) {",
+     "         caller->worker == SL_LIMIT_WORKERS)) {"),
     ("requests pass the small pulls before them", "ps/server_request.c",
      "    sl_server_pulls_before(conn);\n    int err", "    int err"),
     # Deadlines.
@@ -99,7 +99,7 @@ MUTATIONS = [
      'snprintf(part->error, sizeof part->error, "%s: %s", link->name, text);',
      'snprintf(part->error, sizeof part->error, "%.0s%s", link->name, text);'),
     # Memory.
-    ("credit is not given back", "ps/server_request.c",
+    ("credit is not given back", "ps/server_internal.h",
      "        .credit_bytes = (uint32_t)credit_bytes,\n        .credit_requests = 1,",
      "        .credit_bytes = (uint32_t)credit_bytes,\n        .credit_requests = 0,"),
     ("credit is not checked", "worker/link.c",
