@@ -98,6 +98,7 @@ static int run_bare(void *ctx, const struct sl_bench_common *common, double *val
     return sl_bench_bare_bulk_run(ctx, common, &values[0]);
 }
 
+/* In the names of ratios; contestants of one way and mode share a name, and so a curve. */
 static void describe_bytes(uint64_t bytes, char *text, size_t room)
 {
     const bool mega = bytes % (1 << 20) == 0;
@@ -111,7 +112,7 @@ static void describe_bytes(uint64_t bytes, char *text, size_t room)
                           : "B");
 }
 
-static void add_ours(struct bench *bench, struct cell *cell, enum mode mode, const char *size)
+static void add_ours(struct bench *bench, struct cell *cell, enum mode mode)
 {
     const struct options *options = bench->options;
     cell->ours[mode] = (struct ours){
@@ -128,8 +129,8 @@ static void add_ours(struct bench *bench, struct cell *cell, enum mode mode, con
                 .memory = bench->memory,
             },
     };
-    (void)snprintf(cell->names[mode], sizeof cell->names[mode], "%s %s, %s", WAY_NAMES[cell->way],
-                   size, MODE_NAMES[mode]);
+    (void)snprintf(cell->names[mode], sizeof cell->names[mode], "%s, %s", WAY_NAMES[cell->way],
+                   MODE_NAMES[mode]);
     bench->contestants[bench->contestant_count++] = (struct sl_bench_contestant){
         .name = cell->names[mode],
         .quantities = OUR_QUANTITIES,
@@ -142,15 +143,13 @@ static void add_ours(struct bench *bench, struct cell *cell, enum mode mode, con
 static void add_cell(struct bench *bench, uint64_t bytes, enum way way)
 {
     struct cell *cell = &bench->cells[bench->cell_count++];
-    char size[32];
     *cell = (struct cell){
         .bytes = bytes,
         .way = way,
         .contestants = &bench->contestants[bench->contestant_count],
     };
-    describe_bytes(bytes, size, sizeof size);
     for (int mode = 0; mode < MODE_COUNT; mode++) {
-        add_ours(bench, cell, (enum mode)mode, size);
+        add_ours(bench, cell, (enum mode)mode);
     }
     cell->bare = (struct sl_bench_bare_bulk){
         .bytes = bytes,
@@ -158,8 +157,8 @@ static void add_cell(struct bench *bench, uint64_t bytes, enum way way)
         .depth = (uint32_t)bench->options->depth,
         .congestion = bench->options->congestion,
     };
-    (void)snprintf(cell->names[MODE_COUNT], sizeof cell->names[MODE_COUNT], "%s %s, bare",
-                   WAY_NAMES[way], size);
+    (void)snprintf(cell->names[MODE_COUNT], sizeof cell->names[MODE_COUNT], "%s, bare",
+                   WAY_NAMES[way]);
     bench->contestants[bench->contestant_count++] = (struct sl_bench_contestant){
         .name = cell->names[MODE_COUNT],
         .quantities = BARE_QUANTITIES,
@@ -193,14 +192,16 @@ static void add_ratios(const struct bench *bench, const struct cell *cell,
                        struct sl_bench_report *report)
 {
     const bool held = cell->bytes >= TARGET_LEAST && cell->bytes <= TARGET_MOST;
+    char size[32];
+    describe_bytes(cell->bytes, size, sizeof size);
     for (int mode = 0; mode < MODE_COUNT; mode++) {
         char name[SL_BENCH_NAME_BYTES];
         struct sl_bench_figure *figure = cell->contestants[mode].figures[0];
-        (void)snprintf(name, sizeof name, "%s / bare", cell->names[mode]);
+        (void)snprintf(name, sizeof name, "%s, %s / bare", cell->names[mode], size);
         (void)sl_bench_report_ratio(report, name, figure, cell->contestants[MODE_COUNT].figures[0],
                                     held ? OF_BARE : 0, 0);
         if (bench->iperf_contestants != NULL) {
-            (void)snprintf(name, sizeof name, "%s / iperf3 -l 1M", cell->names[mode]);
+            (void)snprintf(name, sizeof name, "%s, %s / iperf3 -l 1M", cell->names[mode], size);
             (void)sl_bench_report_ratio(report, name, figure,
                                         bench->iperf_contestants[cell->way].figures[0],
                                         held ? OF_IPERF : 0, 0);
@@ -211,7 +212,10 @@ static void add_ratios(const struct bench *bench, const struct cell *cell,
 static void put_on_curves(const struct cell *cell)
 {
     for (int i = 0; i <= MODE_COUNT; i++) {
-        sl_bench_figure_at(cell->contestants[i].figures[0], "bytes", (double)cell->bytes);
+        for (uint32_t f = 0; f < cell->contestants[i].quantity_count; f++) {
+            sl_bench_figure_at(cell->contestants[i].figures[f], "MB",
+                               (double)cell->bytes / (1 << 20));
+        }
     }
 }
 

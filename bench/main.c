@@ -29,6 +29,8 @@ static const struct benchmark benchmarks[] = {
     {"scale", "reads of rows, by number of reactors and of connections", sl_bench_scale_run},
     {"table", "lookups, reads and updates of one sparse table in this process; its memory",
      sl_bench_table_run},
+    {"train", "samples/s of lr, fm and deepfm end to end, and where the time goes",
+     sl_bench_train_run},
 };
 #define BENCHMARK_COUNT (sizeof benchmarks / sizeof benchmarks[0])
 

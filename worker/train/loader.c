@@ -9,12 +9,14 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "worker/train/processor.h"
 
 #define PASS_ROWS 1024 /* between two looks whether to stop */
 
 struct slot {
     struct sl_batch batch;
-    int result; /* 1: a batch; 0: the end; or an error */
+    int result;            /* 1: a batch; 0: the end; or an error */
+    uint64_t processor_ns; /* that the thread had spent when it was made */
 };
 
 struct sl_loader {
@@ -25,7 +27,8 @@ struct sl_loader {
     sem_t empty, full; /* slots that the thread may fill; that the trainer may take */
     sem_t stop;        /* not zero: the thread shall end */
     uint64_t taken, given;
-    char reason[640]; /* written by the thread before it posts the slot that says so */
+    uint64_t processor_ns; /* of the slot that was looked at last */
+    char reason[640];      /* written by the thread before it posts the slot that says so */
     pthread_t thread;
     bool started;
 };
@@ -150,6 +153,7 @@ static void *run(void *ctx)
         }
         result = begun != 0 ? begun : fill_any(loader, &place, &loader->slots[at].batch);
         loader->slots[at].result = result;
+        loader->slots[at].processor_ns = sl_processor_ns(CLOCK_THREAD_CPUTIME_ID);
         at = (at + 1) % SL_LOADER_BATCHES;
         (void)sem_post(&loader->full);
     }
@@ -229,6 +233,7 @@ int sl_loader_take(struct sl_loader *loader, struct sl_batch **batch)
     sl_assert(loader->taken - loader->given < SL_LOADER_BATCHES);
     struct slot *slot = &loader->slots[loader->taken % SL_LOADER_BATCHES];
     semaphore_wait(&loader->full);
+    loader->processor_ns = slot->processor_ns;
     if (slot->result <= 0) {
         (void)sem_post(&loader->full); /* the next call finds the same */
         return slot->result;
@@ -244,6 +249,11 @@ void sl_loader_give(struct sl_loader *loader, struct sl_batch *batch)
     sl_assert(batch == &loader->slots[loader->given % SL_LOADER_BATCHES].batch);
     loader->given++;
     (void)sem_post(&loader->empty);
+}
+
+uint64_t sl_loader_processor_ns(const struct sl_loader *loader)
+{
+    return loader->processor_ns;
 }
 
 const char *sl_loader_reason(const struct sl_loader *loader)

@@ -28,6 +28,9 @@ int sl_loader_take(struct sl_loader *loader, struct sl_batch **batch);
 /* Gives back the batch that was taken first of those held. */
 void sl_loader_give(struct sl_loader *loader, struct sl_batch *batch);
 
+/* Processor time of the loader's thread until it had made what was last taken. */
+uint64_t sl_loader_processor_ns(const struct sl_loader *loader);
+
 /* Why take has failed. */
 const char *sl_loader_reason(const struct sl_loader *loader);
 

@@ -73,6 +73,21 @@ static void print_time_split(FILE *to, const struct sl_report *report)
                   100 * report->computing_seconds / all, 100 * report->sending_seconds / all);
 }
 
+static void print_processor(FILE *to, const struct sl_report *report)
+{
+    const struct sl_report_processor *spent = &report->processor;
+    if (spent->all <= 0) {
+        return;
+    }
+    const double all = spent->all;
+    (void)fprintf(
+        to,
+        "  %-16s reading %.0f%%  computing %.0f%%  calling %.0f%%  client %.0f%% of %.2f s"
+        "\n",
+        "processor", 100 * spent->reading / all, 100 * spent->computing / all,
+        100 * spent->calling / all, 100 * spent->client / all, all);
+}
+
 static void print_line(const struct sl_report *report, FILE *to)
 {
     char loss[48] = "";
@@ -115,6 +130,7 @@ void sl_report_print(const struct sl_report *report, FILE *to)
         (double)report->traffic.bytes_sent / 1e6, (double)report->traffic.bytes_received / 1e6,
         (unsigned long long)report->traffic.requests, (unsigned long long)report->traffic.failures);
     print_time_split(to, report);
+    print_processor(to, report);
     (void)fflush(to);
 }
 
@@ -186,12 +202,19 @@ static json_t *test_json(const struct sl_report *report)
                      number_or_null(report->test_loss), "auc", number_or_null(report->test_auc));
 }
 
+static json_t *processor_json(const struct sl_report_processor *spent)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "all", spent->all, "reading", spent->reading,
+                     "computing", spent->computing, "calling", spent->calling, "client",
+                     spent->client);
+}
+
 static json_t *report_json(const struct sl_report *report)
 {
     const struct sl_client_stats *traffic = &report->traffic;
     return json_pack(
         "{s:s, s:o, s:b, s:I, s:I, s:f, s:o, s:o, s:{s:o, s:o}, s:o, s:{s:I, s:I},"
-        " s:{s:I, s:I, s:I}, s:{s:f, s:f, s:f, s:f, s:f, s:f}}",
+        " s:{s:I, s:I, s:I}, s:{s:f, s:f, s:f, s:f, s:f, s:f}, s:o}",
         "version", STARLING_VERSION, "job", job_json(&report->job), "complete", report->complete,
         "samples", (json_int_t)report->rows, "batches", (json_int_t)report->batches,
         "samples_per_second", sl_report_rows_per_second(report), "train_loss",
@@ -203,7 +226,7 @@ static json_t *report_json(const struct sl_report *report)
         (json_int_t)traffic->failures, "seconds", "training", report->train_seconds, "evaluating",
         report->evaluate_seconds, "reading", report->reading_seconds, "waiting",
         report->waiting_seconds, "computing", report->computing_seconds, "sending",
-        report->sending_seconds);
+        report->sending_seconds, "processor_seconds", processor_json(&report->processor));
 }
 
 static int write_all(int fd, const char *text, size_t bytes)

@@ -18,6 +18,16 @@ struct sl_report_job {
     uint32_t epochs, batch_rows;
 };
 
+/* Processor time of the training, in seconds. By the wall clock, a worker that waits for a ps and
+ * one that waits for a core look alike; here only the first costs nothing. */
+struct sl_report_processor {
+    double all;       /* of the whole process: the sum of the others */
+    double reading;   /* the loader's thread: parsing rows, numbering keys */
+    double computing; /* the model and its gradients */
+    double calling;   /* the rest of the training thread: requests made up, answers taken */
+    double client;    /* the client's reactors: the network */
+};
+
 struct sl_report {
     struct sl_report_job job;
     bool complete; /* all epochs were trained; false after a signal or a failure */
@@ -36,6 +46,7 @@ struct sl_report {
     double train_seconds, evaluate_seconds;
     /* Parts of train_seconds: for the loader, for the ps, for the model, for making up requests. */
     double reading_seconds, waiting_seconds, computing_seconds, sending_seconds;
+    struct sl_report_processor processor;
 };
 
 void sl_report_init(struct sl_report *report);

@@ -8,6 +8,7 @@
 #include "worker/train/evaluate.h"
 #include "worker/train/milestone.h"
 #include "worker/train/pipeline.h"
+#include "worker/train/processor.h"
 #include "worker/train/progress.h"
 
 #define LEAD_MAX         1
@@ -190,6 +191,11 @@ static void turn_into_step(const struct trainer *trainer, const struct sl_pipeli
     }
 }
 
+static double seconds_of(uint64_t ns)
+{
+    return (double)ns / (double)SL_CLOCK_NS_PER_S;
+}
+
 static void compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
 {
     struct sl_model_pass pass = {.shape = &trainer->options->shape, .scratch = trainer->scratch};
@@ -199,14 +205,17 @@ static void compute(struct trainer *trainer, const struct sl_pipeline_lane *lane
     }
     const struct sl_batch *batch = lane->batch;
     uint64_t begin_ns = sl_clock_now_ns(trainer->options->clock);
+    uint64_t spent_before_ns = sl_processor_ns(CLOCK_THREAD_CPUTIME_ID);
     double loss = sl_model_train(trainer->options->model, &pass, batch);
     if (trainer->options->optimizer.kind == SL_OPTIMIZER_SUM) {
         turn_into_step(trainer, lane);
     }
+    uint64_t spent_ns = sl_processor_ns(CLOCK_THREAD_CPUTIME_ID) - spent_before_ns;
     uint64_t end_ns = sl_clock_now_ns(trainer->options->clock);
 
     struct sl_report *report = trainer->report;
-    report->computing_seconds += (double)(end_ns - begin_ns) / (double)SL_CLOCK_NS_PER_S;
+    report->computing_seconds += seconds_of(end_ns - begin_ns);
+    report->processor.computing += seconds_of(spent_ns);
     report->rows += batch->row_count;
     report->batches++;
     if (batch->epoch != trainer->epoch) {
@@ -306,9 +315,38 @@ static int train_one(struct trainer *trainer)
     return push_and_pull(trainer, lane, next);
 }
 
+/* What the process had spent before the training: it has waited for others meanwhile, and the
+ * loader has begun. */
+struct spent {
+    uint64_t process_ns, thread_ns, loader_ns;
+};
+
+static struct spent spent_so_far(const struct trainer *trainer)
+{
+    return (struct spent){
+        .process_ns = sl_processor_ns(CLOCK_PROCESS_CPUTIME_ID),
+        .thread_ns = sl_processor_ns(CLOCK_THREAD_CPUTIME_ID),
+        .loader_ns = sl_loader_processor_ns(trainer->loader),
+    };
+}
+
+static void account_processor(struct trainer *trainer, const struct spent *before)
+{
+    const struct spent after = spent_so_far(trainer);
+    struct sl_report_processor *spent = &trainer->report->processor;
+    const double others = seconds_of(after.process_ns - before->process_ns) -
+                          seconds_of(after.thread_ns - before->thread_ns);
+    spent->reading = seconds_of(after.loader_ns - before->loader_ns);
+    spent->calling = seconds_of(after.thread_ns - before->thread_ns) - spent->computing;
+    /* What the loader did beforehand counts as reading, but not in the process since. */
+    spent->client = others > spent->reading ? others - spent->reading : 0;
+    spent->all = spent->reading + spent->computing + spent->calling + spent->client;
+}
+
 static int train(struct trainer *trainer)
 {
     const struct sl_trainer_options *options = trainer->options;
+    const struct spent spent_before = spent_so_far(trainer);
     uint64_t begin_ns = sl_clock_now_ns(options->clock);
     sl_progress_begin(&trainer->progress, stderr, options->quiet, options->epochs, begin_ns);
     int err = send_for_first(trainer);
@@ -325,7 +363,8 @@ static int train(struct trainer *trainer)
     int drained = err == 0 ? sl_pipeline_drain(&trainer->pipeline) : 0;
     err = err != 0 ? err : drained;
     uint64_t spent_ns = sl_clock_now_ns(options->clock) - begin_ns;
-    trainer->report->train_seconds = (double)spent_ns / (double)SL_CLOCK_NS_PER_S;
+    trainer->report->train_seconds = seconds_of(spent_ns);
+    account_processor(trainer, &spent_before);
     sl_progress_end(&trainer->progress);
     if (err != 0) {
         sl_log_error("training failed in iteration %u: %s", trainer->clock,

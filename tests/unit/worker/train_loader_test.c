@@ -43,6 +43,7 @@ static void loader_take__gives_every_epoch_in_order(void **state)
     }
     assert_true(sl_loader_bytes(loader) == 120);
     assert_true(batch->done_bytes == 120);
+    assert_true(sl_loader_processor_ns(loader) > 0);
     assert_int_equal(sl_loader_take(loader, &batch), 0);
     assert_int_equal(sl_loader_take(loader, &batch), 0);
     sl_loader_destroy(&loader);

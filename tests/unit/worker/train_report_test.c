@@ -31,6 +31,8 @@ static void fill(struct sl_report *report, uint32_t worker)
     report->complete = true;
     report->rows = 1000;
     report->train_seconds = 2;
+    report->processor = (struct sl_report_processor){
+        .all = 1, .reading = 0.5, .computing = 0.25, .calling = 0.125, .client = 0.125};
     for (uint64_t i = 1; i <= 100; i++) {
         sl_metric_record(&report->pull_ns, i * 1000);
         sl_metric_record(&report->staleness, i % 3);
@@ -68,6 +70,10 @@ static void report_write__holds_what_was_measured(void **state)
     json_t *pull = json_object_get(json_object_get(json, "latency_us"), "pull");
     assert_float_equal(json_real_value(json_object_get(pull, "p50")), 50, 3);
     assert_float_equal(json_real_value(json_object_get(pull, "max")), 100, 1e-9);
+    json_t *processor = json_object_get(json, "processor_seconds");
+    assert_float_equal(json_real_value(json_object_get(processor, "all")), 1, 1e-9);
+    assert_float_equal(json_real_value(json_object_get(processor, "reading")), 0.5, 1e-9);
+    assert_float_equal(json_real_value(json_object_get(processor, "computing")), 0.25, 1e-9);
     json_decref(json);
 
     report->evaluated = true;
@@ -115,6 +121,8 @@ static bool prints_all(uint32_t worker, bool evaluated)
     assert_int_equal(fclose(to), 0);
     free(report);
     assert_non_null(strstr(text, worker == 0 ? "worker 0 of 8" : "worker 1 of 8"));
+    assert_int_equal(strstr(text, "reading 50%  computing 25%  calling 12%") != NULL,
+                     worker == 0 || evaluated);
     assert_int_equal(strstr(text, "test AUC         0.915600") != NULL, evaluated);
     return strstr(text, "staleness        0:33.0% 1:34.0%") != NULL;
 }

@@ -1,4 +1,5 @@
 /* What a trainer asks of its client, step by step and barrier by barrier. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -137,6 +138,10 @@ static void trainer_run__in_asp_fuses_push_tick_and_pull(void **state)
     assert_true(report->rows == 7 && report->batches == 4);
     assert_true(report->pull_ns.count == 4 && report->push_ns.count == 4);
     assert_true(report->staleness.min == 2); /* the step's, and one further ahead */
+    const struct sl_report_processor *spent = &report->processor;
+    assert_true(spent->reading > 0 && spent->computing > 0 && spent->calling > 0);
+    double sum = spent->reading + spent->computing + spent->calling + spent->client;
+    assert_true(fabs(sum - spent->all) < 1e-9);
     assert_float_equal(report->train_loss, 0.693147, 1e-5);
     check_barriers("start end");
     assert_true(fake.milestones[SL_MILESTONE_STARTED] > 0);
