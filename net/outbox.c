@@ -10,25 +10,27 @@
 #define ALIGN_BYTES    64
 #define WRITABLE_BURST 32 /* frames offered at once when there is room again */
 
-/* A frame that was committed, until it is sent. These lie in the block, filled from its end
+/* A frame that was committed, until it is sent, or a run of frames of one connection in one block
+ * that the transport took and will report together. These lie in the block, filled from its end
  * downwards while frames fill it upwards: a frame that has room has room for this too. */
 struct sl_outbox_waiting {
     struct sl_outbox_waiting *next; /* in its connection's queue */
     struct sl_outbox_queue *queue;
     struct sl_outbox_block *block;
-    const void *head, *rest;
+    const void *head, *rest; /* of the first frame, as what follows */
     uint32_t head_bytes, rest_bytes;
     void (*rest_sent)(void *ctx);
     void *rest_ctx;
+    uint64_t frame_count;
 };
 
 /* Followed by its room. One for a single long frame has `large` set and comes from the heap. */
 struct sl_outbox_block {
     struct sl_outbox_block *next; /* among the spares */
     uint32_t room_bytes;
-    uint32_t head;        /* offset in the room of the next frame */
-    uint32_t tail;        /* offset in the room of the waiting made last */
-    uint32_t frame_count; /* committed and not sent */
+    uint32_t head;          /* offset in the room of the next frame */
+    uint32_t tail;          /* offset in the room of the waiting made last */
+    uint32_t waiting_count; /* committed and not sent */
     bool large;
 };
 
@@ -158,7 +160,7 @@ static struct sl_outbox_block *small_get(struct sl_outbox *outbox, uint32_t byte
         return NULL;
     }
     block_init(fresh, ROOM_BYTES, false);
-    sl_assert(block == NULL || block->frame_count != 0); /* an empty one had room */
+    sl_assert(block == NULL || block->waiting_count != 0); /* an empty one had room */
     outbox->current = fresh;
     return fresh;
 }
@@ -222,25 +224,24 @@ void sl_outbox_abandon(struct sl_outbox *outbox)
     sl_assert(outbox->reserved != NULL);
     struct sl_outbox_block *block = outbox->reserved;
     outbox->reserved = NULL;
-    if (block->frame_count == 0) {
+    if (block->waiting_count == 0) {
         block_put(outbox, block);
     }
 }
 
-/* Takes the reserved room, as much of it as the frame uses, out of the block. */
-static struct sl_outbox_waiting *take_reserved(struct sl_outbox *outbox, uint32_t head_bytes)
+/* Takes the room of a frame out of the block; the rest of what was reserved stays free. */
+static void take_head(struct sl_outbox *outbox, struct sl_outbox_block *block, uint32_t head_bytes)
 {
-    struct sl_outbox_block *block = outbox->reserved;
-    outbox->reserved = NULL;
-    const void *head = room_of(block) + block->head;
     block->head += (uint32_t)sl_bytes_pad8(head_bytes);
+    outbox->frame_count++;
+}
+
+static struct sl_outbox_waiting *take_waiting(struct sl_outbox_block *block)
+{
     block->tail -= (uint32_t)sizeof(struct sl_outbox_waiting);
     sl_assert(block->head <= block->tail);
-    block->frame_count++;
-    outbox->frame_count++;
-    struct sl_outbox_waiting *waiting = (void *)(room_of(block) + block->tail);
-    *waiting = (struct sl_outbox_waiting){.block = block, .head = head, .head_bytes = head_bytes};
-    return waiting;
+    block->waiting_count++;
+    return (void *)(room_of(block) + block->tail);
 }
 
 static_assert(SL_OUTBOX_RUN_BYTES_MAX +
@@ -285,35 +286,84 @@ static void send_waiting(struct sl_conn *conn, struct sl_outbox_queue *queue,
     }
 }
 
+/* The last of the queue, if the transport can report a frame in the block along with it. */
+static struct sl_outbox_waiting *joinable(const struct sl_outbox_queue *queue,
+                                          const struct sl_outbox_block *block,
+                                          const struct sl_conn *conn)
+{
+    struct sl_outbox_waiting *last = queue->last;
+    if (last == NULL || queue->offer != NULL || last->block != block || last->rest != NULL ||
+        (conn->transport->ops->capabilities & SL_TRANSPORT_JOINS) == 0) {
+        return NULL;
+    }
+    return last;
+}
+
+static bool join(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_outbox_queue *queue,
+                 const uint8_t *head, uint32_t head_bytes)
+{
+    struct sl_outbox_waiting *last = joinable(queue, outbox->reserved, conn);
+    if (last == NULL) {
+        return false;
+    }
+    struct sl_transport_frame offered = {
+        .head = head, .head_bytes = head_bytes, .cookie = SL_TRANSPORT_JOINED};
+    if (sl_transport_send_burst(conn, &offered, 1) == 0) {
+        return false;
+    }
+    take_head(outbox, outbox->reserved, head_bytes);
+    outbox->reserved = NULL;
+    last->frame_count++;
+    queue->count++;
+    return true;
+}
+
+static void encode(struct sl_outbox *outbox, uint8_t *head, const struct sl_frame *frame,
+                   const void *rest, uint32_t rest_bytes)
+{
+    struct sl_frame encoded = *frame;
+    encoded.flags = 0;
+    encoded.crc32c = 0;
+    sl_frame_encode(&encoded, head);
+    if (outbox->checksum || (frame->flags & SL_FRAME_CHECKSUM) != 0) {
+        sl_frame_seal(head, head + SL_FRAME_HEADER_BYTES, frame->payload_bytes - rest_bytes, rest,
+                      rest_bytes);
+    }
+}
+
 void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_outbox_queue *queue,
                       const struct sl_frame *frame, const void *rest, uint32_t rest_bytes,
                       void (*rest_sent)(void *ctx), void *rest_ctx)
 {
-    sl_assert(outbox != NULL);
-    sl_assert(outbox->reserved != NULL);
+    struct sl_outbox_block *block = outbox->reserved;
+    sl_assert(block != NULL);
     sl_assert(conn != NULL);
-    sl_assert(queue != NULL);
-    sl_assert(frame != NULL);
     sl_assert((rest != NULL) == (rest_bytes != 0));
     sl_assert(rest_bytes <= frame->payload_bytes);
     sl_assert(frame->payload_bytes <= SL_LIMIT_FRAME_PAYLOAD_BYTES);
     uint32_t near_bytes = frame->payload_bytes - rest_bytes;
     sl_assert(near_bytes <= outbox->reserved_bytes);
 
-    uint8_t *head = room_of(outbox->reserved) + outbox->reserved->head;
-    struct sl_frame encoded = *frame;
-    encoded.flags = 0;
-    encoded.crc32c = 0;
-    sl_frame_encode(&encoded, head);
-    if (outbox->checksum || (frame->flags & SL_FRAME_CHECKSUM) != 0) {
-        sl_frame_seal(head, head + SL_FRAME_HEADER_BYTES, near_bytes, rest, rest_bytes);
+    uint8_t *head = room_of(block) + block->head;
+    uint32_t head_bytes = SL_FRAME_HEADER_BYTES + near_bytes;
+    encode(outbox, head, frame, rest, rest_bytes);
+    if (rest == NULL && rest_sent == NULL && join(outbox, conn, queue, head, head_bytes)) {
+        return;
     }
 
-    struct sl_outbox_waiting *waiting = take_reserved(outbox, SL_FRAME_HEADER_BYTES + near_bytes);
-    waiting->rest = rest;
-    waiting->rest_bytes = rest_bytes;
-    waiting->rest_sent = rest_sent;
-    waiting->rest_ctx = rest_ctx;
+    take_head(outbox, block, head_bytes);
+    outbox->reserved = NULL;
+    struct sl_outbox_waiting *waiting = take_waiting(block);
+    *waiting = (struct sl_outbox_waiting){
+        .block = block,
+        .head = head,
+        .head_bytes = head_bytes,
+        .rest = rest,
+        .rest_bytes = rest_bytes,
+        .rest_sent = rest_sent,
+        .rest_ctx = rest_ctx,
+        .frame_count = 1,
+    };
     send_waiting(conn, queue, waiting);
 }
 
@@ -338,8 +388,12 @@ static void commit_piece(struct sl_outbox *outbox, struct sl_conn *conn,
                          struct sl_outbox_queue *queue, struct sl_outbox_block *block,
                          uint32_t bytes)
 {
-    outbox->reserved = block;
-    send_waiting(conn, queue, take_reserved(outbox, bytes));
+    const uint8_t *head = room_of(block) + block->head;
+    take_head(outbox, block, bytes);
+    struct sl_outbox_waiting *waiting = take_waiting(block);
+    *waiting = (struct sl_outbox_waiting){
+        .block = block, .head = head, .head_bytes = bytes, .frame_count = 1};
+    send_waiting(conn, queue, waiting);
 }
 
 void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
@@ -351,6 +405,7 @@ void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
     sl_assert(run_bytes % 8 == 0);
     sl_assert(run_bytes <= outbox->reserved_bytes);
     struct sl_outbox_block *block = outbox->reserved;
+    outbox->reserved = NULL;
     uint8_t *head = room_of(block) + block->head;
     if (outbox->checksum || seal) {
         seal_run(head, run_bytes);
@@ -364,15 +419,15 @@ void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
     }
 }
 
-/* The frame is its owner's again. The callback comes last: it may reserve and commit. */
+/* The memory is its owner's again. The callback comes last: it may reserve and commit. */
 static void waiting_release(struct sl_outbox *outbox, struct sl_outbox_waiting *waiting)
 {
     void (*rest_sent)(void *ctx) = waiting->rest_sent;
     void *rest_ctx = waiting->rest_ctx;
     struct sl_outbox_block *block = waiting->block;
-    outbox->frame_count--;
-    block->frame_count--;
-    if (block->frame_count == 0 && block != outbox->reserved) {
+    outbox->frame_count -= (uint32_t)waiting->frame_count;
+    block->waiting_count--;
+    if (block->waiting_count == 0 && block != outbox->reserved) {
         block_put(outbox, block);
     }
     if (rest_sent != NULL) {
@@ -389,7 +444,7 @@ void sl_outbox_sent(struct sl_outbox *outbox, void *cookie)
     sl_assert(queue->first == waiting); /* a transport reports in the order of sending */
     sl_assert(queue->offer != waiting); /* and only what it took */
     queue->first = waiting->next;
-    queue->count--;
+    queue->count -= (uint32_t)waiting->frame_count;
     if (queue->first == NULL) {
         queue->last = NULL;
     }

@@ -2,6 +2,8 @@
 
 #include "core/assert.h"
 
+const char sl_transport_joined;
+
 static struct sl_transport *transport_of(struct sl_reactor_source *source)
 {
     return (struct sl_transport *)((char *)source - offsetof(struct sl_transport, source));
@@ -153,26 +155,6 @@ int sl_transport_hand_over(struct sl_conn *conn, struct sl_transport *to,
     assert_events(events);
     sl_assert(events->accepted != NULL);
     return conn->transport->ops->hand_over(conn, to, events, ctx, user);
-}
-
-uint32_t sl_transport_send_burst(struct sl_conn *conn, const struct sl_transport_frame *frames,
-                                 uint32_t count)
-{
-    sl_reactor_assert_owner(conn->transport->reactor);
-    sl_assert(conn->state != SL_CONN_CLOSED);
-    for (uint32_t i = 0; i < count; i++) {
-        sl_assert(frames[i].head_bytes >= SL_FRAME_HEADER_BYTES);
-        sl_assert(frames[i].payload != NULL || frames[i].payload_bytes == 0);
-    }
-    return conn->transport->ops->send_burst(conn, frames, count);
-}
-
-void sl_transport_release(struct sl_conn *conn, const struct sl_transport_message *message)
-{
-    sl_reactor_assert_owner(conn->transport->reactor);
-    if (message->token != NULL) {
-        conn->transport->ops->release(conn, message);
-    }
 }
 
 void sl_transport_get_stats(const struct sl_transport *transport, struct sl_transport_stats *out)

@@ -35,9 +35,16 @@ enum sl_transport_capability {
     SL_TRANSPORT_REGISTERS = 1 << 1,  /* memory must be registered before it is sent from */
     SL_TRANSPORT_CHECKSUMS = 1 << 2,  /* the medium checks integrity itself */
     SL_TRANSPORT_HANDS_OVER = 1 << 3, /* hand_over works */
-    SL_TRANSPORT_STREAMS = 1 << 4     /* the head of what is sent may be several whole frames, one
+    SL_TRANSPORT_STREAMS = 1 << 4,    /* the head of what is sent may be several whole frames, one
                                        * behind the other: they count as one until `sent` */
+    SL_TRANSPORT_JOINS = 1 << 5       /* takes frames whose cookie is SL_TRANSPORT_JOINED */
 };
+
+/* The cookie of a frame that goes with the one before it on the connection, which was taken and has
+ * not been reported: that one's `sent` comes when both are sent, and this one has none. So a run of
+ * short frames is reported once. */
+extern const char sl_transport_joined;
+#define SL_TRANSPORT_JOINED ((void *)(uintptr_t)&sl_transport_joined)
 
 /* TLS 1.3, both sides with a certificate: files in PEM. Strings must outlive the transport's open.
  * `accepted` and `connected` come when hands are shaken. A handshake that fails is `closed` with
@@ -205,13 +212,33 @@ int sl_transport_hand_over(struct sl_conn *conn, struct sl_transport *to,
 
 /* Offers `count` frames; returns how many it took, in order: fewer when its queue is full or the
  * connection is closing. What was taken goes out in this turn's burst. */
-uint32_t sl_transport_send_burst(struct sl_conn *conn, const struct sl_transport_frame *frames,
-                                 uint32_t count);
+static inline uint32_t sl_transport_send_burst(struct sl_conn *conn,
+                                               const struct sl_transport_frame *frames,
+                                               uint32_t count)
+{
+    const struct sl_transport_ops *ops = conn->transport->ops;
+    sl_reactor_assert_owner(conn->transport->reactor);
+    sl_assert(conn->state != SL_CONN_CLOSED);
+    for (uint32_t i = 0; i < count; i++) {
+        sl_assert(frames[i].head_bytes >= SL_FRAME_HEADER_BYTES);
+        sl_assert(frames[i].payload != NULL || frames[i].payload_bytes == 0);
+        sl_assert_slow(frames[i].cookie != SL_TRANSPORT_JOINED ||
+                       (ops->capabilities & SL_TRANSPORT_JOINS) != 0);
+    }
+    return ops->send_burst(conn, frames, count);
+}
 
 /* Gives a received message's memory back, at the latest before the transport is closed; a message
  * may be kept beyond its connection's `closed`, and its conn still named here. Does nothing for a
  * message whose token is NULL. */
-void sl_transport_release(struct sl_conn *conn, const struct sl_transport_message *message);
+static inline void sl_transport_release(struct sl_conn *conn,
+                                        const struct sl_transport_message *message)
+{
+    sl_reactor_assert_owner(conn->transport->reactor);
+    if (message->token != NULL) {
+        conn->transport->ops->release(conn, message);
+    }
+}
 
 void sl_transport_get_stats(const struct sl_transport *transport, struct sl_transport_stats *out);
 

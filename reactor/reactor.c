@@ -10,27 +10,16 @@
 
 /* ---- Ownership, counters, small things ------------------------------------------------------- */
 
-/* An address that no other living thread has. */
-static const void *owner_token(void)
-{
-    static _Thread_local char token;
-    return &token;
-}
-
-bool sl_reactor_is_owner(const struct sl_reactor *reactor)
-{
-    const void *owner = atomic_load_explicit(&reactor->owner, memory_order_acquire);
-    return owner == NULL || owner == owner_token();
-}
+_Thread_local char sl_reactor_thread;
 
 void sl_reactor_own(struct sl_reactor *reactor)
 {
-    atomic_store_explicit(&reactor->owner, owner_token(), memory_order_release);
+    atomic_store_explicit(&reactor->head.owner, &sl_reactor_thread, memory_order_release);
 }
 
 void sl_reactor_disown(struct sl_reactor *reactor)
 {
-    atomic_store_explicit(&reactor->owner, NULL, memory_order_release);
+    atomic_store_explicit(&reactor->head.owner, NULL, memory_order_release);
 }
 
 void sl_reactor_get_stats(const struct sl_reactor *reactor, struct sl_reactor_stats *out)
@@ -48,12 +37,6 @@ void sl_reactor_get_stats(const struct sl_reactor *reactor, struct sl_reactor_st
         .turn_ns_max = sl_reactor_counted(&counters->turn_ns_max),
         .stall_phase = atomic_load_explicit(&counters->stall_phase, memory_order_relaxed),
     };
-}
-
-uint64_t sl_reactor_now_ns(const struct sl_reactor *reactor)
-{
-    sl_reactor_assert_owner(reactor);
-    return reactor->now_ns;
 }
 
 void sl_reactor_excuse_turn(struct sl_reactor *reactor)
@@ -134,10 +117,10 @@ int sl_reactor_create(const struct sl_reactor_options *options, struct sl_reacto
     }
     reactor->options = *options;
     reactor->clock = options->clock != NULL ? options->clock : sl_clock_system();
-    reactor->now_ns = sl_clock_now_ns(reactor->clock);
+    reactor->head.now_ns = sl_clock_now_ns(reactor->clock);
     reactor->random_state = options->seed != 0 ? options->seed : seed_from_system();
     sl_spin_init(&reactor->spin, options->spin_us * SL_CLOCK_NS_PER_US);
-    sl_timer_wheel_init(&reactor->timers, reactor->now_ns);
+    sl_timer_wheel_init(&reactor->timers, reactor->head.now_ns);
     sem_init(&reactor->start_done, 0, 0);
     *out = reactor;
     return 0;
@@ -279,7 +262,7 @@ static uint32_t work(struct sl_reactor *reactor)
     uint32_t did = 0;
     did += phase(reactor, "mail", sl_mailbox_drain(reactor->mailbox, SL_LIMIT_TURN_EVENTS),
                  &counters->mails);
-    did += phase(reactor, "timers", sl_timer_run(&reactor->timers, reactor->now_ns),
+    did += phase(reactor, "timers", sl_timer_run(&reactor->timers, reactor->head.now_ns),
                  &counters->timers);
     did += phase(reactor, "ring", ring_reap(reactor), &counters->events);
     did += sources_poll(reactor);
@@ -290,12 +273,12 @@ uint32_t sl_reactor_turn(struct sl_reactor *reactor, uint64_t now_ns)
 {
     sl_reactor_assert_owner(reactor);
     sl_assert(!reactor->in_turn);
-    sl_assert(now_ns >= reactor->now_ns);
+    sl_assert(now_ns >= reactor->head.now_ns);
     if (reactor->options.stepped) {
         sl_reactor_own(reactor);
     }
     reactor->in_turn = true;
-    reactor->now_ns = now_ns;
+    reactor->head.now_ns = now_ns;
     if (reactor->outbound.spilled_count > 0) {
         sl_outbound_retry(&reactor->outbound);
     }
@@ -331,12 +314,12 @@ uint64_t sl_reactor_next_ns(const struct sl_reactor *reactor)
 {
     sl_reactor_assert_owner(reactor);
     if (reactor->outbound.spilled_count > 0 || sl_mailbox_pending(reactor->mailbox)) {
-        return reactor->now_ns;
+        return reactor->head.now_ns;
     }
     for (struct sl_reactor_source *source = reactor->sources; source != NULL;
          source = source->next) {
         if (source->arm != NULL && !source->arm(source)) {
-            return reactor->now_ns;
+            return reactor->head.now_ns;
         }
     }
     return sl_timer_next_ns(&reactor->timers);

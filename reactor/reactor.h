@@ -9,6 +9,7 @@
 #ifndef SL_REACTOR_REACTOR_H
 #define SL_REACTOR_REACTOR_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +21,16 @@
 
 struct sl_reactor;
 struct sl_ring;
+
+/* What is asked for with every message, at the beginning of each reactor, so that to ask is no
+ * call. Written by reactor.c only. */
+struct sl_reactor_head {
+    _Atomic(const void *) owner; /* the owner's &sl_reactor_thread; NULL: nobody's */
+    uint64_t now_ns;
+};
+
+/* Its address is one that no other living thread has. */
+extern _Thread_local char sl_reactor_thread __attribute__((tls_model("initial-exec")));
 
 struct sl_reactor_options {
     char name[16];                /* "ps0.3": in logs, and the thread's name */
@@ -85,10 +96,10 @@ int sl_reactor_attach(struct sl_reactor *reactor);
  * Owner. */
 void sl_reactor_detach(struct sl_reactor *reactor);
 
-/* Attached: one turn now, without sleeping; or turns as a thread's loop has them, spinning and
- * sleeping included, until done(ctx), which is asked before each. Between two calls nothing of the
- * reactor runs. Not in a turn. Owner. */
-void sl_reactor_drive_once(struct sl_reactor *reactor);
+/* Attached: one turn now, without sleeping (returns the work done); or turns as a thread's loop has
+ * them, spinning and sleeping included, until done(ctx), which is asked before each. Between two
+ * calls nothing of the reactor runs. Not in a turn. Owner. */
+uint32_t sl_reactor_drive_once(struct sl_reactor *reactor);
 void sl_reactor_drive_until(struct sl_reactor *reactor, bool (*done)(void *ctx), void *ctx);
 
 /* One turn at the given time; returns the work done, 0 when idle. Owner; from outside only for a
@@ -104,9 +115,6 @@ uint64_t sl_reactor_next_ns(const struct sl_reactor *reactor);
  * Owner, before start, or after join. */
 void sl_reactor_add_source(struct sl_reactor *reactor, struct sl_reactor_source *source);
 void sl_reactor_remove_source(struct sl_reactor *reactor, struct sl_reactor_source *source);
-
-/* The turn's time, read once per turn: cheap. Owner. */
-uint64_t sl_reactor_now_ns(const struct sl_reactor *reactor);
 
 /* The turn in progress sets something up (maps buffers, opens a transport) and may take long: it is
  * no stall. Not on the data path. Owner. */
@@ -135,8 +143,20 @@ uint32_t sl_reactor_index(const struct sl_reactor *reactor);
 const char *sl_reactor_name(const struct sl_reactor *reactor);
 
 /* True on the reactor's thread; on any thread before it starts and after it was joined. */
-bool sl_reactor_is_owner(const struct sl_reactor *reactor);
+static inline bool sl_reactor_is_owner(const struct sl_reactor *reactor)
+{
+    const struct sl_reactor_head *head = (const struct sl_reactor_head *)reactor;
+    const void *owner = atomic_load_explicit(&head->owner, memory_order_acquire);
+    return owner == &sl_reactor_thread || owner == NULL;
+}
 #define sl_reactor_assert_owner(reactor) sl_assert(sl_reactor_is_owner(reactor))
+
+/* The turn's time, read once per turn: cheap. Owner. */
+static inline uint64_t sl_reactor_now_ns(const struct sl_reactor *reactor)
+{
+    sl_reactor_assert_owner(reactor);
+    return ((const struct sl_reactor_head *)reactor)->now_ns;
+}
 
 /* Counters since creation. Read while the reactor runs, each is right, but they are not of one
  * moment. */

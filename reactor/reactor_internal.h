@@ -20,12 +20,11 @@ struct sl_reactor_counters {
 };
 
 struct sl_reactor {
+    struct sl_reactor_head head; /* first: reactor.h looks at it */
     struct sl_reactor_options options;
     const struct sl_clock *clock;
-    _Atomic(const void *) owner; /* owner_token() of the thread; NULL: nobody's */
     _Atomic bool stopping;
 
-    uint64_t now_ns;
     uint64_t random_state;
     bool in_turn;
     struct sl_spin spin;

@@ -64,7 +64,7 @@ int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, ui
     }
     *buffers = (struct sl_tcp_buffers){
         .ring = ring, .buffer_count = buffer_count, .buffer_bytes = buffer_bytes};
-    buffers->empty.kind = SL_TCP_HOLD_EMPTY;
+    buffers->empty = (struct sl_tcp_hold){.refs = 1, .kind = SL_TCP_HOLD_EMPTY};
     int err = sl_pool_init(&buffers->staging, sizeof(struct sl_tcp_staging), buffer_count);
     if (err != 0) {
         return err;
@@ -141,16 +141,12 @@ struct sl_tcp_hold *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload)
     return hold;
 }
 
-void sl_tcp_buffers_put(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold)
+void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold)
 {
     if (hold->kind == SL_TCP_HOLD_EMPTY) {
-        return;
+        return; /* which always has one */
     }
-    sl_assert(hold->refs > 0);
-    hold->refs--;
-    if (hold->refs > 0) {
-        return;
-    }
+    hold->refs = 0;
     switch (hold->kind) {
     case SL_TCP_HOLD_BUFFER:
         offer(buffers, hold);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "core/arena.h"
+#include "core/assert.h"
 #include "core/limits.h"
 #include "core/pool.h"
 #include "reactor/ring.h"
@@ -67,7 +68,18 @@ struct sl_tcp_staging *sl_tcp_buffers_stage(struct sl_tcp_buffers *buffers,
 /* A heap block of `bytes`, all to be parsed, with one user; NULL without memory. */
 struct sl_tcp_hold *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload);
 
+/* The last user has gone. */
+void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold);
+
 /* One user less. */
-void sl_tcp_buffers_put(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold);
+static inline void sl_tcp_buffers_put(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold)
+{
+    sl_assert(hold->refs > 0);
+    if (hold->refs > 1) {
+        hold->refs--;
+    } else {
+        sl_tcp_buffers_put_last(buffers, hold);
+    }
+}
 
 #endif

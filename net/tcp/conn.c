@@ -57,8 +57,9 @@ static void reset(struct sl_tcp_conn *conn, int fd)
     conn->receive = (struct sl_tcp_receive){.phase = SL_TCP_PHASE_HEADER};
     conn->send.in_flight = conn->send.wants_room = conn->send.shut = conn->send.broken = false;
     conn->send.in_doubt = false;
-    conn->send.head = conn->send.tail = 0;
-    conn->send.offset = 0;
+    conn->send.piece_head = conn->send.piece_tail = 0;
+    conn->send.run_head = conn->send.run_tail = 0;
+    conn->send.run_sent = 0;
 }
 
 static struct sl_tcp_conn *allocate(void)
@@ -354,7 +355,8 @@ int sl_tcp_conn_hand_over(struct sl_conn *base, struct sl_transport *to,
     struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
     sl_assert(conn->life == SL_TCP_LIVE);
     /* What TLS has to say of itself is no business of who hands over. */
-    sl_assert(conn->tls != NULL ? conn->send.head == conn->send.tail : sl_tcp_send_idle(conn));
+    sl_assert(conn->tls != NULL ? conn->send.run_head == conn->send.run_tail
+                                : sl_tcp_send_idle(conn));
     struct sl_tcp_conn *moved = allocate();
     if (moved == NULL) {
         sl_tcp_conn_end(conn, SL_ERR_NO_MEMORY);

@@ -13,10 +13,11 @@
 #include "reactor/ring.h"
 #include "reactor/timer.h"
 
-#define SL_TCP_SEND_FRAMES 512 /* queued on one connection: twice the credits in requests */
-#define SL_TCP_SEND_PIECES 64  /* of memory, in one system call */
-#define SL_TCP_SEND_BYTES                                                                          \
-    (1U << 20) /* after these a send takes no further frame: `sent` is not                         \
+#define SL_TCP_SEND_RUNS   512 /* queued on one connection: twice the credits in requests */
+#define SL_TCP_SEND_PIECES 512 /* of memory, likewise; two that touch are one */
+#define SL_TCP_CALL_PIECES 64  /* of them, in one system call */
+#define SL_TCP_CALL_BYTES                                                                          \
+    (1U << 20) /* after these a send takes no further piece: `sent` is not                         \
                   put off for too long */
 #define SL_TCP_DIRECT_BYTES                                                                        \
     (32U << 10) /* what is left of a long payload is received in place from                        \
@@ -85,18 +86,27 @@ struct sl_tcp_receive {
     uint8_t header[SL_FRAME_HEADER_BYTES];
 };
 
+/* A frame, and those that were joined to it: what is reported as sent at once. */
+struct sl_tcp_run {
+    void *cookie;
+    uint32_t bytes, frames;
+};
+
+/* What is queued to be sent is kept twice: as pieces of memory, and as runs, whose bytes add up to
+ * the same. Indices run freely. */
 struct sl_tcp_send {
     struct sl_ring_op op; /* at most one send is in flight */
     bool in_flight;
-    bool wants_room;     /* owes the upper layer a `writable` */
-    bool shut;           /* the peer has been told that nothing follows */
-    bool broken;         /* a send failed: what the peer sent before is still being read */
-    bool in_doubt;       /* something was sent of which no sweep has seen that all arrived */
-    uint32_t head, tail; /* run freely over frames[] */
-    uint64_t offset;     /* bytes of the frame at head that were sent */
+    bool wants_room; /* owes the upper layer a `writable` */
+    bool shut;       /* the peer has been told that nothing follows */
+    bool broken;     /* a send failed: what the peer sent before is still being read */
+    bool in_doubt;   /* something was sent of which no sweep has seen that all arrived */
+    uint32_t piece_head, piece_tail;
+    uint32_t run_head, run_tail;
+    uint64_t run_sent; /* bytes of the run at run_head that were sent; they are in no piece now */
     struct msghdr message;
     struct iovec pieces[SL_TCP_SEND_PIECES];
-    struct sl_transport_frame frames[SL_TCP_SEND_FRAMES];
+    struct sl_tcp_run runs[SL_TCP_SEND_RUNS];
 };
 
 /* What the sweeps remember of a connection. */
@@ -313,15 +323,14 @@ bool sl_tcp_send_complete(struct sl_tcp_conn *conn, int32_t result);
 /* After a send: `bytes` more of the queued frames are gone. */
 void sl_tcp_send_advance(struct sl_tcp_conn *conn, uint32_t bytes);
 
-static inline struct sl_transport_frame *sl_tcp_send_frame_at(struct sl_tcp_send *send,
-                                                              uint32_t index)
+static inline struct iovec *sl_tcp_send_piece_at(struct sl_tcp_send *send, uint32_t index)
 {
-    return &send->frames[index & (SL_TCP_SEND_FRAMES - 1)];
+    return &send->pieces[index & (SL_TCP_SEND_PIECES - 1)];
 }
 
 static inline bool sl_tcp_send_idle(const struct sl_tcp_conn *conn)
 {
-    return conn->send.head == conn->send.tail && !conn->send.in_flight &&
+    return conn->send.run_head == conn->send.run_tail && !conn->send.in_flight &&
            (conn->tls == NULL || sl_tcp_tls_output_bytes(conn->tls) == 0);
 }
 

@@ -222,6 +222,43 @@ static bool step_long(struct sl_tcp_conn *conn)
     return receive->payload_have < receive->frame.payload_bytes || deliver_long(conn);
 }
 
+/* Nearly all short frames lie whole in the buffer that they came in. These are delivered from there
+ * one after the other; whatever is different in any way is left to the steps. */
+static bool deliver_whole(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_hold *hold = conn->receive.first;
+    struct sl_transport_message message = {.token = hold};
+    while (hold->left > SL_FRAME_HEADER_BYTES && (uintptr_t)hold->at % 8 == 0) {
+        if (!sl_frame_decode_plain(hold->at, &message.header)) {
+            break;
+        }
+        uint32_t payload_bytes = message.header.payload_bytes;
+        if (payload_bytes - 1 >= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
+            payload_bytes > hold->left - SL_FRAME_HEADER_BYTES) {
+            break;
+        }
+        message.payload = hold->at + SL_FRAME_HEADER_BYTES;
+        hold->at = message.payload + payload_bytes;
+        hold->left -= SL_FRAME_HEADER_BYTES + payload_bytes;
+        hold->refs++;
+        conn->tcp->stats.frames_received++;
+        sl_conn_report_received(&conn->base, &message);
+        if (!readable(conn)) {
+            return false;
+        }
+    }
+    if (hold->left == 0) {
+        pop_hold(conn);
+    }
+    return true;
+}
+
+static bool may_be_whole(const struct sl_tcp_conn *conn)
+{
+    return conn->receive.phase == SL_TCP_PHASE_HEADER && conn->receive.header_have == 0 &&
+           conn->tls == NULL;
+}
+
 static bool step(struct sl_tcp_conn *conn)
 {
     switch (conn->receive.phase) {
@@ -251,7 +288,10 @@ static void parse(struct sl_tcp_conn *conn)
     }
     bool more = readable(conn);
     while (more && (has_more(conn) || receive->phase == SL_TCP_PHASE_SINK)) {
-        more = step(conn);
+        more = may_be_whole(conn) ? deliver_whole(conn) : true;
+        if (more && (has_more(conn) || receive->phase == SL_TCP_PHASE_SINK)) {
+            more = step(conn);
+        }
     }
 }
 

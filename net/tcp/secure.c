@@ -94,39 +94,17 @@ void sl_tcp_secure_queue(struct sl_tcp_conn *conn)
     }
 }
 
-/* What one send takes: `room` bytes, after the first `skip`, which were sealed before. */
-struct sealing {
-    struct sl_tcp_tls *tls;
-    uint64_t skip;
-    uint32_t room;
-};
-
-static int seal_piece(struct sealing *sealing, const void *base, uint32_t bytes)
-{
-    if (sealing->skip >= bytes) {
-        sealing->skip -= bytes;
-        return 0;
-    }
-    const uint8_t *from = (const uint8_t *)base + sealing->skip;
-    uint32_t left = bytes - (uint32_t)sealing->skip;
-    left = left < sealing->room ? left : sealing->room;
-    sealing->skip = 0;
-    sealing->room -= left;
-    return sl_tcp_tls_write(sealing->tls, from, left);
-}
-
-static int seal_frames(struct sl_tcp_conn *conn)
+/* As much of what is queued as there is room for. The pieces stay until it was sent. */
+static int seal_pieces(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_send *send = &conn->send;
-    struct sealing sealing = {
-        .tls = conn->tls, .skip = send->offset, .room = sl_tcp_tls_room(conn->tls)};
+    uint32_t room = sl_tcp_tls_room(conn->tls);
     int err = 0;
-    for (uint32_t i = send->head; i != send->tail && err == 0 && sealing.room > 0; i++) {
-        const struct sl_transport_frame *frame = sl_tcp_send_frame_at(send, i);
-        err = seal_piece(&sealing, frame->head, frame->head_bytes);
-        if (err == 0) {
-            err = seal_piece(&sealing, frame->payload, frame->payload_bytes);
-        }
+    for (uint32_t i = send->piece_head; i != send->piece_tail && err == 0 && room > 0; i++) {
+        const struct iovec *piece = sl_tcp_send_piece_at(send, i);
+        uint32_t bytes = piece->iov_len < room ? (uint32_t)piece->iov_len : room;
+        err = sl_tcp_tls_write(conn->tls, piece->iov_base, bytes);
+        room -= bytes;
     }
     return err == 0 ? sl_tcp_tls_flush(conn->tls) : err;
 }
@@ -161,7 +139,7 @@ static void on_output(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 void sl_tcp_secure_send(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_tls *tls = conn->tls;
-    int err = tls->sealed == 0 ? seal_frames(conn) : 0;
+    int err = tls->sealed == 0 ? seal_pieces(conn) : 0;
     if (err != 0) {
         if (sl_tcp_may_log(conn->tcp)) {
             sl_log_warn("%s: closed, since %s", conn->base.peer, tls->reason);

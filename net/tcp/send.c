@@ -4,11 +4,56 @@
 
 #include "core/assert.h"
 
-static_assert((SL_TCP_SEND_FRAMES & (SL_TCP_SEND_FRAMES - 1)) == 0, "a power of two");
+static_assert((SL_TCP_SEND_RUNS & (SL_TCP_SEND_RUNS - 1)) == 0, "a power of two");
+static_assert((SL_TCP_SEND_PIECES & (SL_TCP_SEND_PIECES - 1)) == 0, "a power of two");
 
-static uint32_t room(const struct sl_tcp_send *send)
+/* ---- The queue --------------------------------------------------------------------------------
+ */
+
+static bool has_room(const struct sl_tcp_send *send)
 {
-    return SL_TCP_SEND_FRAMES - (send->tail - send->head);
+    return send->run_tail - send->run_head < SL_TCP_SEND_RUNS &&
+           send->piece_tail - send->piece_head <= SL_TCP_SEND_PIECES - 2;
+}
+
+static struct sl_tcp_run *run_at(struct sl_tcp_send *send, uint32_t index)
+{
+    return &send->runs[index & (SL_TCP_SEND_RUNS - 1)];
+}
+
+/* Merged with the last piece where that ends as this begins, also when it is being sent: then this
+ * goes out with the next send. */
+static inline void add_piece(struct sl_tcp_send *send, const void *base, uint32_t bytes)
+{
+    if (send->piece_tail != send->piece_head) {
+        struct iovec *last = sl_tcp_send_piece_at(send, send->piece_tail - 1);
+        if ((const char *)last->iov_base + last->iov_len == base) {
+            last->iov_len += bytes;
+            return;
+        }
+    }
+    struct iovec *piece = sl_tcp_send_piece_at(send, send->piece_tail++);
+    piece->iov_base = (void *)(uintptr_t)base;
+    piece->iov_len = bytes;
+}
+
+static void add_frame(struct sl_tcp_send *send, const struct sl_transport_frame *frame)
+{
+    add_piece(send, frame->head, frame->head_bytes);
+    if (__builtin_expect(frame->payload_bytes > 0, 0)) {
+        add_piece(send, frame->payload, frame->payload_bytes);
+    }
+    uint32_t bytes = frame->head_bytes + frame->payload_bytes;
+    if (frame->cookie == SL_TRANSPORT_JOINED) {
+        sl_assert(send->run_tail != send->run_head);
+        struct sl_tcp_run *run = run_at(send, send->run_tail - 1);
+        sl_assert(bytes <= UINT32_MAX - run->bytes);
+        run->bytes += bytes;
+        run->frames++;
+    } else {
+        *run_at(send, send->run_tail++) =
+            (struct sl_tcp_run){.cookie = frame->cookie, .bytes = bytes, .frames = 1};
+    }
 }
 
 uint32_t sl_tcp_send_burst(struct sl_conn *base, const struct sl_transport_frame *frames,
@@ -19,11 +64,11 @@ uint32_t sl_tcp_send_burst(struct sl_conn *base, const struct sl_transport_frame
     if (base->state != SL_CONN_OPEN || send->broken) {
         return 0;
     }
-    uint32_t taken = count < room(send) ? count : room(send);
-    for (uint32_t i = 0; i < taken; i++) {
-        *sl_tcp_send_frame_at(send, send->tail + i) = frames[i];
+    uint32_t taken = 0;
+    while (taken < count && has_room(send)) {
+        add_frame(send, &frames[taken]);
+        taken++;
     }
-    send->tail += taken;
     if (taken < count) {
         send->wants_room = true;
     }
@@ -33,64 +78,37 @@ uint32_t sl_tcp_send_burst(struct sl_conn *base, const struct sl_transport_frame
     return taken;
 }
 
-/* The pieces of a send, merged where one ends as the next begins. */
-struct gathering {
-    struct iovec *pieces;
-    size_t count;
-    size_t bytes;
-    uint64_t skip; /* of what is added next: it was sent before */
-};
+/* ---- What was sent ----------------------------------------------------------------------------
+ */
 
-static void add_piece(struct gathering *gathering, const void *base, uint32_t bytes)
+static void drop_pieces(struct sl_tcp_send *send, size_t bytes)
 {
-    if (gathering->skip >= bytes) {
-        gathering->skip -= bytes;
-        return;
-    }
-    const char *from = (const char *)base + gathering->skip;
-    size_t left = bytes - gathering->skip;
-    gathering->skip = 0;
-    gathering->bytes += left;
-    struct iovec *last = gathering->count > 0 ? &gathering->pieces[gathering->count - 1] : NULL;
-    if (last != NULL && (const char *)last->iov_base + last->iov_len == from) {
-        last->iov_len += left;
-        return;
-    }
-    gathering->pieces[gathering->count].iov_base = (void *)(uintptr_t)from;
-    gathering->pieces[gathering->count].iov_len = left;
-    gathering->count++;
-}
-
-static void gather(struct sl_tcp_send *send, struct gathering *out)
-{
-    *out = (struct gathering){.pieces = send->pieces, .skip = send->offset};
-    for (uint32_t i = send->head; i != send->tail; i++) {
-        if (out->count + 2 > SL_TCP_SEND_PIECES || out->bytes >= SL_TCP_SEND_BYTES) {
-            break;
+    while (bytes > 0) {
+        struct iovec *piece = sl_tcp_send_piece_at(send, send->piece_head);
+        if (bytes < piece->iov_len) {
+            piece->iov_base = (char *)piece->iov_base + bytes;
+            piece->iov_len -= bytes;
+            return;
         }
-        const struct sl_transport_frame *frame = sl_tcp_send_frame_at(send, i);
-        add_piece(out, frame->head, frame->head_bytes);
-        add_piece(out, frame->payload, frame->payload_bytes);
+        bytes -= piece->iov_len;
+        send->piece_head++;
     }
 }
 
-/* Takes the frames that are sent whole out of the queue, and says so. The upcall may queue more,
- * and may end the connection: then nothing more is said. */
-static void complete_frames(struct sl_tcp_conn *conn, uint32_t sent_bytes)
+/* Takes the runs that are sent whole out of the queue, and says so. The upcall may queue more, and
+ * may end the connection: then nothing more is said. */
+static void complete_runs(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_send *send = &conn->send;
-    send->offset += sent_bytes;
-    conn->tcp->stats.bytes_sent += sent_bytes;
-    while (send->head != send->tail && conn->life != SL_TCP_ENDING) {
-        const struct sl_transport_frame *frame = sl_tcp_send_frame_at(send, send->head);
-        uint64_t frame_bytes = (uint64_t)frame->head_bytes + frame->payload_bytes;
-        if (send->offset < frame_bytes) {
+    while (send->run_head != send->run_tail && conn->life != SL_TCP_ENDING) {
+        const struct sl_tcp_run *run = run_at(send, send->run_head);
+        if (send->run_sent < run->bytes) {
             break;
         }
-        void *cookie = frame->cookie;
-        send->offset -= frame_bytes;
-        send->head++;
-        conn->tcp->stats.frames_sent++;
+        void *cookie = run->cookie;
+        send->run_sent -= run->bytes;
+        send->run_head++;
+        conn->tcp->stats.frames_sent += run->frames;
         sl_conn_report_sent(&conn->base, cookie);
     }
 }
@@ -98,19 +116,23 @@ static void complete_frames(struct sl_tcp_conn *conn, uint32_t sent_bytes)
 void sl_tcp_send_advance(struct sl_tcp_conn *conn, uint32_t bytes)
 {
     struct sl_tcp_send *send = &conn->send;
-    complete_frames(conn, bytes);
+    conn->tcp->stats.bytes_sent += bytes;
+    drop_pieces(send, bytes);
+    send->run_sent += bytes;
+    complete_runs(conn);
     if (conn->life == SL_TCP_ENDING) {
         return;
     }
-    if (send->head != send->tail) {
+    if (send->piece_head != send->piece_tail) {
         sl_tcp_list_append(&conn->tcp->sending, &conn->sending);
-    } else {
-        send->head = send->tail = 0; /* the same few entries stay in the cache */
+    } else { /* the same few entries stay in the cache */
+        send->piece_head = send->piece_tail = 0;
+        send->run_head = send->run_tail = 0;
     }
     if (conn->tls != NULL) {
         sl_tcp_secure_queue(conn);
     }
-    if (send->wants_room && conn->base.state == SL_CONN_OPEN && room(send) > 0) {
+    if (send->wants_room && conn->base.state == SL_CONN_OPEN && has_room(send)) {
         send->wants_room = false;
         sl_conn_report_writable(&conn->base);
     }
@@ -136,6 +158,9 @@ bool sl_tcp_send_complete(struct sl_tcp_conn *conn, int32_t result)
     return conn->life == SL_TCP_LEAVING; /* its new reactor will find out */
 }
 
+/* ---- Sends ------------------------------------------------------------------------------------
+ */
+
 static void on_sent(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 {
     (void)cqe_flags;
@@ -155,6 +180,24 @@ struct io_uring_sqe *sl_tcp_send_begin(struct sl_tcp_conn *conn)
     return sl_ring_sqe(conn->tcp->ring, &conn->send.op);
 }
 
+/* How many of the pieces one call takes, and what they come to: as far as they lie side by side. */
+static uint32_t gather(struct sl_tcp_send *send)
+{
+    uint32_t first = send->piece_head & (SL_TCP_SEND_PIECES - 1);
+    uint32_t count = send->piece_tail - send->piece_head;
+    uint32_t count_max = SL_TCP_SEND_PIECES - first;
+    count_max = count_max < SL_TCP_CALL_PIECES ? count_max : SL_TCP_CALL_PIECES;
+    count = count < count_max ? count : count_max;
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += send->pieces[first + i].iov_len;
+        if (bytes >= SL_TCP_CALL_BYTES) {
+            return i + 1;
+        }
+    }
+    return count;
+}
+
 void sl_tcp_send_start(struct sl_tcp_conn *conn)
 {
     if (conn->tls != NULL) {
@@ -162,15 +205,15 @@ void sl_tcp_send_start(struct sl_tcp_conn *conn)
         return;
     }
     struct sl_tcp_send *send = &conn->send;
-    struct gathering gathering;
-    gather(send, &gathering);
+    uint32_t count = gather(send);
+    struct iovec *pieces = sl_tcp_send_piece_at(send, send->piece_head);
     int flags = MSG_NOSIGNAL | sl_tcp_wait_all(conn->tcp);
     send->op.complete = on_sent;
     struct io_uring_sqe *sqe = sl_tcp_send_begin(conn);
-    if (gathering.count == 1) {
-        io_uring_prep_send(sqe, conn->fd, send->pieces[0].iov_base, send->pieces[0].iov_len, flags);
+    if (count == 1) {
+        io_uring_prep_send(sqe, conn->fd, pieces->iov_base, pieces->iov_len, flags);
     } else {
-        send->message = (struct msghdr){.msg_iov = send->pieces, .msg_iovlen = gathering.count};
+        send->message = (struct msghdr){.msg_iov = pieces, .msg_iovlen = count};
         io_uring_prep_sendmsg(sqe, conn->fd, &send->message, (unsigned)flags);
     }
 }

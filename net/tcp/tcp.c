@@ -218,7 +218,7 @@ static void memory_unregister(struct sl_transport *transport, void *base)
 
 const struct sl_transport_ops sl_tcp_ops = {
     .scheme = "tcp",
-    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS,
+    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS | SL_TRANSPORT_JOINS,
     .open = tcp_open,
     .close = tcp_close,
     .memory_register = memory_register,

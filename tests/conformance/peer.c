@@ -11,6 +11,7 @@
 struct outgoing {
     struct outgoing *next;
     struct sl_transport_frame frame;
+    uint32_t number;
     size_t memory_bytes;
     uint8_t memory[];
 };
@@ -35,6 +36,7 @@ static struct outgoing *make_frame(uint32_t number, uint32_t payload_bytes)
     memcpy(outgoing->memory + SL_FRAME_HEADER_BYTES, content, in_head);
     memcpy(rest, content + in_head, payload_bytes - in_head);
     outgoing->next = NULL;
+    outgoing->number = number;
     outgoing->memory_bytes = memory_bytes;
     outgoing->frame = (struct sl_transport_frame){
         .head = outgoing->memory,
@@ -64,6 +66,15 @@ static struct outgoing *pop(struct outgoing **first)
     return outgoing;
 }
 
+/* Two of four frames are joined to the one before, where the transport does that and has not
+ * reported it. */
+static void choose_cookie(struct outgoing *outgoing, bool follows)
+{
+    bool joins = (conformance_target->ops->capabilities & SL_TRANSPORT_JOINS) != 0;
+    outgoing->frame.cookie =
+        joins && follows && outgoing->number % 4 < 2 ? SL_TRANSPORT_JOINED : (void *)outgoing;
+}
+
 /* Offers what waits, a burst at a time, until the transport takes fewer than it was offered. */
 static void pump(struct peer *peer)
 {
@@ -72,6 +83,7 @@ static void pump(struct peer *peer)
         uint32_t count = 0;
         for (struct outgoing *outgoing = peer->first_waiting; outgoing != NULL && count < BURST;
              outgoing = outgoing->next) {
+            choose_cookie(outgoing, count > 0 || peer->first_taken != NULL);
             burst[count++] = outgoing->frame;
         }
         peer->node->calling = true;
@@ -279,8 +291,10 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
     struct peer *peer = peer_of(ctx, conn);
     sl_assert(peer->first_taken == cookie);
-    free(pop(&peer->first_taken));
-    peer->sent++;
+    do {
+        free(pop(&peer->first_taken));
+        peer->sent++;
+    } while (peer->first_taken != NULL && peer->first_taken->frame.cookie == SL_TRANSPORT_JOINED);
 }
 
 static void on_writable(void *ctx, struct sl_conn *conn)
