@@ -7,21 +7,25 @@
 
 #include "bench/bare.h"
 #include "bench/bench.h"
+#include "bench/bulk_small.h"
 #include "bench/bulk_transfer.h"
 #include "bench/contest.h"
 #include "bench/options.h"
 #include "bench/peers.h"
 #include "bench/ps_process.h"
 #include "core/log.h"
+#include "reactor/topology.h"
 
 #define SIZES_MAX    8
 #define BYTES_MAX    ((uint64_t)256 << 20)
+#define PUSH_BYTES   ((uint64_t)16 << 20) /* beside the small pulls */
 #define IPERF_BYTES  ((uint32_t)1 << 20)
 
 /* The targets, and the sizes that they are of. */
 #define OF_BARE      0.9
 #define OF_IPERF     1.0
 #define TARGET_LEAST ((uint64_t)1 << 20)
+#define P99_BESIDE   3.0 /* of small pulls, beside pushes, to that without */
 #define TARGET_MOST  ((uint64_t)16 << 20)
 
 enum way { WAY_PULL, WAY_PUSH, WAY_COUNT };
@@ -32,7 +36,7 @@ static const char *const MODE_NAMES[] = {"event", "polling"};
 
 struct options {
     const char *sizes, *congestion;
-    uint64_t depth;
+    uint64_t depth, small_rate;
     int optimizer;
     struct sl_bench_common common;
     uint64_t bytes[SIZES_MAX];
@@ -63,7 +67,9 @@ struct bench {
     uint32_t cell_count;
     struct sl_bench_iperf iperf[WAY_COUNT];
     struct sl_bench_contestant *iperf_contestants; /* [WAY_COUNT], or NULL */
-    struct sl_bench_contestant contestants[(SIZES_MAX * (MODE_COUNT + 1) + 1) * WAY_COUNT];
+    struct sl_bench_bulk_small small[2];           /* alone, and beside pushes */
+    struct sl_bench_contestant *small_contestants; /* [2], or NULL */
+    struct sl_bench_contestant contestants[(SIZES_MAX * (MODE_COUNT + 1) + 1) * WAY_COUNT + 2];
     uint32_t contestant_count;
 };
 
@@ -186,6 +192,48 @@ static void add_iperf(struct bench *bench)
     }
 }
 
+/* The first of our cores that neither side has yet; where there is none, the client's. */
+static int third_core(const struct sl_bench_common *common)
+{
+    for (uint32_t i = 0; i < sl_topology_core_count(); i++) {
+        int core;
+        if (sl_topology_core_for(i, false, &core) == 0 && core != common->server_core &&
+            core != common->client_core) {
+            return core;
+        }
+    }
+    return common->client_core;
+}
+
+static void add_small(struct bench *bench)
+{
+    static const char *const names[] = {"small pulls alone", "small pulls beside 16 MB pushes"};
+    const struct options *options = bench->options;
+    if (options->small_rate == 0) {
+        return;
+    }
+    bench->small_contestants = &bench->contestants[bench->contestant_count];
+    for (int beside = 0; beside < 2; beside++) {
+        bench->small[beside] = (struct sl_bench_bulk_small){
+            .ps = bench->ps[MODE_EVENT],
+            .pushes =
+                {
+                    .coordinator = sl_bench_ps_coordinator(bench->ps[MODE_EVENT]),
+                    .bytes = beside == 1 ? PUSH_BYTES : 0,
+                    .push = true,
+                    .depth = 1,
+                    .optimizer = (enum sl_optimizer_kind)options->optimizer,
+                    .congestion = options->congestion,
+                    .memory = bench->memory,
+                },
+            .push_core = third_core(&options->common),
+            .rate = (double)options->small_rate,
+        };
+        bench->contestants[bench->contestant_count++] =
+            sl_bench_bulk_small_contestant(names[beside], &bench->small[beside]);
+    }
+}
+
 /* ---- Ratios ---------------------------------------------------------------------------------- */
 
 static void add_ratios(const struct bench *bench, const struct cell *cell,
@@ -209,6 +257,16 @@ static void add_ratios(const struct bench *bench, const struct cell *cell,
     }
 }
 
+static void add_small_ratio(const struct bench *bench, struct sl_bench_report *report)
+{
+    if (bench->small_contestants != NULL) {
+        (void)sl_bench_report_ratio(report, "small pulls' p99, beside pushes / alone",
+                                    bench->small_contestants[1].figures[SL_BENCH_BULK_SMALL_P99],
+                                    bench->small_contestants[0].figures[SL_BENCH_BULK_SMALL_P99], 0,
+                                    P99_BESIDE);
+    }
+}
+
 static void put_on_curves(const struct cell *cell)
 {
     for (int i = 0; i <= MODE_COUNT; i++) {
@@ -224,7 +282,7 @@ static void put_on_curves(const struct cell *cell)
 static int bench_init(struct bench *bench)
 {
     const struct options *options = bench->options;
-    uint64_t most = 0;
+    uint64_t most = PUSH_BYTES;
     for (uint32_t i = 0; i < options->size_count; i++) {
         most = options->bytes[i] > most ? options->bytes[i] : most;
     }
@@ -252,6 +310,7 @@ static int bench_init(struct bench *bench)
         add_cell(bench, options->bytes[i], WAY_PUSH);
     }
     add_iperf(bench);
+    add_small(bench);
     return 0;
 }
 
@@ -282,7 +341,10 @@ static int measure(struct bench *bench)
         put_on_curves(&bench->cells[i]);
         add_ratios(bench, &bench->cells[i], report);
     }
-    err = err != 0 ? err : sl_bench_report_finish(report, &options->common);
+    if (err == 0) {
+        add_small_ratio(bench, report);
+        err = sl_bench_report_finish(report, &options->common);
+    }
     sl_bench_report_destroy(&report);
     return err;
 }
@@ -317,6 +379,8 @@ static int parse(struct options *options, int argc, char **argv)
         sl_bench_text("sizes", &options->sizes, "SIZE,...", "Bytes of a step, such as 64K,1M."),
         sl_bench_number("depth", &options->depth, 1, SL_BENCH_BULK_DEPTH_MAX,
                         "Steps under way at once."),
+        sl_bench_number("small-rate", &options->small_rate, 0, 1e6,
+                        "Small pulls a second that meet pushes of 16 MB; 0: none."),
         sl_bench_choice("optimizer", &options->optimizer, "sum|sgd", "What pushes go through."),
         sl_bench_text("congestion", &options->congestion, "NAME",
                       "TCP congestion control of all that are compared."),
@@ -331,6 +395,7 @@ int sl_bench_bulk_run(int argc, char **argv)
     struct options options = {.sizes = "64K,1M,16M,64M",
                               .congestion = "cubic",
                               .depth = 4,
+                              .small_rate = 10000,
                               .optimizer = SL_OPTIMIZER_SUM,
                               .common = sl_bench_common_defaults()};
     int parsed = parse(&options, argc, argv);

@@ -33,7 +33,7 @@ struct options {
 
 struct bench {
     const struct options *options;
-    char folder[64]; /* ours, removed at the end */
+    char folder[SL_BENCH_PATH_BYTES - 64]; /* ours, removed at the end */
     char data[SL_BENCH_PATH_BYTES];
     char program[SL_BENCH_PATH_BYTES]; /* starling-worker */
     struct sl_bench_contestant contestants[MODELS];
@@ -250,10 +250,12 @@ static int prepare(struct bench *bench)
         sl_log_error("there is no starling-worker beside this program");
         return SL_ERR_NOT_FOUND;
     }
-    (void)snprintf(bench->folder, sizeof bench->folder, "/tmp/starling-bench-train-XXXXXX");
+    const char *where = getenv("TMPDIR");
+    (void)snprintf(bench->folder, sizeof bench->folder, "%s/starling-bench-train-XXXXXX",
+                   where == NULL || where[0] == '\0' ? "/tmp" : where);
     if (mkdtemp(bench->folder) == NULL) {
         bench->folder[0] = '\0';
-        sl_log_error("no folder can be made in /tmp");
+        sl_log_error("no folder can be made in $TMPDIR or /tmp");
         return SL_ERR_IO;
     }
     for (uint32_t i = 0; i < MODELS; i++) {
