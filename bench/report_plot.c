@@ -17,7 +17,9 @@
 #define PATH_BYTES   4096
 #define LOG_X_LEAST  8   /* x that spans more is drawn on a logarithmic scale */
 #define LOG_Y_LEAST  100 /* so is y */
+#define LARGE_LEAST  1e4 /* from here on values are told in thousands, millions, … */
 #define CHARTS_MAX   64
+#define COLORS       8   /* of gnuplot's; then they come again, dashed */
 #define BAR_PIXELS   26  /* of a ratio's bar and the space to the next */
 #define CHART_PIXELS 560 /* height without the key */
 #define KEY_PIXELS   11  /* of half a line: it has two columns */
@@ -156,9 +158,10 @@ static void write_axes(FILE *script, const struct sl_bench_report *report,
             widen(&y, summary.high);
         }
     }
-    write_set(script, "xlabel", first->x_name);
+    write_set(script, "xlabel offset 0,0.4", first->x_name);
     write_set(script, "ylabel", first->unit);
-    (void)fprintf(script, "set offsets graph 0.03, graph 0.03, 0, 0\nset format y '%%.4s%%c'\n");
+    (void)fprintf(script, "set offsets graph 0.03, graph 0.03, 0, 0\nset format y '%s'\n",
+                  y.most < LARGE_LEAST ? "%.10g" : "%.1s%c");
     if (is_wide(&x, LOG_X_LEAST)) {
         (void)fprintf(script, "set logscale x\n");
     }
@@ -208,8 +211,8 @@ static void write_curve(FILE *script, const struct sl_bench_report *report, uint
     const struct sl_bench_figure *figure = report->figures[index];
     char title[SL_BENCH_NAME_BYTES + sizeof figure->quantity + 2];
     (void)snprintf(title, sizeof title, "%s: %s", figure->name, figure->quantity);
-    (void)fprintf(script, "%s $curve%u using 1:3:2:4 with yerrorlines lw 2 pt 7 ps 0.6 title ",
-                  curve == 0 ? "plot" : ",", curve);
+    (void)fprintf(script, "%s $curve%u using 1:3:2:4 with yerrorlines lw 2 dt %u title ",
+                  curve == 0 ? "plot" : ",", curve, 1 + curve / COLORS);
     write_quoted(script, title);
 }
 
@@ -234,7 +237,9 @@ static void write_ratios(FILE *script, const struct sl_bench_report *report, con
 {
     write_head(script, report, path, "ratios; | is the target",
                120 + BAR_PIXELS * report->ratio_count);
-    (void)fprintf(script, "unset key\nset xrange [0:*]\nset yrange [%u.5:-0.5]\nset ytics (",
+    (void)fprintf(script,
+                  "unset key\nset xrange [0:*]\nset offsets 0, graph 0.05, 0, 0\nset yrange "
+                  "[%u.5:-0.5]\nset ytics (",
                   report->ratio_count - 1);
     for (uint32_t i = 0; i < report->ratio_count; i++) {
         (void)fprintf(script, i == 0 ? "" : ", ");
@@ -255,7 +260,7 @@ static void write_ratios(FILE *script, const struct sl_bench_report *report, con
                           "plot $ratios using ($3/2):1:(0):3:($1-0.35):($1+0.35):6 with boxxyerror "
                           "lc rgb variable, "
                           "$ratios using 3:1:2:4 with xerrorbars lc rgb 'black' pt 0, "
-                          "$ratios using 5:1:($1-0.45):($1+0.45) with yerrorbars lw 3 pt 0 "
+                          "$ratios using 5:($1-0.42):(0):(0.84) with vectors nohead lw 4 "
                           "lc rgb 'black'\n");
 }
 
@@ -263,7 +268,7 @@ static void write_ratios(FILE *script, const struct sl_bench_report *report, con
 static void write_spreads(FILE *script, const struct sl_bench_report *report, const char *path)
 {
     write_head(script, report, path, "times", CHART_PIXELS + KEY_PIXELS * report->spread_count);
-    (void)fprintf(script, "set logscale xy\nset xlabel 'one in ... takes longer'\n"
+    (void)fprintf(script, "set logscale xy\nset xlabel 'one in ... takes longer' offset 0,0.4\n"
                           "set ylabel 'us'\nset format x '%%.0s%%c'\n");
     for (uint32_t i = 0; i < report->spread_count; i++) {
         const struct sl_bench_spread *spread = report->spreads[i];
@@ -279,8 +284,8 @@ static void write_spreads(FILE *script, const struct sl_bench_report *report, co
         (void)fprintf(script, "END_OF_DATA\n");
     }
     for (uint32_t i = 0; i < report->spread_count; i++) {
-        (void)fprintf(script, "%s $spread%u using 1:2 with steps lw 2 title ",
-                      i == 0 ? "plot" : ",", i);
+        (void)fprintf(script, "%s $spread%u using 1:2 with steps lw 2 dt %u title ",
+                      i == 0 ? "plot" : ",", i, 1 + i / COLORS);
         write_quoted(script, report->spreads[i]->name);
     }
     (void)fputc('\n', script);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/bare.h"
 #include "bench/bench.h"
 #include "bench/contest.h"
 #include "bench/table_options.h"
@@ -23,6 +24,7 @@
 #define GROUP_ROWS    256 /* created between two looks at the processor time */
 /* Of what the memory's records take: index, directory and slack at most. */
 #define MEMORY_FACTOR 1.4
+#define BARE_LEAST    0.9 /* of the plain loops' rate, which the table is to reach */
 
 static const char *const distribution_names[SL_BENCH_TABLE_DISTRIBUTIONS] = {"uniform", "zipf"};
 
@@ -59,6 +61,7 @@ struct bench {
     struct sl_metric_histogram *create; /* ns of one creation */
     struct sl_metric_histogram *serve;  /* ns of a batch that is read between creations */
     struct pauses pauses;
+    struct sl_bench_bare_rows_memory *bare; /* NULL: not beside this table */
 };
 
 /* ---- Growth ---------------------------------------------------------------------------------- */
@@ -213,6 +216,16 @@ static int run_turn(void *ctx, const struct sl_bench_common *common, double *val
     return 0;
 }
 
+static int run_bare_gather(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    return sl_bench_bare_rows_gather(ctx, common, values);
+}
+
+static int run_bare_update(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    return sl_bench_bare_rows_update(ctx, common, values);
+}
+
 /* ---- Report ---------------------------------------------------------------------------------- */
 
 static bool rows_on_axis(const struct bench *bench)
@@ -287,43 +300,87 @@ static void report_growth(const struct bench *bench, struct sl_bench_report *rep
     report_spread(bench, report, "read of a batch between creations", bench->serve);
 }
 
-/* Every phase over each distribution takes turns with all others. */
-static int report_phases(struct bench *bench, struct sl_bench_report *report)
+/* What takes turns: each phase over each distribution, then the plain loops. */
+#define BARE_PHASES 2
+struct contest {
+    struct sl_bench_contestant
+        contestants[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS + BARE_PHASES];
+    struct turn turns[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS + BARE_PHASES];
+    uint32_t count;
+};
+
+static void enter(struct contest *contest, const struct bench *bench, const char *what,
+                  int (*run_one)(void *ctx, const struct sl_bench_common *common, double *values),
+                  void *ctx)
 {
     static const struct sl_bench_quantity quantity = {"per key", "ns"};
-    const struct sl_bench_table_options *options = bench->options;
-    struct sl_bench_contestant contestants[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS];
-    struct turn turns[PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS];
+    struct turn *turn = &contest->turns[contest->count];
+    write_name(bench, what, true, turn->name);
+    contest->contestants[contest->count++] = (struct sl_bench_contestant){
+        .name = turn->name,
+        .quantities = &quantity,
+        .quantity_count = 1,
+        .run = run_one,
+        .ctx = ctx,
+    };
+}
+
+static void enter_all(struct contest *contest, struct bench *bench)
+{
     char what[48];
-    cpu_set_t cores;
-    uint32_t count = 0;
+    contest->count = 0;
     for (uint32_t i = 0; i < PHASE_COUNT * SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
         const uint32_t distribution = i / PHASE_COUNT;
-        struct turn *turn = &turns[count];
-        if (!options->distributions[distribution]) {
-            continue;
+        struct turn *turn = &contest->turns[contest->count];
+        if (bench->options->distributions[distribution]) {
+            turn->bench = bench;
+            turn->drawn = &bench->drawn[distribution];
+            turn->phase = (enum phase)(i % PHASE_COUNT);
+            (void)snprintf(what, sizeof what, "%s, %s keys", phase_names[turn->phase],
+                           distribution_names[distribution]);
+            enter(contest, bench, what, run_turn, turn);
         }
-        turn->bench = bench;
-        turn->drawn = &bench->drawn[distribution];
-        turn->phase = (enum phase)(i % PHASE_COUNT);
-        (void)snprintf(what, sizeof what, "%s, %s keys", phase_names[turn->phase],
-                       distribution_names[distribution]);
-        write_name(bench, what, true, turn->name);
-        contestants[count++] = (struct sl_bench_contestant){.name = turn->name,
-                                                            .quantities = &quantity,
-                                                            .quantity_count = 1,
-                                                            .run = run_turn,
-                                                            .ctx = turn};
     }
+    if (bench->bare != NULL) {
+        enter(contest, bench, "gather, bare", run_bare_gather, bench->bare);
+        enter(contest, bench, "update, bare", run_bare_update, bench->bare);
+    }
+}
+
+/* Rates, so the times the other way round. The uniform distribution comes first, the plain loops
+ * last. */
+static void report_bare(const struct bench *bench, const struct contest *contest,
+                        struct sl_bench_report *report)
+{
+    const struct sl_bench_contestant *bare = &contest->contestants[contest->count - BARE_PHASES];
+    const struct sl_bench_contestant *table = contest->contestants;
+    char name[SL_BENCH_NAME_BYTES];
+    write_name(bench, "rate of gather / bare", false, name);
+    sl_bench_report_ratio(report, name, bare[0].figures[0], table[PHASE_GATHER].figures[0],
+                          BARE_LEAST, 0);
+    write_name(bench, "rate of update / bare", false, name);
+    sl_bench_report_ratio(report, name, bare[1].figures[0], table[PHASE_UPDATE].figures[0],
+                          BARE_LEAST, 0);
+}
+
+static int report_phases(struct bench *bench, struct sl_bench_report *report)
+{
+    const struct sl_bench_common *common = &bench->options->common;
+    struct contest contest;
+    cpu_set_t cores;
+    enter_all(&contest, bench);
     /* Only meanwhile: the thread that prepares the next table's memory runs where ours may. */
     const bool pinned = sched_getaffinity(0, sizeof cores, &cores) == 0 &&
-                        sl_topology_pin_thread(options->common.server_core) == 0;
-    const int err = sl_bench_contest_run(contestants, count, &options->common, report);
+                        sl_topology_pin_thread(common->server_core) == 0;
+    const int err = sl_bench_contest_run(contest.contestants, contest.count, common, report);
     if (pinned) {
         (void)sched_setaffinity(0, sizeof cores, &cores);
     }
-    for (uint32_t i = 0; err == 0 && i < count; i++) {
-        put_on_axis(bench, contestants[i].figures[0]);
+    for (uint32_t i = 0; err == 0 && i < contest.count; i++) {
+        put_on_axis(bench, contest.contestants[i].figures[0]);
+    }
+    if (err == 0 && bench->bare != NULL) {
+        report_bare(bench, &contest, report);
     }
     return err;
 }
@@ -383,6 +440,9 @@ static int bench_init(struct bench *bench, const struct sl_bench_table_options *
 static void bench_fini(struct bench *bench)
 {
     sl_table_store_destroy(&bench->store);
+    if (bench->bare != NULL) {
+        sl_bench_bare_rows_destroy(&bench->bare);
+    }
     for (uint32_t i = 0; i < SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
         free(bench->drawn[i].keys);
         free(bench->drawn[i].records);
@@ -411,10 +471,29 @@ static double available_bytes(void)
     return kib * 1024;
 }
 
+/* The plain loops know Adagrad alone, and draw their rows uniformly. */
+static bool wants_bare(const struct bench *bench)
+{
+    return bench->options->bare && bench->options->distributions[SL_BENCH_UNIFORM] &&
+           sl_table_store_spec(bench->store)->optimizer.kind == SL_OPTIMIZER_ADAGRAD;
+}
+
+static int create_bare(struct bench *bench)
+{
+    const struct sl_bench_bare_rows rows = {
+        .rows = bench->rows,
+        .dim = bench->dim,
+        .batch = (uint32_t)bench->options->batch,
+        .header_bytes = sizeof(struct sl_table_record),
+        .seed = bench->options->seed,
+    };
+    return wants_bare(bench) ? sl_bench_bare_rows_create(&rows, &bench->bare) : 0;
+}
+
 static bool fits(const struct bench *bench)
 {
-    const double needed =
-        MEMORY_FACTOR * (double)bench->rows * (double)sl_table_store_record_bytes(bench->store);
+    const double records = (double)bench->rows * (double)sl_table_store_record_bytes(bench->store);
+    const double needed = records * MEMORY_FACTOR + (wants_bare(bench) ? records : 0);
     const double available = available_bytes();
     if (available > 0 && needed > available) {
         sl_log_warn("left out: %" PRIu64 " rows of dim %u with %s take %.1f GB, %.1f GB are free",
@@ -442,7 +521,8 @@ static int measure(struct bench *bench, struct sl_bench_report *report)
     if (!fits(bench)) {
         return 0;
     }
-    const int err = create_rows(bench);
+    int err = create_bare(bench);
+    err = err != 0 ? err : create_rows(bench);
     if (err != 0) {
         return err;
     }
