@@ -1,0 +1,463 @@
+/* starling-bench serving: one ps reactor serving one core of clients, held against what the machine
+ * can do in the same shape, and against Redis. Each comparison is a contest of its own: all that it
+ * compares is measured in turns. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bench/bare.h"
+#include "bench/bench.h"
+#include "bench/cell.h"
+#include "bench/options.h"
+#include "bench/peers.h"
+#include "core/assert.h"
+#include "core/log.h"
+
+#define CELLS_MAX     16
+
+/* On the wire (docs/protocol.md): a request's header, prefix and section, a reply's header. */
+#define REQUEST_BYTES 72U
+#define REPLY_BYTES   32U
+#define KEY_BYTES     8U
+
+#define RECORD_HEADER 16U /* of a table's record, before its row */
+#define SEND_BYTES    ((uint64_t)64 << 10)
+
+enum part {
+    PART_ALL,
+    PART_ONE_ROW,
+    PART_LATENCY,
+    PART_WIDE_ROWS,
+    PART_ROWS,
+    PART_CONNECTIONS,
+    PART_IDLE
+};
+#define PART_CHOICES "all|one-row|latency|wide-rows|rows|connections|idle"
+
+struct options {
+    struct sl_bench_common common;
+    int part;
+    const char *congestion;
+    uint64_t rows;
+};
+
+struct bench {
+    const struct options *options;
+    struct sl_bench_report *report;
+    struct sl_bench_ps *polling, *event;
+    struct sl_bench_cell *cells[CELLS_MAX];
+    uint32_t cell_count;
+    struct sl_bench_redis *redis; /* NULL: not installed */
+    struct sl_bench_bare_rows_memory *bare_rows;
+};
+
+/* ---- Contestants ----------------------------------------------------------------------------- */
+
+enum { ECHO_REQUESTS, ECHO_P50, ECHO_P99, ECHO_QUANTITIES };
+static const struct sl_bench_quantity echo_quantities[ECHO_QUANTITIES] = {
+    {"requests", "1/s"}, {"p50", "us"}, {"p99", "us"}};
+
+static int run_echo(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    static struct sl_metric_histogram latency;
+    int err = sl_bench_bare_echo_run(ctx, common, &values[ECHO_REQUESTS], &latency);
+    if (err == 0) {
+        values[ECHO_P50] = (double)sl_metric_quantile(&latency, 0.5) / 1e3;
+        values[ECHO_P99] = (double)sl_metric_quantile(&latency, 0.99) / 1e3;
+    }
+    return err;
+}
+
+static struct sl_bench_contestant echo_contestant(const char *name, struct sl_bench_bare_echo *echo)
+{
+    return (struct sl_bench_contestant){.name = name,
+                                        .quantities = echo_quantities,
+                                        .quantity_count = ECHO_QUANTITIES,
+                                        .run = run_echo,
+                                        .ctx = echo};
+}
+
+/* What pulls of `keys` rows are on the wire. */
+static struct sl_bench_bare_echo echo_of_pulls(const struct options *options, uint32_t connections,
+                                               uint32_t depth, uint32_t keys, uint32_t dim)
+{
+    return (struct sl_bench_bare_echo){
+        .connections = connections,
+        .depth = depth,
+        .request_bytes = REQUEST_BYTES + keys * KEY_BYTES,
+        .reply_bytes = REPLY_BYTES + keys * dim * (uint32_t)sizeof(float),
+        .polling = true,
+        .congestion = options->congestion,
+    };
+}
+
+static int run_gather(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    double ns;
+    int err = sl_bench_bare_rows_gather(ctx, common, &ns);
+    values[0] = err == 0 ? 1e9 / ns : 0;
+    return err;
+}
+
+static int run_send(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    return sl_bench_bare_bulk_run(ctx, common, &values[0]);
+}
+
+struct shape {
+    enum sl_bench_operation operation;
+    uint32_t connections, depth, keys, dim;
+};
+
+/* A load on one of the two ps; it lives until the end. */
+static struct sl_bench_contestant load_contestant(struct bench *bench, struct sl_bench_ps *ps,
+                                                  const char *name, const struct shape *shape)
+{
+    sl_assert(bench->cell_count < CELLS_MAX);
+    const struct options *options = bench->options;
+    struct sl_bench_cell *cell = calloc(1, sizeof *cell);
+    if (cell == NULL) {
+        sl_log_error("no memory for another load");
+        exit(1);
+    }
+    bench->cells[bench->cell_count++] = cell;
+    *cell = (struct sl_bench_cell){
+        .options =
+            {.table = {.kind = SL_TABLE_SPARSE,
+                       .dim = shape->dim,
+                       .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
+                       .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -0.1F, .b = 0.1F}},
+             .operation = shape->operation,
+             .connections = shape->connections,
+             .depth = shape->depth,
+             .keys = shape->keys,
+             .distribution = SL_BENCH_UNIFORM,
+             .rows = options->rows,
+             .seed = 1,
+             .polling = ps == bench->polling,
+             .congestion = options->congestion},
+        .ps = ps,
+        .parks = true,
+        .load_count = 1,
+        .cores = {options->common.client_core},
+    };
+    (void)snprintf(cell->name, sizeof cell->name, "%s", name);
+    (void)snprintf(cell->options.table.name, sizeof cell->options.table.name, "serving-%u",
+                   shape->dim);
+    return sl_bench_cell_contestant(cell);
+}
+
+/* ---- Comparisons ----------------------------------------------------------------------------- */
+
+static int run_contest(struct bench *bench, struct sl_bench_contestant *contestants, uint32_t count)
+{
+    return sl_bench_contest_run(contestants, count, &bench->options->common, bench->report);
+}
+
+static void hold(struct bench *bench, const char *name, const struct sl_bench_figure *a,
+                 const struct sl_bench_figure *b, double least, double most)
+{
+    (void)sl_bench_report_ratio(bench->report, name, a, b, least, most);
+}
+
+/* Pulls of one row from 16 connections, 32 under way on each. */
+static int compare_one_row(struct bench *bench)
+{
+    static const struct shape shape = {SL_BENCH_PULL, 16, 32, 1, 16};
+    struct sl_bench_bare_echo echo = echo_of_pulls(bench->options, 16, 32, 1, 16);
+    struct sl_bench_redis_load get = {.redis = bench->redis, .keys = 1, .pipeline = 64};
+    struct sl_bench_contestant contestants[] = {
+        load_contestant(bench, bench->polling, "pull 1 row, 16 x 32, polling", &shape),
+        load_contestant(bench, bench->event, "pull 1 row, 16 x 32, event", &shape),
+        echo_contestant("bare echo, 16 x 32", &echo),
+        sl_bench_redis_contestant("redis GET, pipelined x64", &get),
+    };
+    int err = run_contest(bench, contestants, bench->redis == NULL ? 3 : 4);
+    if (err != 0) {
+        return err;
+    }
+    const struct sl_bench_figure *pulls = contestants[0].figures[SL_BENCH_CELL_REQUESTS];
+    hold(bench, "pulls of 1 row, 16 x 32 / bare echo", pulls, contestants[2].figures[ECHO_REQUESTS],
+         0.55, 0);
+    hold(bench, "event mode / polling, at full load",
+         contestants[1].figures[SL_BENCH_CELL_REQUESTS], pulls, 0.95, 0);
+    if (bench->redis != NULL) {
+        hold(bench, "pulls of 1 row, 16 x 32 / redis GET x64", pulls, contestants[3].figures[0], 4,
+             0);
+    }
+    return 0;
+}
+
+/* One request at a time. */
+static int compare_latency(struct bench *bench)
+{
+    static const struct shape shape = {SL_BENCH_PULL, 1, 1, 1, 16};
+    struct sl_bench_bare_echo echo = echo_of_pulls(bench->options, 1, 1, 1, 16);
+    struct sl_bench_contestant contestants[] = {
+        load_contestant(bench, bench->polling, "pull 1 row, 1 x 1, polling", &shape),
+        echo_contestant("bare ping-pong", &echo),
+    };
+    int err = run_contest(bench, contestants, 2);
+    if (err == 0) {
+        hold(bench, "latency of 1 row, p50 / bare ping-pong",
+             contestants[0].figures[SL_BENCH_CELL_P50], contestants[1].figures[ECHO_P50], 0, 1.3);
+        hold(bench, "latency of 1 row, p99 / bare ping-pong",
+             contestants[0].figures[SL_BENCH_CELL_P99], contestants[1].figures[ECHO_P99], 0, 1.5);
+    }
+    return err;
+}
+
+/* Keys a second of one core that does nothing but gather the rows and send them: 1 / (gather time
+ * of a key + its bytes / bare rate of 64 KB sends), round by round. */
+static const struct sl_bench_figure *add_model(struct bench *bench,
+                                               const struct sl_bench_figure *rows_per_s,
+                                               const struct sl_bench_figure *bytes_per_s,
+                                               double bytes)
+{
+    struct sl_bench_figure *model =
+        sl_bench_report_figure(bench->report, "gather and send, computed", "keys", "1/s");
+    for (uint32_t i = 0; i < rows_per_s->count && i < bytes_per_s->count; i++) {
+        sl_bench_figure_sample(model,
+                               1 / (1 / rows_per_s->samples[i] + bytes / bytes_per_s->samples[i]));
+    }
+    return model;
+}
+
+static int create_rows(struct bench *bench, uint32_t dim)
+{
+    sl_bench_bare_rows_destroy(&bench->bare_rows);
+    return sl_bench_bare_rows_create(&(struct sl_bench_bare_rows){.rows = bench->options->rows,
+                                                                  .dim = dim,
+                                                                  .batch = 100,
+                                                                  .header_bytes = RECORD_HEADER,
+                                                                  .seed = 1},
+                                     &bench->bare_rows);
+}
+
+static const struct sl_bench_quantity rows_quantity = {"keys", "1/s"};
+static const struct sl_bench_quantity bytes_quantity = {"bytes", "1/s"};
+
+/* Pulls of 100 rows of 64 columns. */
+static int compare_wide_rows(struct bench *bench)
+{
+    static const struct shape shape = {SL_BENCH_PULL, 4, 8, 100, 64};
+    int err = create_rows(bench, shape.dim);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_bench_bare_bulk send = {
+        .bytes = SEND_BYTES, .depth = 8, .congestion = bench->options->congestion};
+    struct sl_bench_redis_load mget = {.redis = bench->redis, .keys = 100, .pipeline = 1};
+    struct sl_bench_contestant contestants[] = {
+        load_contestant(bench, bench->polling, "pull 100 rows, dim 64, 4 x 8", &shape),
+        {.name = "bare gather, dim 64",
+         .quantities = &rows_quantity,
+         .quantity_count = 1,
+         .run = run_gather,
+         .ctx = bench->bare_rows},
+        {.name = "bare 64 KB sends",
+         .quantities = &bytes_quantity,
+         .quantity_count = 1,
+         .run = run_send,
+         .ctx = &send},
+        sl_bench_redis_contestant("redis MGET of 100", &mget),
+    };
+    err = run_contest(bench, contestants, bench->redis == NULL ? 3 : 4);
+    if (err != 0) {
+        return err;
+    }
+    const struct sl_bench_figure *pulls = contestants[0].figures[SL_BENCH_CELL_KEYS];
+    const double bytes = shape.dim * (double)sizeof(float) + REPLY_BYTES / (double)shape.keys;
+    hold(bench, "pulls of 100 rows, dim 64 / gather and send", pulls,
+         add_model(bench, contestants[1].figures[0], contestants[2].figures[0], bytes), 0.75, 0);
+    if (bench->redis != NULL) {
+        hold(bench, "pulls of 100 rows, dim 64 / redis MGET", pulls, contestants[3].figures[1], 6,
+             0);
+    }
+    return 0;
+}
+
+/* Pulls and pushes of 100 rows of 16 columns. */
+static int compare_rows(struct bench *bench)
+{
+    static const struct shape pull = {SL_BENCH_PULL, 4, 8, 100, 16};
+    static const struct shape push = {SL_BENCH_PUSH, 4, 8, 100, 16};
+    int err = create_rows(bench, pull.dim);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_bench_contestant contestants[] = {
+        load_contestant(bench, bench->polling, "pull 100 rows, dim 16, 4 x 8", &pull),
+        load_contestant(bench, bench->polling, "push 100 rows, dim 16, 4 x 8", &push),
+        {.name = "bare gather, dim 16",
+         .quantities = &rows_quantity,
+         .quantity_count = 1,
+         .run = run_gather,
+         .ctx = bench->bare_rows},
+    };
+    err = run_contest(bench, contestants, 3);
+    if (err == 0) {
+        const struct sl_bench_figure *pulls = contestants[0].figures[SL_BENCH_CELL_KEYS];
+        hold(bench, "pulls of 100 rows, dim 16 / bare gather", pulls, contestants[2].figures[0],
+             0.5, 0);
+        hold(bench, "pushes of 100 rows, dim 16 / pulls",
+             contestants[1].figures[SL_BENCH_CELL_KEYS], pulls, 0.7, 0);
+    }
+    return err;
+}
+
+/* As many requests under way, on many connections or on few. */
+static int compare_connections(struct bench *bench)
+{
+    static const struct shape many = {SL_BENCH_PULL, 1000, 1, 1, 16};
+    static const struct shape few = {SL_BENCH_PULL, 16, 62, 1, 16};
+    struct sl_bench_contestant contestants[] = {
+        load_contestant(bench, bench->polling, "pull 1 row, 1000 x 1", &many),
+        load_contestant(bench, bench->polling, "pull 1 row, 16 x 62", &few),
+    };
+    int err = run_contest(bench, contestants, 2);
+    if (err == 0) {
+        hold(bench, "1000 connections / 16, as many requests under way",
+             contestants[0].figures[SL_BENCH_CELL_REQUESTS],
+             contestants[1].figures[SL_BENCH_CELL_REQUESTS], 0.85, 0);
+    }
+    return err;
+}
+
+/* A ps in event mode that nobody asks anything. */
+static int run_idle(void *ctx, const struct sl_bench_common *common, double *values)
+{
+    struct sl_bench_ps *ps = ctx;
+    sl_bench_ps_unpark(ps);
+    const double before = sl_bench_ps_cpu_seconds(ps);
+    const unsigned seconds = common->seconds < 2 ? 2 : (unsigned)common->seconds;
+    unsigned left = seconds;
+    while (left > 0) {
+        left = sleep(left);
+    }
+    values[0] = sl_bench_ps_cpu_seconds(ps) - before;
+    values[1] = seconds;
+    sl_bench_ps_park(ps);
+    return 0;
+}
+
+static int compare_idle(struct bench *bench)
+{
+    static const struct sl_bench_quantity quantities[] = {{"processor time", "s"}, {"time", "s"}};
+    struct sl_bench_contestant idle = {.name = "idle ps, event",
+                                       .quantities = quantities,
+                                       .quantity_count = 2,
+                                       .run = run_idle,
+                                       .ctx = bench->event};
+    int err = run_contest(bench, &idle, 1);
+    if (err == 0) {
+        hold(bench, "share of a core of an idle reactor, event mode", idle.figures[0],
+             idle.figures[1], 0, 0.005);
+    }
+    return err;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int compare(struct bench *bench)
+{
+    static const struct {
+        enum part part;
+        int (*compare)(struct bench *bench);
+    } parts[] = {
+        {PART_ONE_ROW, compare_one_row},         {PART_LATENCY, compare_latency},
+        {PART_WIDE_ROWS, compare_wide_rows},     {PART_ROWS, compare_rows},
+        {PART_CONNECTIONS, compare_connections}, {PART_IDLE, compare_idle},
+    };
+    int err = 0;
+    for (size_t i = 0; err == 0 && i < sizeof parts / sizeof parts[0]; i++) {
+        if (bench->options->part == PART_ALL || bench->options->part == (int)parts[i].part) {
+            err = parts[i].compare(bench);
+        }
+    }
+    return err;
+}
+
+static int start_ps(const struct options *options, bool polling, struct sl_bench_ps **out)
+{
+    const struct sl_bench_ps_options ps = {.reactors = 1,
+                                           .first_core = options->common.server_core,
+                                           .polling = polling,
+                                           .congestion = options->congestion};
+    int err = sl_bench_ps_start(&ps, out);
+    if (err == 0) {
+        sl_bench_ps_park(*out);
+    }
+    return err;
+}
+
+static int start(struct bench *bench)
+{
+    const struct options *options = bench->options;
+    char setting[256];
+    (void)snprintf(setting, sizeof setting,
+                   "one ps reactor, one core of clients, %llu rows, uniform keys, congestion "
+                   "control %s",
+                   (unsigned long long)options->rows, options->congestion);
+    int err = sl_bench_report_create("serving", setting, &bench->report);
+    if (err == 0) {
+        err = start_ps(options, true, &bench->polling);
+    }
+    if (err == 0) {
+        err = start_ps(options, false, &bench->event);
+    }
+    if (err == 0 && (options->part == PART_ALL || options->part == PART_ONE_ROW ||
+                     options->part == PART_WIDE_ROWS)) {
+        err = sl_bench_redis_start(options->rows, &options->common, &bench->redis);
+    }
+    return err;
+}
+
+static void end(struct bench *bench)
+{
+    for (uint32_t i = 0; i < bench->cell_count; i++) {
+        sl_bench_cell_fini(bench->cells[i]);
+        free(bench->cells[i]);
+    }
+    sl_bench_redis_stop(&bench->redis);
+    sl_bench_ps_stop(&bench->polling);
+    sl_bench_ps_stop(&bench->event);
+    sl_bench_bare_rows_destroy(&bench->bare_rows);
+    sl_bench_report_destroy(&bench->report);
+}
+
+static int parse(int argc, char **argv, struct options *o)
+{
+    const struct sl_cli_option table[] = {
+        sl_bench_choice("part", &o->part, PART_CHOICES, "Which comparisons."),
+        sl_bench_number("rows", &o->rows, 1, 1e8, "Rows of each table."),
+        sl_bench_text("congestion", &o->congestion, "NAME",
+                      "TCP's congestion control, of all that is compared."),
+    };
+    return sl_bench_parse("serving",
+                          "Holds one reactor against what the machine can do, and against Redis.",
+                          table, sizeof table / sizeof table[0], &o->common, argc, argv);
+}
+
+int sl_bench_serving_run(int argc, char **argv)
+{
+    struct options options = {
+        .common = sl_bench_common_defaults(),
+        .congestion = "cubic",
+        .rows = 1000000,
+    };
+    const int parsed = parse(argc, argv, &options);
+    if (parsed != SL_CLI_RUN) {
+        return parsed < 0 ? 2 : 0;
+    }
+    struct bench bench = {.options = &options};
+    int err = start(&bench);
+    if (err == 0) {
+        err = compare(&bench);
+    }
+    if (err == 0) {
+        err = sl_bench_report_finish(bench.report, &options.common);
+    }
+    end(&bench);
+    return err == 0 ? 0 : 1;
+}

@@ -1,0 +1,187 @@
+/* starling-bench targets: runs the benchmarks that hold Starling against something, each as a
+ * program of its own, and gathers their ratios in one table. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "bench/child.h"
+#include "bench/options.h"
+#include "bench/report_parts.h"
+#include "core/log.h"
+
+#define ARGUMENTS_MAX    32
+#define TEXT_BYTES       32
+#define CHILD_TIMEOUT_MS (30U * 60 * 1000)
+
+struct part {
+    const char *name;
+    const char *arguments[8]; /* up to NULL */
+};
+
+static const struct part parts[] = {
+    {"serving", {NULL}}, {"table", {NULL}}, {"bulk", {"--sizes", "1M,16M", NULL}},
+    {"ratio", {NULL}},   {"scale", {NULL}},           {"train", {NULL}},
+};
+#define PART_COUNT (sizeof parts / sizeof parts[0])
+
+struct options {
+    struct sl_bench_common common;
+    const char *only; /* names of parts, with commas between them; NULL: all */
+};
+
+struct run {
+    const char *argv[ARGUMENTS_MAX];
+    uint32_t count;
+    char rounds[TEXT_BYTES], seconds[TEXT_BYTES], warm_up[TEXT_BYTES];
+    char server_core[TEXT_BYTES], client_core[TEXT_BYTES];
+    char json[64], plot[SL_BENCH_PATH_BYTES];
+};
+
+static void add(struct run *run, const char *argument)
+{
+    run->argv[run->count++] = argument;
+}
+
+static void add_flag(struct run *run, const char *flag, const char *value)
+{
+    add(run, flag);
+    add(run, value);
+}
+
+static void build(struct run *run, const char *program, const struct part *part,
+                  const struct sl_bench_common *common)
+{
+    run->count = 0;
+    add(run, program);
+    add(run, part->name);
+    for (uint32_t i = 0; part->arguments[i] != NULL; i++) {
+        add(run, part->arguments[i]);
+    }
+    (void)snprintf(run->rounds, sizeof run->rounds, "%u", (unsigned)common->rounds);
+    (void)snprintf(run->seconds, sizeof run->seconds, "%g", common->seconds);
+    (void)snprintf(run->warm_up, sizeof run->warm_up, "%g", common->warm_up);
+    (void)snprintf(run->server_core, sizeof run->server_core, "%d", common->server_core);
+    (void)snprintf(run->client_core, sizeof run->client_core, "%d", common->client_core);
+    add_flag(run, "--rounds", run->rounds);
+    add_flag(run, "--seconds", run->seconds);
+    add_flag(run, "--warm-up", run->warm_up);
+    add_flag(run, "--server-core", run->server_core);
+    add_flag(run, "--client-core", run->client_core);
+    add_flag(run, "--json", run->json);
+    if (common->plot != NULL) {
+        (void)snprintf(run->plot, sizeof run->plot, "%s/%s", common->plot, part->name);
+        add_flag(run, "--plot", run->plot);
+    }
+    add(run, NULL);
+}
+
+static int take_ratios(const char *path, const char *benchmark, struct sl_bench_report *report)
+{
+    struct sl_bench_report *part;
+    int err = sl_bench_report_read_json(path, benchmark, &part);
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t i = 0; i < part->ratio_count; i++) {
+        const struct sl_bench_ratio *from = part->ratios[i];
+        struct sl_bench_ratio *to =
+            sl_bench_report_new_ratio(report, from->name, from->least, from->most);
+        memcpy(to->samples, from->samples, from->count * sizeof *from->samples);
+        to->count = from->count;
+    }
+    sl_bench_report_destroy(&part);
+    return 0;
+}
+
+/* Runs it, prints what it printed, and takes its ratios. */
+static int run_part(const struct part *part, const struct sl_bench_common *common,
+                    struct sl_bench_report *report)
+{
+    char program[SL_BENCH_PATH_BYTES];
+    struct run run = {.json = "/tmp/starling-bench-XXXXXX"};
+    const int fd = mkstemp(run.json);
+    if (fd < 0 || !sl_bench_child_beside("starling-bench", program)) {
+        sl_log_error("cannot run starling-bench %s: no file in /tmp, or no program", part->name);
+        return SL_ERR_IO;
+    }
+    close(fd);
+    build(&run, program, part, common);
+    const struct sl_bench_child_options options = {.argv = run.argv, .core = -1, .reads = true};
+    struct sl_bench_child child;
+    char *text = NULL;
+    int err = sl_bench_child_start(&options, &child);
+    if (err == 0) {
+        err = sl_bench_child_collect(&child, CHILD_TIMEOUT_MS, &text);
+    }
+    if (err == 0) {
+        (void)printf("%s\n", text);
+        (void)fflush(stdout);
+        err = take_ratios(run.json, part->name, report);
+    }
+    free(text);
+    (void)unlink(run.json);
+    return err;
+}
+
+/* Whether `name` is one of the names of a list with commas between them. */
+static bool is_listed(const char *list, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',' ? 1 : 0;
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_only(const char *only)
+{
+    char known[128] = "";
+    size_t characters = 0;
+    for (size_t i = 0; i < PART_COUNT; i++) {
+        const bool listed = only == NULL || is_listed(only, parts[i].name);
+        characters += listed ? strlen(parts[i].name) + 1 : 0;
+        (void)strcat(known, i == 0 ? "" : ",");
+        (void)strcat(known, parts[i].name);
+    }
+    if (only != NULL && characters != strlen(only) + 1) {
+        (void)fprintf(stderr, "starling-bench targets: --only %s: accepts some of %s\n", only,
+                      known);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+int sl_bench_targets_run(int argc, char **argv)
+{
+    struct options options = {.common = sl_bench_common_defaults()};
+    const struct sl_cli_option table[] = {
+        sl_bench_text("only", &options.only, "NAME,...", "These benchmarks only."),
+    };
+    int err = sl_bench_parse("targets",
+                             "Runs what holds Starling against something, and says what "
+                             "holds.",
+                             table, sizeof table / sizeof table[0], &options.common, argc, argv);
+    if (err == SL_CLI_RUN) {
+        err = check_only(options.only);
+    }
+    if (err != SL_CLI_RUN) {
+        return err < 0 ? 2 : 0;
+    }
+    struct sl_bench_report *report;
+    err = sl_bench_report_create("targets", "what each benchmark holds Starling against", &report);
+    for (size_t i = 0; err == 0 && i < PART_COUNT; i++) {
+        if (options.only == NULL || is_listed(options.only, parts[i].name)) {
+            err = run_part(&parts[i], &options.common, report);
+        }
+    }
+    if (err == 0) {
+        err = sl_bench_report_finish(report, &options.common);
+        sl_bench_report_destroy(&report);
+    }
+    return err == 0 ? 0 : 1;
+}
