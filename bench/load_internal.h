@@ -97,7 +97,7 @@ struct sl_bench_load {
     bool owed; /* the caller waits for an answer */
     int err;
     char why[SL_BENCH_LOAD_WHY_BYTES];
-    uint8_t *captured; /* CHECKING: [reply_bytes] */
+    float *captured; /* CHECKING: [reply_bytes / 4] */
 
     uint64_t now_ns;         /* read every so many replies, and once before sending */
     uint32_t replies_at_now; /* since then */

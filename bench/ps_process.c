@@ -334,8 +334,8 @@ void sl_bench_ps_stop(struct sl_bench_ps **ps)
         return;
     }
     if (!has_ended(gone)) {
-        sl_bench_ps_unpark(gone);
         (void)kill(gone->pid, SIGTERM);
+        (void)kill(gone->pid, SIGCONT); /* parked, it would not hear of it */
         if (!wait_end(gone, TERM_TIMEOUT_NS)) {
             (void)kill(gone->pid, SIGKILL);
             (void)waitpid(gone->pid, NULL, 0);
