@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/spsc.h"
+#include "reactor/spin.h"
 
 /* Answers often come within this time, and a sleep and a wake-up take about as long. */
 #define WAIT_SPIN_NS 10000
@@ -33,7 +34,8 @@ struct sl_mailbox_lane {
 struct sl_mailbox {
     _Atomic bool sleeping;
     int eventfd;
-    uint32_t first_slot;       /* where the next drain begins; the receiver's own */
+    struct sl_spin spin;       /* of sl_mailbox_wait; the receiver's own, like the next */
+    uint32_t first_slot;       /* where the next drain begins */
     _Atomic uint32_t slot_end; /* every slot ever used lies below; never shrinks */
     pthread_mutex_t lock;      /* of opening, closing and the field below */
     uint32_t references;       /* the receiver, and each open lane */
@@ -55,6 +57,7 @@ int sl_mailbox_create(struct sl_mailbox **out)
     }
     pthread_mutex_init(&mailbox->lock, NULL);
     mailbox->references = 1;
+    sl_spin_init(&mailbox->spin, WAIT_SPIN_NS);
     *out = mailbox;
     return 0;
 }
@@ -249,9 +252,14 @@ bool sl_mailbox_arm(struct sl_mailbox *mailbox)
     return true;
 }
 
-void sl_mailbox_disarm(struct sl_mailbox *mailbox)
+void sl_mailbox_awake(struct sl_mailbox *mailbox)
 {
     atomic_store(&mailbox->sleeping, false);
+}
+
+void sl_mailbox_disarm(struct sl_mailbox *mailbox)
+{
+    sl_mailbox_awake(mailbox);
     uint64_t count;
     ssize_t taken = read(mailbox->eventfd, &count, sizeof count);
     (void)taken; /* it was empty: something else woke the receiver */
@@ -262,32 +270,39 @@ int sl_mailbox_fd(const struct sl_mailbox *mailbox)
     return mailbox->eventfd;
 }
 
-/* True when there is mail before the time has passed. */
-static bool spin(const struct sl_mailbox *mailbox, uint64_t until_ns)
+/* True when there is mail before spinning does not pay any more, or the time is over. */
+static bool spin(struct sl_mailbox *mailbox, uint64_t begin_ns, uint64_t until_ns)
 {
-    do {
+    uint64_t now_ns = begin_ns;
+    while (sl_spin_idle(&mailbox->spin, now_ns) && now_ns < until_ns) {
         if (sl_mailbox_pending(mailbox)) {
             return true;
         }
-    } while (sl_clock_now_ns(sl_clock_system()) < until_ns);
-    return false;
+        now_ns = sl_clock_now_ns(sl_clock_system());
+    }
+    return now_ns >= until_ns;
 }
 
-void sl_mailbox_wait(struct sl_mailbox *mailbox, uint64_t timeout_ns)
+static void sleep_until_readable(struct sl_mailbox *mailbox, uint64_t timeout_ns)
 {
-    uint64_t spin_ns = timeout_ns < WAIT_SPIN_NS ? timeout_ns : WAIT_SPIN_NS;
-    if (spin(mailbox, sl_clock_now_ns(sl_clock_system()) + spin_ns) || spin_ns == timeout_ns) {
-        return;
-    }
-    if (!sl_mailbox_arm(mailbox)) {
-        return;
-    }
-    uint64_t left_ns = timeout_ns - spin_ns;
     struct timespec timeout = {
-        .tv_sec = (time_t)(left_ns / SL_CLOCK_NS_PER_S),
-        .tv_nsec = (long)(left_ns % SL_CLOCK_NS_PER_S),
+        .tv_sec = (time_t)(timeout_ns / SL_CLOCK_NS_PER_S),
+        .tv_nsec = (long)(timeout_ns % SL_CLOCK_NS_PER_S),
     };
     struct pollfd readable = {.fd = mailbox->eventfd, .events = POLLIN};
     ppoll(&readable, 1, timeout_ns == SL_CLOCK_NEVER ? NULL : &timeout, NULL);
     sl_mailbox_disarm(mailbox);
+}
+
+void sl_mailbox_wait(struct sl_mailbox *mailbox, uint64_t timeout_ns)
+{
+    uint64_t begin_ns = sl_clock_now_ns(sl_clock_system());
+    uint64_t until_ns =
+        timeout_ns < SL_CLOCK_NEVER - begin_ns ? begin_ns + timeout_ns : SL_CLOCK_NEVER;
+    if (!spin(mailbox, begin_ns, until_ns) && sl_mailbox_arm(mailbox)) {
+        sleep_until_readable(mailbox, timeout_ns);
+    }
+    if (sl_mailbox_pending(mailbox)) {
+        sl_spin_busy(&mailbox->spin, sl_clock_now_ns(sl_clock_system()));
+    }
 }

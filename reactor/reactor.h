@@ -96,10 +96,10 @@ int sl_reactor_attach(struct sl_reactor *reactor);
  * Owner. */
 void sl_reactor_detach(struct sl_reactor *reactor);
 
-/* Attached: one turn now, without sleeping; or turns as a thread's loop has them, spinning and
- * sleeping included, until done(ctx), which is asked before each. Between two calls nothing of the
- * reactor runs. Not in a turn. Owner. */
-void sl_reactor_drive_once(struct sl_reactor *reactor);
+/* Attached: one turn now, without sleeping (returns the work done); or turns as a thread's loop has
+ * them, spinning and sleeping included, until done(ctx), which is asked before each. Between two
+ * calls nothing of the reactor runs. Not in a turn. Owner. */
+uint32_t sl_reactor_drive_once(struct sl_reactor *reactor);
 void sl_reactor_drive_until(struct sl_reactor *reactor, bool (*done)(void *ctx), void *ctx);
 
 /* One turn at the given time; returns the work done, 0 when idle. Owner; from outside only for a

@@ -48,10 +48,9 @@ static uint64_t loop_sleep(struct sl_reactor *reactor, uint64_t now_ns)
         sl_reactor_count(&reactor->counters.sleeps, 1);
         sl_ring_wait(&reactor->ring, left_ns);
     }
-    sl_mailbox_disarm(reactor->mailbox);
-    now_ns = sl_clock_now_ns(reactor->clock);
-    sl_stall_slept(&reactor->stall, now_ns);
-    return now_ns;
+    sl_mailbox_awake(reactor->mailbox);
+    sl_stall_slept(&reactor->stall);
+    return sl_clock_now_ns(reactor->clock);
 }
 
 static void loop_time_turn(struct sl_reactor *reactor, uint64_t now_ns, bool did_work)
@@ -242,11 +241,11 @@ void sl_reactor_detach(struct sl_reactor *reactor)
     sl_reactor_disown(reactor);
 }
 
-void sl_reactor_drive_once(struct sl_reactor *reactor)
+uint32_t sl_reactor_drive_once(struct sl_reactor *reactor)
 {
     sl_assert(reactor->attached);
     uint64_t now_ns = sl_clock_now_ns(reactor->clock);
-    loop_turn(reactor, &now_ns);
+    return loop_turn(reactor, &now_ns);
 }
 
 void sl_reactor_drive_until(struct sl_reactor *reactor, bool (*done)(void *ctx), void *ctx)

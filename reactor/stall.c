@@ -20,6 +20,7 @@ static void sample_take(struct sl_stall_sample *sample, uint64_t now_ns)
     sample->at_ns = now_ns;
     sample->cpu_ns = (uint64_t)cpu.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)cpu.tv_nsec;
     sample->blocks = (uint64_t)usage.ru_nvcsw;
+    sample->sleeps = 0;
 }
 
 void sl_stall_init(struct sl_stall *stall, const struct sl_clock *clock, const char *reactor_name,
@@ -45,12 +46,13 @@ void sl_stall_mark(struct sl_stall *stall, const char *phase)
 }
 
 /* Did the turn that began at begin_ns compute or block for long? Before it, since the old sample,
- * the thread can have computed for no longer than that took; the rest was computed in the turn. */
+ * the thread can have computed for no longer than that took; the rest was computed in the turn. And
+ * it can have blocked as often as it slept on purpose. */
 static bool was_its_own(const struct sl_stall_sample *before, const struct sl_stall_sample *after,
                         uint64_t begin_ns)
 {
     uint64_t cpu_ns = after->cpu_ns - before->cpu_ns;
-    return after->blocks != before->blocks ||
+    return after->blocks - before->blocks > before->sleeps ||
            cpu_ns >= begin_ns - before->at_ns + SL_LIMIT_TURN_STALL_NS;
 }
 
@@ -90,7 +92,7 @@ enum sl_stall_verdict sl_stall_end(struct sl_stall *stall, uint64_t now_ns, cons
     return SL_STALL_STALLED;
 }
 
-void sl_stall_slept(struct sl_stall *stall, uint64_t now_ns)
+void sl_stall_slept(struct sl_stall *stall)
 {
-    sample_take(&stall->sample, now_ns);
+    stall->sample.sleeps++;
 }

@@ -18,6 +18,7 @@ struct sl_stall_sample {
     uint64_t at_ns;
     uint64_t cpu_ns; /* of the thread */
     uint64_t blocks; /* voluntary context switches of the thread */
+    uint64_t sleeps; /* on purpose, since: each is one such switch at most */
 };
 
 struct sl_stall {
@@ -61,6 +62,6 @@ enum sl_stall_verdict sl_stall_end(struct sl_stall *stall, uint64_t now_ns, cons
                                    const char **out_phase);
 
 /* The thread has slept because it meant to, which is no fault of the next turn's. */
-void sl_stall_slept(struct sl_stall *stall, uint64_t now_ns);
+void sl_stall_slept(struct sl_stall *stall);
 
 #endif
