@@ -155,8 +155,17 @@ struct sl_client_options {
     uint32_t ps_count;       /* ps processes to wait for; 0: as many as the coordinator expects */
     uint32_t reactor_count;  /* threads for the connections; 0: 1 */
     bool polling;            /* reactors spin instead of sleeping when idle */
-    bool pin_cores;          /* reactors are pinned, from the last core downwards */
-    bool checksum;           /* CRC32C on every frame */
+    /* The connections to the shards have no thread of their own (reactor_count 0 or 1): the thread
+     * that creates the client is the only one that may use it, and serves them whenever it is in
+     * one of these functions, sl_step_submit and sl_step_done included. That saves handing each
+     * step to another thread and back: for the shortest latency, and where clients have few cores.
+     * While it is elsewhere, what has arrived waits, what is longer than the sockets hold stops,
+     * deadlines are not looked at, and a connection that broke is not made again: it should come by
+     * well within the cluster's lease, and not wait for one such client while another of its own
+     * has something to do. A second thread, which sleeps, keeps the coordinator informed. */
+    bool caller_driven;
+    bool pin_cores; /* reactors are pinned, from the last core downwards */
+    bool checksum;  /* CRC32C on every frame */
     enum sl_protocol protocol;
     uint32_t start_timeout_ms;      /* how long create may wait for the cluster; 0: 60000 */
     const char *congestion_control; /* of TCP, by name, such as "cubic"; NULL: the system's */
@@ -215,7 +224,7 @@ SL_API void sl_client_stats(const struct sl_client *client, struct sl_client_sta
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
 /* Begins an empty step of iteration `clock` (0 for a client without a clock: no pull waits).
- * Errors: NO_MEMORY, CLOSED. */
+ * Errors: NO_MEMORY, CLOSED, INVALID (of a caller-driven client, on another thread). */
 SL_API int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out);
 
 /* rows[key_count][dim], row-major f32, in the order of keys; a key that no one has pushed or pulled

@@ -17,17 +17,22 @@
 
 /* ---- Reactors */
 
+/* Of a client that its caller drives: the one that speaks with the coordinator, and the driven. */
+enum { CONTROL = 0, DRIVEN = 1, DRIVEN_CLIENT_REACTORS = 2 };
+
 static int create_reactor(const struct sl_client_options *options, uint32_t index,
                           struct sl_reactor **out)
 {
+    bool is_control = options->caller_driven && index == CONTROL;
     struct sl_reactor_options reactor = {
         .index = index,
         .core = -1,
-        .polling = options->polling,
-        .spin_us = SPIN_US,
+        .polling = options->polling && !is_control,
+        .spin_us = is_control ? 0 : SPIN_US,
     };
     snprintf(reactor.name, sizeof reactor.name, "client.%u", index % SL_LIMIT_REACTORS);
-    if (options->pin_cores && sl_topology_core_for(index, true, &reactor.core) != 0) {
+    if (options->pin_cores && !options->caller_driven &&
+        sl_topology_core_for(index, true, &reactor.core) != 0) {
         sl_log_warn("client: reactor %u: no core left to pin it to", index);
         reactor.core = -1;
     }
@@ -39,6 +44,7 @@ static void stop_reactors(struct sl_reactor **reactors, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         sl_reactor_stop(reactors[i]);
         sl_reactor_join(reactors[i]);
+        sl_reactor_detach(reactors[i]);
     }
 }
 
@@ -62,6 +68,13 @@ static int create_reactors(const struct sl_client_options *options, uint32_t cou
     return err == 0 ? sl_reactor_connect(reactors, count) : err;
 }
 
+static int start_reactor(const struct sl_client_options *options, uint32_t index,
+                         struct sl_reactor *reactor)
+{
+    return options->caller_driven && index == DRIVEN ? sl_reactor_attach(reactor)
+                                                     : sl_reactor_start(reactor, NULL, NULL);
+}
+
 static int start_reactors(const struct sl_client_options *options, uint32_t count,
                           struct sl_reactor ***out)
 {
@@ -72,7 +85,7 @@ static int start_reactors(const struct sl_client_options *options, uint32_t coun
     int err = create_reactors(options, count, reactors);
     uint32_t started = 0;
     while (err == 0 && started < count) {
-        err = sl_reactor_start(reactors[started], NULL, NULL);
+        err = start_reactor(options, started, reactors[started]);
         started += err == 0 ? 1 : 0;
     }
     if (err != 0) {
@@ -124,10 +137,12 @@ int sl_client_create(const struct sl_client_options *options, struct sl_client *
     sl_assert(options != NULL);
     sl_assert(out != NULL);
     uint32_t count = options->reactor_count == 0 ? 1 : options->reactor_count;
-    if (count > SL_LIMIT_REACTORS) {
-        sl_log_error("client: reactor_count %u: at most %d", count, SL_LIMIT_REACTORS);
+    if (count > SL_LIMIT_REACTORS || (options->caller_driven && count > 1)) {
+        sl_log_error("client: reactor_count %u: at most %d", count,
+                     options->caller_driven ? 1 : SL_LIMIT_REACTORS);
         return SL_ERR_INVALID;
     }
+    count = options->caller_driven ? DRIVEN_CLIENT_REACTORS : count;
     struct sl_client_setup setup = {.reactor_count = count, .find_transport = sl_transport_find};
     if (getrandom(&setup.client_id, sizeof setup.client_id, 0) != sizeof setup.client_id) {
         return SL_ERR_IO;
@@ -138,6 +153,8 @@ int sl_client_create(const struct sl_client_options *options, struct sl_client *
         return err;
     }
     setup.reactors = reactors;
+    setup.control_apart = options->caller_driven;
+    setup.driven = options->caller_driven ? reactors[DRIVEN] : NULL;
     struct sl_client *client;
     err = sl_start_begin(options, &setup, &client);
     if (err != 0) {
@@ -219,9 +236,10 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     if (name_bytes == 0 || name_bytes >= SL_MESSAGE_NAME_BYTES) {
         return SL_ERR_INVALID;
     }
-    struct sl_port *port = port_of_caller(client);
-    if (port == NULL) {
-        return SL_ERR_NO_MEMORY;
+    struct sl_port *port;
+    int err = sl_port_here(client->ports, &port);
+    if (err != 0) {
+        return err;
     }
     struct sl_call call = {
         .hub = &client->hubs[0],

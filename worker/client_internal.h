@@ -15,6 +15,11 @@ struct sl_client_setup {
     const struct sl_transport_ops *(*find_transport)(enum sl_endpoint_scheme scheme);
     void *medium;       /* of the transports: net/transport.h */
     uint64_t client_id; /* random: tells this process from others */
+    /* The first reactor speaks with the coordinator only, and there are others for the shards. */
+    bool control_apart;
+    /* One of the reactors, or NULL: it is attached to the calling thread, which is the only one
+     * that uses the client, and drives it while it waits. */
+    struct sl_reactor *driven;
 };
 
 enum sl_client_stage {
@@ -41,6 +46,7 @@ struct sl_client {
     struct sl_port_set *ports;
     struct sl_hub *hubs;
     uint32_t hub_count;
+    uint32_t first_hub;    /* that has shards: 1 when control is apart, else 0 */
     struct sl_call *calls; /* one for each hub: of starting and closing */
 
     struct sl_message_cluster cluster;
@@ -54,6 +60,11 @@ struct sl_client {
     struct sl_reactor **own_reactors;
     uint32_t own_reactor_count;
 };
+
+static inline uint32_t sl_client_hub_of(const struct sl_client *client, uint32_t shard)
+{
+    return client->first_hub + shard % (client->hub_count - client->first_hub);
+}
 
 /* Checks the options and begins to start; on success poll until it says something else than AGAIN.
  * Errors: INVALID, NO_MEMORY. The polling thread is the one that calls this. */

@@ -44,7 +44,7 @@ static void retry(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
     struct sl_hub *hub = HUB_OF(timer, retry);
-    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+    for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
         sl_link_pump(&hub->links[shard]);
     }
 }
@@ -75,7 +75,9 @@ void sl_hub_start(struct sl_call *call)
 
 static uint32_t links_of(const struct sl_hub *hub)
 {
-    return (hub->shard_count - hub->index + hub->hub_count - 1) / hub->hub_count;
+    return hub->first_shard < hub->shard_count
+               ? (hub->shard_count - hub->first_shard - 1) / hub->shard_step + 1
+               : 0;
 }
 
 void sl_hub_connect(struct sl_call *call)
@@ -83,7 +85,7 @@ void sl_hub_connect(struct sl_call *call)
     struct sl_hub *hub = call->hub;
     hub->links = call->links;
     hub->shard_count = call->shard_count;
-    uint32_t link_count = hub->index < hub->shard_count ? links_of(hub) : 0;
+    uint32_t link_count = links_of(hub);
     call->left = link_count + 1;
     call->payload_bytes_max = UINT32_MAX;
     call->counts = true;
@@ -97,7 +99,7 @@ void sl_hub_connect(struct sl_call *call)
             return;
         }
     }
-    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+    for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
         sl_link_open(&hub->links[shard], call);
     }
     sl_call_answer_one(call);
@@ -163,7 +165,7 @@ void sl_hub_table_open(struct sl_call *call)
 {
     struct sl_hub *hub = call->hub;
     call->left = 1;
-    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+    for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
         struct sl_message message = {.kind = SL_MESSAGE_TABLE_OPEN};
         message.table_open.spec = *call->spec;
         message.table_open.table_id = call->table_id;
@@ -211,7 +213,7 @@ void sl_hub_join(struct sl_call *call)
     struct sl_hub *hub = call->hub;
     call->left = 1;
     call->counts = true;
-    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+    for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
         struct sl_message message = {.kind = SL_MESSAGE_JOIN, .clock = call->clock_asked};
         ask(&hub->links[shard], call, &message, joined);
     }
@@ -221,7 +223,7 @@ void sl_hub_join(struct sl_call *call)
 void sl_hub_begin(struct sl_call *call)
 {
     struct sl_hub *hub = call->hub;
-    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+    for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
         sl_link_begin(&hub->links[shard], call->clock_asked);
     }
     sl_call_answer(call);
@@ -293,7 +295,7 @@ static void look_if_closed(struct sl_timer *timer, uint64_t now_ns)
 void sl_hub_close(struct sl_call *call)
 {
     struct sl_hub *hub = call->hub;
-    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+    for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
         sl_link_close(&hub->links[shard]);
     }
     sl_control_leave(hub);

@@ -1,6 +1,6 @@
 /* A client's half on one worker reactor: its transports, the memory of what is sent and received,
- * and the links to the shards whose index modulo the number of hubs is its own. Hub 0 also speaks
- * with the coordinator (control.h).
+ * and the links to its shards: the hubs take the shards in turn. Hub 0 also speaks with the
+ * coordinator (control.h), and does only that when it is apart.
  *
  * Created and destroyed by an application thread, before the first call is posted and after the
  * last was answered; everything else by its reactor. All memory is taken by sl_hub_start. */
@@ -45,6 +45,9 @@ struct sl_hub_table {
 struct sl_hub {
     struct sl_reactor *reactor;
     uint32_t index, hub_count;
+    /* Its shards are first_shard, and every shard_step-th behind it; first_shard UINT32_MAX: none.
+     */
+    uint32_t first_shard, shard_step;
     const struct sl_hub_options *options;
 
     struct sl_transport *transports[SL_HUB_SCHEMES];

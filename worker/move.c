@@ -26,7 +26,7 @@ static const struct sl_message_ps *find_ps(const struct sl_message_ps *ps, uint3
 
 static void move_links(struct sl_hub *hub, const struct sl_message_ps *ps, uint32_t ps_count)
 {
-    for (uint32_t shard = hub->index; shard < hub->shard_count; shard += hub->hub_count) {
+    for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
         struct sl_link *link = sl_hub_link(hub, shard);
         const struct sl_message_ps *now = find_ps(ps, ps_count, link->ps_task);
         struct sl_endpoint endpoint;

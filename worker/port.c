@@ -9,10 +9,14 @@
 #include "worker/hub.h"
 #include "worker/step_internal.h"
 
-#define DRAIN_BUDGET 256
+#define DRAIN_BUDGET   256
+
+/* A driving thread that was elsewhere for so long may have missed something. */
+#define AWAY_NS        (100 * SL_CLOCK_NS_PER_US)
+#define CATCH_UP_TURNS 64
 
 /* Only a bound for a lost wake-up's damage; every wait ends by a mail. */
-#define WAIT_NS      SL_CLOCK_NS_PER_S
+#define WAIT_NS        SL_CLOCK_NS_PER_S
 
 static_assert(2 * SL_PORT_STEPS_MAX + 64 <= SL_LIMIT_LANE_MAILS, "a lane is never full");
 
@@ -21,6 +25,7 @@ struct sl_port_set {
     pthread_key_t key; /* the thread's port */
     struct sl_reactor *const *reactors;
     uint32_t reactor_count;
+    struct sl_reactor *driven;
     struct sl_port *ports; /* all of them */
 };
 
@@ -35,7 +40,7 @@ static void detach(void *value)
 }
 
 int sl_port_set_create(struct sl_reactor *const *reactors, uint32_t reactor_count,
-                       struct sl_port_set **out)
+                       struct sl_reactor *driven, struct sl_port_set **out)
 {
     struct sl_port_set *set = calloc(1, sizeof *set);
     if (set == NULL) {
@@ -43,6 +48,7 @@ int sl_port_set_create(struct sl_reactor *const *reactors, uint32_t reactor_coun
     }
     set->reactors = reactors;
     set->reactor_count = reactor_count;
+    set->driven = driven;
     if (pthread_key_create(&set->key, detach) != 0) {
         free(set);
         return SL_ERR_NO_MEMORY;
@@ -70,7 +76,7 @@ static void port_destroy(struct sl_port *port)
             sl_mailbox_lane_close(&port->lanes[i].from);
         }
     }
-    if (port->mailbox != NULL) {
+    if (port->mailbox != NULL && port->driven == NULL) {
         sl_mailbox_destroy(&port->mailbox);
     }
     free(port);
@@ -102,7 +108,13 @@ static int port_create(struct sl_port_set *set, struct sl_port **out)
         return SL_ERR_NO_MEMORY;
     }
     port->set = set;
-    int err = sl_mailbox_create(&port->mailbox);
+    port->driven = set->driven;
+    int err = 0;
+    if (port->driven != NULL) {
+        port->mailbox = sl_reactor_mailbox(port->driven);
+    } else {
+        err = sl_mailbox_create(&port->mailbox);
+    }
     for (uint32_t i = 0; err == 0 && i < set->reactor_count; i++) {
         err = sl_mailbox_lane_open(sl_reactor_mailbox(set->reactors[i]), &port->lanes[i].to);
         if (err == 0) {
@@ -141,6 +153,9 @@ int sl_port_here(struct sl_port_set *set, struct sl_port **out)
         *out = port;
         return 0;
     }
+    if (set->driven != NULL && !sl_reactor_is_owner(set->driven)) {
+        return SL_ERR_INVALID;
+    }
     pthread_mutex_lock(&set->lock);
     int err = attach(set, &port);
     if (err == 0 && pthread_setspecific(set->key, port) != 0) {
@@ -162,15 +177,60 @@ void sl_port_post(struct sl_port *port, uint32_t index, struct sl_mail mail)
 
 void sl_port_drain(struct sl_port *port)
 {
+    if (port->driven != NULL) {
+        sl_reactor_drive_once(port->driven);
+        return;
+    }
     while (sl_mailbox_drain(port->mailbox, DRAIN_BUDGET) == DRAIN_BUDGET) {
     }
 }
 
+/* Says that it is done when it is asked again: after one turn, and what rest comes behind it. */
+static bool was_asked(void *ctx)
+{
+    bool *asked = ctx;
+    bool before = *asked;
+    *asked = true;
+    return before;
+}
+
 void sl_port_wait(struct sl_port *port)
 {
-    if (sl_mailbox_drain(port->mailbox, DRAIN_BUDGET) == 0) {
+    if (port->driven != NULL) {
+        bool asked = false;
+        sl_reactor_drive_until(port->driven, was_asked, &asked);
+    } else if (sl_mailbox_drain(port->mailbox, DRAIN_BUDGET) == 0) {
         sl_mailbox_wait(port->mailbox, WAIT_NS);
         sl_port_drain(port);
+    }
+}
+
+void sl_port_wait_until(struct sl_port *port, bool (*done)(void *ctx), void *ctx)
+{
+    if (port->driven != NULL) {
+        sl_reactor_drive_until(port->driven, done, ctx);
+        return;
+    }
+    sl_port_drain(port);
+    while (!done(ctx)) {
+        sl_port_wait(port);
+    }
+}
+
+void sl_port_catch_up(struct sl_port *port, uint64_t now_ns)
+{
+    if (port->driven == NULL || now_ns < sl_reactor_now_ns(port->driven) + AWAY_NS) {
+        return;
+    }
+    for (uint32_t turn = 0; turn < CATCH_UP_TURNS && sl_reactor_drive_once(port->driven) > 0;
+         turn++) {
+    }
+}
+
+void sl_port_kick(struct sl_port *port)
+{
+    if (port->driven != NULL) {
+        sl_reactor_drive_once(port->driven);
     }
 }
 

@@ -97,7 +97,7 @@ static int check_options(const struct sl_client_options *options,
                      SL_LIMIT_WORKERS - 1);
         return SL_ERR_INVALID;
     }
-    if (options->ps_count > SL_LIMIT_PS || setup->reactor_count < 1 ||
+    if (options->ps_count > SL_LIMIT_PS || setup->reactor_count < (setup->control_apart ? 2 : 1) ||
         setup->reactor_count > SL_LIMIT_REACTORS ||
         (options->protocol != SL_PROTOCOL_STAR_SERVER &&
          options->protocol != SL_PROTOCOL_STAR_SERVER_LITE)) {
@@ -182,6 +182,7 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
 static int take_hubs(struct sl_client *client, const struct sl_client_setup *setup)
 {
     client->hub_count = setup->reactor_count;
+    client->first_hub = setup->control_apart ? 1 : 0;
     client->hubs = calloc(client->hub_count, sizeof *client->hubs);
     client->calls = calloc(client->hub_count, sizeof *client->calls);
     if (client->hubs == NULL || client->calls == NULL) {
@@ -191,6 +192,8 @@ static int take_hubs(struct sl_client *client, const struct sl_client_setup *set
         client->hubs[i].reactor = setup->reactors[i];
         client->hubs[i].index = i;
         client->hubs[i].hub_count = client->hub_count;
+        client->hubs[i].first_shard = i < client->first_hub ? UINT32_MAX : i - client->first_hub;
+        client->hubs[i].shard_step = client->hub_count - client->first_hub;
         client->hubs[i].options = &client->hub_options;
     }
     return 0;
@@ -218,7 +221,8 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     struct sl_port *port;
     err = copy_security(&client->hub_options, options);
     if (err == 0) {
-        err = sl_port_set_create(setup->reactors, setup->reactor_count, &client->ports);
+        err = sl_port_set_create(setup->reactors, setup->reactor_count, setup->driven,
+                                 &client->ports);
     }
     if (err != 0) {
         free_security(&client->hub_options);
@@ -267,7 +271,7 @@ static int fill_link(struct sl_client *client, const struct sl_message_ps *ps, u
         return err;
     }
     link->shard = (uint32_t)(link - client->links);
-    link->hub = &client->hubs[link->shard % client->hub_count];
+    link->hub = &client->hubs[sl_client_hub_of(client, link->shard)];
     link->ps_task = ps->task_index;
     link->local_shard = local_shard;
     sl_link_set_name(link);

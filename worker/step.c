@@ -49,14 +49,15 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
         return SL_ERR_CLOSED;
     }
     struct sl_port *port;
-    if (sl_port_here(client->ports, &port) != 0) {
-        return SL_ERR_NO_MEMORY;
+    int err = sl_port_here(client->ports, &port);
+    if (err != 0) {
+        return err == SL_ERR_INVALID ? err : SL_ERR_NO_MEMORY;
     }
     struct sl_step *step = port->free_steps;
     if (step != NULL) {
         port->free_steps = step->next_free;
     } else {
-        int err = step_create(client, port, &step);
+        err = step_create(client, port, &step);
         if (err != 0) {
             return err;
         }
@@ -362,7 +363,7 @@ static int encode(struct sl_step *step)
     for (uint32_t shard = 0; err == 0 && shard < client->shard_count; shard++) {
         struct sl_encode_list list = {0};
         err = sl_encode_shard(&plan, shard, &list);
-        append(&step->parts[shard % client->hub_count], &list);
+        append(&step->parts[sl_client_hub_of(client, shard)], &list);
     }
     return err;
 }
@@ -370,7 +371,9 @@ static int encode(struct sl_step *step)
 static void post_parts(struct sl_step *step, uint32_t timeout_ms)
 {
     const struct sl_client *client = step->client;
-    uint64_t deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
+    uint64_t now_ns = sl_clock_now_ns(client->clock);
+    uint64_t deadline_ns = now_ns + timeout_ms * SL_CLOCK_NS_PER_MS;
+    sl_port_catch_up(step->port, now_ns);
     for (uint32_t i = 0; i < client->hub_count; i++) {
         struct sl_part *part = &step->parts[i];
         if (part->requests.count == 0) {
@@ -400,9 +403,11 @@ int sl_step_submit(struct sl_step *step, uint32_t timeout_ms)
         timeout_ms > TIMEOUT_MS_MAX) {
         return SL_ERR_INVALID;
     }
-    sl_port_drain(step->port);
     if (step->port->steps_out == SL_PORT_STEPS_MAX) {
-        return SL_ERR_AGAIN;
+        sl_port_drain(step->port);
+        if (step->port->steps_out == SL_PORT_STEPS_MAX) {
+            return SL_ERR_AGAIN;
+        }
     }
     int err = encode(step);
     if (err != 0) {
@@ -417,6 +422,7 @@ int sl_step_submit(struct sl_step *step, uint32_t timeout_ms)
         complete(step); /* nothing to ask anybody: no keys at all */
     } else {
         step->port->steps_out++;
+        sl_port_kick(step->port);
     }
     return 0;
 }
@@ -430,14 +436,20 @@ bool sl_step_done(struct sl_step *step)
     return step->state == SL_STEP_COMPLETE;
 }
 
+static bool is_complete(void *ctx)
+{
+    const struct sl_step *step = ctx;
+    return step->state == SL_STEP_COMPLETE;
+}
+
 int sl_step_wait(struct sl_step *step)
 {
     sl_assert(step != NULL);
     if (step->state == SL_STEP_BUILDING) {
         return SL_ERR_INVALID; /* never submitted */
     }
-    while (!sl_step_done(step)) {
-        sl_port_wait(step->port);
+    if (step->state == SL_STEP_SUBMITTED) {
+        sl_port_wait_until(step->port, is_complete, step);
     }
     return step->err;
 }

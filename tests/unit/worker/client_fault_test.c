@@ -287,5 +287,5 @@ int main(void)
                                         stop),
         cmocka_unit_test(step_wait__tells_what_the_shard_says),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return FIXTURE_RUN_WITH_BOTH(tests, NULL, NULL);
 }

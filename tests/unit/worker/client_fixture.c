@@ -2,13 +2,16 @@
 
 #include <stdio.h>
 
+bool fixture_caller_driven;
+
 struct sl_client *fixture_client(struct sl_cluster *cluster, const struct shape *shape,
                                  int32_t task_index)
 {
     const struct sl_client_options options = {
         .coordinator = sl_cluster_coordinator(cluster),
         .task_index = task_index,
-        .reactor_count = shape->reactor_count,
+        .reactor_count = fixture_caller_driven ? 1 : shape->reactor_count,
+        .caller_driven = fixture_caller_driven,
         .protocol = shape->protocol,
         .start_timeout_ms = TIMEOUT_MS,
     };

@@ -28,6 +28,16 @@ struct fixture {
 struct fixture fixture_start(const struct shape *shape);
 void fixture_stop(struct fixture *fixture);
 
+/* True: the clients are driven by their caller, with one reactor whatever the shape says. */
+extern bool fixture_caller_driven;
+
+/* Runs the tests with either kind of client. */
+#define FIXTURE_RUN_WITH_BOTH(tests, start, stop)                                                  \
+    ((cmocka_run_group_tests_name(#tests, tests, start, stop) != 0)                                \
+         ? 1                                                                                       \
+         : (fixture_caller_driven = true,                                                          \
+            cmocka_run_group_tests_name(#tests "_caller_driven", tests, start, stop)))
+
 /* task_index -1: without a clock. */
 struct sl_client *fixture_client(struct sl_cluster *cluster, const struct shape *shape,
                                  int32_t task_index);

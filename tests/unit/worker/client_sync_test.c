@@ -279,6 +279,32 @@ static void step_submit__may_be_called_by_many_threads(void **state)
     sl_client_destroy(&client);
 }
 
+static void *try_a_step(void *ctx)
+{
+    struct sl_step *step = NULL;
+    int err = sl_step_begin(ctx, 0, &step);
+    return err == SL_ERR_INVALID && sl_client_barrier(ctx, "no", 1, TIMEOUT_MS) == SL_ERR_INVALID
+               ? ctx
+               : NULL;
+}
+
+/* A client that its caller drives belongs to the thread that created it. */
+static void client__of_another_thread_is_refused(void **state)
+{
+    (void)state;
+    struct sl_client *client = fixture.client;
+    pthread_t thread;
+    void *refused;
+    assert_int_equal(pthread_create(&thread, NULL, try_a_step, client), 0);
+    pthread_join(thread, &refused);
+    assert_ptr_equal(refused, client);
+    const struct sl_client_options options = {.coordinator =
+                                                  sl_cluster_coordinator(fixture.cluster),
+                                              .reactor_count = 2,
+                                              .caller_driven = true};
+    assert_int_equal(sl_client_create(&options, &client), SL_ERR_INVALID);
+}
+
 int main(void)
 {
     sl_log_setup(SL_LOG_OFF, "test");
@@ -289,8 +315,15 @@ int main(void)
         cmocka_unit_test_setup_teardown(bsp_pull__ends_at_its_deadline_and_lets_the_tick_pass,
                                         start, stop),
         cmocka_unit_test_setup_teardown(ssp_pull__runs_ahead_as_far_as_its_staleness, start, stop),
+    };
+    const struct CMUnitTest threads[] = {
         cmocka_unit_test_setup_teardown(client_barrier__opens_when_all_have_come, start, stop),
         cmocka_unit_test_setup_teardown(step_submit__may_be_called_by_many_threads, start, stop),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest one_thread[] = {
+        cmocka_unit_test_setup_teardown(client__of_another_thread_is_refused, start, stop),
+    };
+    int failed = cmocka_run_group_tests(threads, NULL, NULL);
+    failed += FIXTURE_RUN_WITH_BOTH(tests, NULL, NULL);
+    return failed + cmocka_run_group_tests(one_thread, NULL, NULL);
 }

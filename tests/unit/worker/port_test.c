@@ -25,7 +25,7 @@ static int setup(void **state)
             return -1;
         }
     }
-    return sl_port_set_create(reactors, REACTORS, &set);
+    return sl_port_set_create(reactors, REACTORS, NULL, &set);
 }
 
 static int teardown(void **state)
