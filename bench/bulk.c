@@ -36,7 +36,7 @@ static const char *const MODE_NAMES[] = {"event", "polling"};
 
 struct options {
     const char *sizes, *congestion;
-    uint64_t depth, small_rate;
+    uint64_t depth, small_connections;
     int optimizer;
     struct sl_bench_common common;
     uint64_t bytes[SIZES_MAX];
@@ -209,7 +209,7 @@ static void add_small(struct bench *bench)
 {
     static const char *const names[] = {"small pulls alone", "small pulls beside 16 MB pushes"};
     const struct options *options = bench->options;
-    if (options->small_rate == 0) {
+    if (options->small_connections == 0) {
         return;
     }
     bench->small_contestants = &bench->contestants[bench->contestant_count];
@@ -227,7 +227,7 @@ static void add_small(struct bench *bench)
                     .memory = bench->memory,
                 },
             .push_core = third_core(&options->common),
-            .rate = (double)options->small_rate,
+            .connections = (uint32_t)options->small_connections,
         };
         bench->contestants[bench->contestant_count++] =
             sl_bench_bulk_small_contestant(names[beside], &bench->small[beside]);
@@ -379,8 +379,8 @@ static int parse(struct options *options, int argc, char **argv)
         sl_bench_text("sizes", &options->sizes, "SIZE,...", "Bytes of a step, such as 64K,1M."),
         sl_bench_number("depth", &options->depth, 1, SL_BENCH_BULK_DEPTH_MAX,
                         "Steps under way at once."),
-        sl_bench_number("small-rate", &options->small_rate, 0, 1e6,
-                        "Small pulls a second that meet pushes of 16 MB; 0: none."),
+        sl_bench_number("small-connections", &options->small_connections, 0, 256,
+                        "Connections whose small pulls meet pushes of 16 MB; 0: none."),
         sl_bench_choice("optimizer", &options->optimizer, "sum|sgd", "What pushes go through."),
         sl_bench_text("congestion", &options->congestion, "NAME",
                       "TCP congestion control of all that are compared."),
@@ -395,7 +395,7 @@ int sl_bench_bulk_run(int argc, char **argv)
     struct options options = {.sizes = "64K,1M,16M,64M",
                               .congestion = "cubic",
                               .depth = 4,
-                              .small_rate = 10000,
+                              .small_connections = 4,
                               .optimizer = SL_OPTIMIZER_SUM,
                               .common = sl_bench_common_defaults()};
     int parsed = parse(&options, argc, argv);

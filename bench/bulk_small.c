@@ -10,7 +10,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 
-enum { CONNECTIONS = 4, DEPTH = 32, ROWS = 10000, DIM = 16 };
+enum { ROWS = 10000, DIM = 16 };
 
 #define LOOK_NS (1 * SL_CLOCK_NS_PER_MS)
 
@@ -70,12 +70,11 @@ static int open_load(const struct sl_bench_bulk_small *small, const struct sl_be
                 .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD),
             },
         .operation = SL_BENCH_PULL,
-        .connections = CONNECTIONS,
-        .depth = DEPTH,
+        .connections = small->connections,
+        .depth = 1,
         .keys = 1,
         .rows = ROWS,
         .seed = 1,
-        .rate = small->rate,
         .core = common->client_core,
         .congestion = small->pushes.congestion,
     };

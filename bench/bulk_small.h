@@ -12,7 +12,10 @@ struct sl_bench_bulk_small {
      * itself. */
     struct sl_bench_bulk_transfer pushes;
     int push_core;
-    double rate; /* small pulls a second, of one row of 16 f32 each, due at fixed intervals */
+    /* Of the small pulls, of one row of 16 f32 each: one under way on each. The next goes when the
+     * one before is answered, and the core sleeps between; a load at a fixed rate would spin, and
+     * leave a pusher that shares its core no time. */
+    uint32_t connections;
 };
 
 enum {

@@ -23,7 +23,7 @@ class BenchTest(harness.StarlingTest):
         return [figure["name"] for figure in report["figures"]]
 
     def test_bulk_of_both_ways(self):
-        report, output = self.bench("bulk", "--sizes", "64K,1M", "--depth", 2, "--small-rate", 500)
+        report, output = self.bench("bulk", "--sizes", "64K,1M", "--depth", 2, "--small-connections", 2)
         for name in ("pull, event", "push, polling", "pull, bare", "small pulls alone",
                      "small pulls beside 16 MB pushes"):
             self.assertIn(name, self.names(report))
