@@ -12,6 +12,7 @@
 #define RECORD_CHUNK_BYTES ((size_t)512 << 10)
 #define CREATE_GROUP       256 /* keys looked up before the missing ones are created */
 #define CACHE_LINE         64
+#define LINE_FLOATS        (CACHE_LINE / sizeof(float))
 #define PREFETCH_AHEAD     16  /* records */
 #define PREFETCH_BYTES     512 /* of a record; the processor fetches the rest of a long one itself */
 
@@ -22,6 +23,7 @@ struct sl_table_store {
     struct sl_table_budget budget;
     struct sl_table_memory records;
     struct sl_table_index index;
+    size_t touch_bytes;  /* of a record, that a lookup leaves on their way */
     size_t row_slots_at; /* floats from a record's values to its row's own slots */
 };
 
@@ -29,6 +31,17 @@ static size_t record_bytes(uint32_t dim, const struct sl_optimizer *optimizer)
 {
     const size_t floats = dim + sl_optimizer_slot_floats(optimizer, dim);
     return (sizeof(struct sl_table_record) + floats * sizeof(float) + 7) / 8 * 8;
+}
+
+/* What one visit touches, as far as it is worth prefetching. */
+static size_t prefetch_bytes(size_t touched)
+{
+    return touched < PREFETCH_BYTES ? touched : PREFETCH_BYTES;
+}
+
+static size_t row_bytes(const struct sl_table_store *store)
+{
+    return sizeof(struct sl_table_record) + store->spec.dim * sizeof(float);
 }
 
 int sl_table_store_create(const struct sl_table_spec *spec, size_t bytes_max,
@@ -51,6 +64,7 @@ int sl_table_store_create(const struct sl_table_spec *spec, size_t bytes_max,
     store->row_slots_at = spec->dim * ((size_t)1 + store->optimizer->slots_per_value);
     sl_table_memory_init(&store->records, &store->budget, record_bytes(spec->dim, store->optimizer),
                          RECORD_CHUNK_BYTES);
+    store->touch_bytes = prefetch_bytes(row_bytes(store));
     int err = SL_ERR_NO_MEMORY;
     if (sl_table_budget_take(&store->budget, sizeof *store)) {
         err = sl_table_index_init(&store->index, &store->budget, &store->records);
@@ -109,7 +123,7 @@ int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *
     for (uint32_t done = 0; done < count; done += CREATE_GROUP) {
         const uint32_t left = count - done;
         const uint32_t group = left < CREATE_GROUP ? left : CREATE_GROUP;
-        sl_table_index_find(&store->index, keys + done, group, records + done);
+        sl_table_index_find(&store->index, keys + done, group, store->touch_bytes, records + done);
         for (uint32_t i = done; i < done + group; i++) {
             if (records[i] != SL_TABLE_NO_RECORD) {
                 continue;
@@ -131,7 +145,7 @@ int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *
 void sl_table_store_find(struct sl_table_store *store, const uint64_t *keys, uint32_t count,
                          uint32_t *records)
 {
-    sl_table_index_find(&store->index, keys, count, records);
+    sl_table_index_find(&store->index, keys, count, store->touch_bytes, records);
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
@@ -160,15 +174,17 @@ static inline __attribute__((always_inline)) void prefetch(const struct sl_table
     __builtin_prefetch(record + bytes - 1);
 }
 
-/* What one visit touches, as far as it is worth prefetching. */
-static size_t prefetch_bytes(size_t touched)
+/* Whole lines, so that the compiler moves them without asking how long they are. */
+static inline void copy_row(float *to, const float *from, size_t floats)
 {
-    return touched < PREFETCH_BYTES ? touched : PREFETCH_BYTES;
-}
-
-static size_t row_bytes(const struct sl_table_store *store)
-{
-    return sizeof(struct sl_table_record) + store->spec.dim * sizeof(float);
+    for (; floats >= LINE_FLOATS; floats -= LINE_FLOATS) {
+        memcpy(to, from, LINE_FLOATS * sizeof *to);
+        to += LINE_FLOATS;
+        from += LINE_FLOATS;
+    }
+    if (floats > 0) {
+        memcpy(to, from, floats * sizeof *to);
+    }
 }
 
 void sl_table_store_gather(struct sl_table_store *store, const uint32_t *records, uint32_t count,
@@ -183,7 +199,7 @@ void sl_table_store_gather(struct sl_table_store *store, const uint32_t *records
         if (count - i > PREFETCH_AHEAD) {
             prefetch(store, records[i + PREFETCH_AHEAD], bytes);
         }
-        memcpy(rows + (size_t)i * dim, record_at(store, records[i])->values, dim * sizeof *rows);
+        copy_row(rows + (size_t)i * dim, record_at(store, records[i])->values, dim);
     }
 }
 

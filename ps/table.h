@@ -44,8 +44,10 @@ int sl_table_store_create(const struct sl_table_spec *spec, size_t bytes_max,
 void sl_table_store_destroy(struct sl_table_store **store);
 
 /* Looks `count` keys up, batched with prefetch, and creates those that are missing by the
- * initializer; records[count] are their numbers, stable for ever. Keys may repeat. Errors:
- * NO_MEMORY (those before the failing key exist now; nothing else changed). */
+ * initializer; records[count] are their numbers, stable for ever. Keys may repeat. The rows found,
+ * or the first 512 bytes of longer ones, are on their way to the cache then: who reads many rows
+ * looks all their keys up first, a few hundred at a time. Errors: NO_MEMORY (those before the
+ * failing key exist now; nothing else changed). */
 int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *keys,
                                   uint32_t count, uint32_t *records);
 

@@ -35,9 +35,9 @@ int sl_table_index_init(struct sl_table_index *index, struct sl_table_budget *bu
 void sl_table_index_fini(struct sl_table_index *index);
 
 /* numbers[count] of the keys, or SL_TABLE_NO_RECORD; in batches, with prefetch of buckets, then of
- * records. */
+ * records. The first touch_bytes (1 at least) of each record found are on their way then. */
 void sl_table_index_find(const struct sl_table_index *index, const uint64_t *keys, uint32_t count,
-                         uint32_t *numbers);
+                         size_t touch_bytes, uint32_t *numbers);
 
 /* One key. */
 uint32_t sl_table_index_find_one(const struct sl_table_index *index, uint64_t key);
