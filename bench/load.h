@@ -7,13 +7,14 @@
 #ifndef SL_BENCH_LOAD_H
 #define SL_BENCH_LOAD_H
 
+#include <starling.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "bench/workload.h"
 #include "core/err.h"
 #include "core/metric.h"
-#include "include/starling.h"
 
 enum sl_bench_operation {
     SL_BENCH_PULL = 0,
