@@ -272,6 +272,10 @@ SL_API int sl_step_finish(struct sl_step *step);
  * outstanding). */
 SL_API int sl_step_submit(struct sl_step *step, uint32_t timeout_ms);
 
+/* The same by a caller who goes on with this client at once, submitting more steps or waiting: the
+ * step may leave with that call, so that several of a caller-driven client leave as one. */
+SL_API int sl_step_submit_more(struct sl_step *step, uint32_t timeout_ms);
+
 /* True once the step is complete. Never blocks. */
 SL_API bool sl_step_done(struct sl_step *step);
 

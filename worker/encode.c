@@ -99,7 +99,6 @@ static int encode_operations(struct sl_encoder *encoder, uint32_t first, uint32_
     const struct sl_encode_plan *plan = encoder->plan;
     for (uint32_t i = first; i < end; i++) {
         struct sl_operation *operation = &plan->operations[i];
-        encoder->later_bytes -= operation_bytes(plan, encoder->shard, operation);
         int err = encode_operation(encoder, operation);
         if (err != 0) {
             return err;
@@ -116,14 +115,13 @@ int sl_encode_shard(const struct sl_encode_plan *plan, uint32_t shard, struct sl
     sl_assert(plan->payload_bytes_max >= SL_ENCODE_PAYLOAD_BYTES_MIN);
     sl_assert(!plan->tick || plan->tick_at <= plan->operation_count);
     struct sl_encoder encoder = {.plan = plan, .list = list, .shard = shard, .clock = plan->clock};
-    for (uint32_t i = 0; i < plan->operation_count; i++) {
-        encoder.later_bytes += operation_bytes(plan, shard, &plan->operations[i]);
+    for (uint32_t i = 0; plan->lite && i < plan->operation_count; i++) {
+        encoder.step_bytes += operation_bytes(plan, shard, &plan->operations[i]);
     }
-    encoder.later_bytes += plan->tick ? SL_ENCODER_SECTION_BYTES : 0;
+    encoder.step_bytes += plan->tick ? SL_ENCODER_SECTION_BYTES : 0;
     uint32_t before = plan->tick ? plan->tick_at : plan->operation_count;
     int err = encode_operations(&encoder, 0, before);
     if (err == 0 && (plan->tick || plan->finish)) {
-        encoder.later_bytes -= plan->tick ? SL_ENCODER_SECTION_BYTES : 0;
         err = encode_tick(&encoder);
     }
     if (err == 0) {

@@ -9,7 +9,8 @@
 int sl_encoder_open(struct sl_encoder *encoder, uint64_t bytes)
 {
     const struct sl_encode_plan *plan = encoder->plan;
-    uint64_t capacity = SL_ENCODER_PREFIX_BYTES + bytes + (plan->lite ? encoder->later_bytes : 0);
+    /* What a step has sent before is counted again; the room that is left over is given back. */
+    uint64_t capacity = SL_ENCODER_PREFIX_BYTES + bytes + encoder->step_bytes;
     if (capacity > plan->payload_bytes_max) {
         capacity = plan->payload_bytes_max;
     }

@@ -14,8 +14,8 @@ struct sl_encoder {
     const struct sl_encode_plan *plan;
     struct sl_encode_list *list;
     uint32_t shard;
-    uint32_t clock;       /* of the current operation */
-    uint64_t later_bytes; /* that the operations after the current one may need */
+    uint32_t clock;      /* of the current operation */
+    uint64_t step_bytes; /* lite: that all operations need when none is cut */
 
     struct sl_request *request; /* NULL: none is open */
     uint8_t *base;

@@ -19,6 +19,7 @@ void sl_inflight_add(struct sl_inflight *inflight, uint64_t id, struct sl_reques
         slot = (slot + 1) & MASK;
     }
     inflight->slots[slot] = (struct sl_inflight_entry){.id = id, .request = request};
+    inflight->displaced += slot != ((uint32_t)id & MASK);
     inflight->count++;
 }
 
@@ -43,8 +44,9 @@ void sl_inflight_remove(struct sl_inflight *inflight, struct sl_inflight_entry *
 {
     sl_assert(entry->id != 0);
     uint32_t hole = (uint32_t)(entry - inflight->slots);
-    uint32_t slot = hole;
-    for (;;) {
+    inflight->displaced -= hole != ((uint32_t)entry->id & MASK);
+    /* Without displaced entries no search passes the hole. */
+    for (uint32_t slot = hole; inflight->displaced > 0;) {
         slot = (slot + 1) & MASK;
         uint64_t id = inflight->slots[slot].id;
         if (id == 0) {
@@ -53,6 +55,7 @@ void sl_inflight_remove(struct sl_inflight *inflight, struct sl_inflight_entry *
         uint32_t from_home = (slot - (uint32_t)id) & MASK;
         uint32_t from_hole = (slot - hole) & MASK;
         if (from_home >= from_hole) {
+            inflight->displaced -= from_home == from_hole;
             inflight->slots[hole] = inflight->slots[slot];
             hole = slot;
         }

@@ -25,6 +25,7 @@ struct sl_inflight_entry {
 struct sl_inflight {
     struct sl_inflight_entry slots[SL_INFLIGHT_SLOTS];
     uint32_t count;
+    uint32_t displaced; /* entries that are not in their id's own slot */
 };
 
 static inline bool sl_inflight_full(const struct sl_inflight *inflight)

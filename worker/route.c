@@ -1,8 +1,10 @@
 #include "worker/route.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 
+#include "core/limits.h"
 #include "core/partition.h"
 
 #define RADIX_BITS   11
@@ -17,7 +19,10 @@ struct sorted {
     uint64_t *keys;
     uint32_t *labels;
     uint32_t *starts;
+    uint16_t *owners; /* of the keys in the caller's order */
 };
+
+static_assert(SL_LIMIT_SHARDS <= UINT16_MAX, "a shard's number fits");
 
 static int take_sorted(struct sl_scratch *scratch, uint32_t key_count, uint32_t shard_count,
                        struct sorted *out)
@@ -26,19 +31,23 @@ static int take_sorted(struct sl_scratch *scratch, uint32_t key_count, uint32_t 
     out->labels = sl_scratch_take(scratch, (size_t)key_count * sizeof *out->labels);
     /* One more than the caller sees: the places are counted up in the entries behind their own. */
     out->starts = sl_scratch_take(scratch, ((size_t)shard_count + 2) * sizeof *out->starts);
-    if (out->keys == NULL || out->labels == NULL || out->starts == NULL) {
+    out->owners = sl_scratch_take(scratch, (size_t)key_count * sizeof *out->owners);
+    if (out->keys == NULL || out->labels == NULL || out->starts == NULL || out->owners == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     return 0;
 }
 
-/* Afterwards next[s] is where shard s's first key goes. */
+/* Afterwards starts[s + 1] is where shard s's first key goes. */
 static void count_owners(const uint64_t *keys, uint32_t key_count, uint32_t shard_count,
-                         uint32_t *starts)
+                         const struct sorted *sorted)
 {
+    uint32_t *starts = sorted->starts;
     memset(starts, 0, ((size_t)shard_count + 2) * sizeof *starts);
     for (uint32_t i = 0; i < key_count; i++) {
-        starts[sl_partition_owner(keys[i], shard_count) + 2]++;
+        uint32_t owner = sl_partition_owner(keys[i], shard_count);
+        sorted->owners[i] = (uint16_t)owner;
+        starts[owner + 2]++;
     }
     for (uint32_t shard = 2; shard < shard_count + 2; shard++) {
         starts[shard] += starts[shard - 1];
@@ -49,13 +58,7 @@ int sl_route_rows(struct sl_scratch *scratch, const uint64_t *keys, uint32_t key
                   uint32_t shard_count, struct sl_route *out)
 {
     if (shard_count == 1) {
-        uint32_t *starts = sl_scratch_take(scratch, 2 * sizeof *starts);
-        if (starts == NULL) {
-            return SL_ERR_NO_MEMORY;
-        }
-        starts[0] = 0;
-        starts[1] = key_count;
-        *out = (struct sl_route){.keys = keys, .starts = starts};
+        *out = (struct sl_route){.keys = keys, .starts = out->whole, .whole = {0, key_count}};
         return 0;
     }
     struct sorted sorted;
@@ -63,14 +66,14 @@ int sl_route_rows(struct sl_scratch *scratch, const uint64_t *keys, uint32_t key
     if (err != 0) {
         return err;
     }
-    count_owners(keys, key_count, shard_count, sorted.starts);
+    count_owners(keys, key_count, shard_count, &sorted);
     uint32_t *next = sorted.starts + 1;
     for (uint32_t i = 0; i < key_count; i++) {
-        uint32_t at = next[sl_partition_owner(keys[i], shard_count)]++;
+        uint32_t at = next[sorted.owners[i]]++;
         sorted.keys[at] = keys[i];
         sorted.labels[at] = i;
     }
-    *out = (struct sl_route){sorted.keys, sorted.labels, sorted.starts};
+    *out = (struct sl_route){.keys = sorted.keys, .labels = sorted.labels, .starts = sorted.starts};
     return 0;
 }
 
@@ -82,18 +85,18 @@ int sl_route_bags(struct sl_scratch *scratch, const uint64_t *keys, uint32_t key
     if (err != 0) {
         return err;
     }
-    count_owners(keys, key_count, shard_count, sorted.starts);
+    count_owners(keys, key_count, shard_count, &sorted);
     uint32_t *next = sorted.starts + 1;
     uint32_t bag = 0;
     for (uint32_t i = 0; i < key_count; i++) {
         while (bag_ends[bag] <= i) {
             bag++;
         }
-        uint32_t at = next[sl_partition_owner(keys[i], shard_count)]++;
+        uint32_t at = next[sorted.owners[i]]++;
         sorted.keys[at] = keys[i];
         sorted.labels[at] = bag;
     }
-    *out = (struct sl_route){sorted.keys, sorted.labels, sorted.starts};
+    *out = (struct sl_route){.keys = sorted.keys, .labels = sorted.labels, .starts = sorted.starts};
     return 0;
 }
 

@@ -8,11 +8,12 @@
 #include "core/err.h"
 #include "worker/scratch.h"
 
-/* Shard s owns keys[starts[s] .. starts[s + 1]). */
+/* Shard s owns keys[starts[s] .. starts[s + 1]). Not to be copied: starts may point to `whole`. */
 struct sl_route {
     const uint64_t *keys;   /* by owner */
     const uint32_t *labels; /* of each: its place in the caller's array, or its bag; NULL: i -> i */
     const uint32_t *starts; /* [shard_count + 1] */
+    uint32_t whole[2];      /* that of a single shard */
 };
 
 /* Labels are places. With one shard the result refers to `keys` itself. Errors: NO_MEMORY. */

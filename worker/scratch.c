@@ -5,13 +5,6 @@
 #include "core/assert.h"
 
 #define CHUNK_BYTES_MIN (32U << 10)
-#define ALIGNMENT       16U
-
-struct sl_scratch_chunk {
-    struct sl_scratch_chunk *next;
-    size_t bytes, used; /* of data */
-    _Alignas(ALIGNMENT) uint8_t data[];
-};
 
 static struct sl_scratch_chunk *chunk_create(size_t bytes)
 {
@@ -34,34 +27,22 @@ void sl_scratch_fini(struct sl_scratch *scratch)
     }
 }
 
-static struct sl_scratch_chunk *chunk_with_room(struct sl_scratch *scratch, size_t bytes)
-{
-    struct sl_scratch_chunk *chunk = scratch->chunks;
-    if (chunk != NULL && chunk->bytes - chunk->used >= bytes) {
-        return chunk;
-    }
-    size_t wanted = chunk == NULL ? CHUNK_BYTES_MIN : 2 * chunk->bytes;
-    struct sl_scratch_chunk *fresh = chunk_create(wanted > bytes ? wanted : bytes);
-    if (fresh != NULL) {
-        fresh->next = chunk;
-        scratch->chunks = fresh;
-    }
-    return fresh;
-}
-
-void *sl_scratch_take(struct sl_scratch *scratch, size_t bytes)
+void *sl_scratch_take_fresh(struct sl_scratch *scratch, size_t bytes)
 {
     if (bytes > SIZE_MAX / 2) {
         return NULL;
     }
-    bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
-    struct sl_scratch_chunk *chunk = chunk_with_room(scratch, bytes);
-    if (chunk == NULL) {
+    bytes = (bytes + SL_SCRATCH_ALIGNMENT - 1) & ~(size_t)(SL_SCRATCH_ALIGNMENT - 1);
+    struct sl_scratch_chunk *full = scratch->chunks;
+    size_t wanted = full == NULL ? CHUNK_BYTES_MIN : 2 * full->bytes;
+    struct sl_scratch_chunk *fresh = chunk_create(wanted > bytes ? wanted : bytes);
+    if (fresh == NULL) {
         return NULL;
     }
-    void *piece = chunk->data + chunk->used;
-    chunk->used += bytes;
-    return piece;
+    fresh->next = full;
+    fresh->used = bytes;
+    scratch->chunks = fresh;
+    return fresh->data;
 }
 
 void sl_scratch_trim(struct sl_scratch *scratch, const void *piece, size_t bytes)
@@ -71,7 +52,8 @@ void sl_scratch_trim(struct sl_scratch *scratch, const void *piece, size_t bytes
     size_t start = (size_t)((const uint8_t *)piece - chunk->data);
     sl_assert(start <= chunk->used);
     sl_assert(bytes <= chunk->used - start);
-    chunk->used = start + ((bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1));
+    chunk->used =
+        start + ((bytes + SL_SCRATCH_ALIGNMENT - 1) & ~(size_t)(SL_SCRATCH_ALIGNMENT - 1));
 }
 
 void sl_scratch_reset(struct sl_scratch *scratch)

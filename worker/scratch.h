@@ -7,7 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sl_scratch_chunk;
+#define SL_SCRATCH_ALIGNMENT 16U
+
+struct sl_scratch_chunk {
+    struct sl_scratch_chunk *next;
+    size_t bytes, used; /* of data */
+    _Alignas(SL_SCRATCH_ALIGNMENT) uint8_t data[];
+};
 
 struct sl_scratch {
     struct sl_scratch_chunk *chunks; /* the first is the one being filled */
@@ -16,8 +22,21 @@ struct sl_scratch {
 /* A zeroed struct sl_scratch is empty and ready. Frees everything. */
 void sl_scratch_fini(struct sl_scratch *scratch);
 
+/* What take does when the chunk being filled has no room. */
+void *sl_scratch_take_fresh(struct sl_scratch *scratch, size_t bytes);
+
 /* `bytes` bytes, aligned to 16, contents undefined, valid until reset; NULL: out of memory. */
-void *sl_scratch_take(struct sl_scratch *scratch, size_t bytes);
+static inline void *sl_scratch_take(struct sl_scratch *scratch, size_t bytes)
+{
+    struct sl_scratch_chunk *chunk = scratch->chunks;
+    size_t padded = (bytes + SL_SCRATCH_ALIGNMENT - 1) & ~(size_t)(SL_SCRATCH_ALIGNMENT - 1);
+    if (chunk == NULL || padded < bytes || chunk->bytes - chunk->used < padded) {
+        return sl_scratch_take_fresh(scratch, bytes);
+    }
+    void *piece = chunk->data + chunk->used;
+    chunk->used += padded;
+    return piece;
+}
 
 /* Shrinks the piece that was taken last to its first `bytes` bytes. */
 void sl_scratch_trim(struct sl_scratch *scratch, const void *piece, size_t bytes);

@@ -395,7 +395,7 @@ static void post_parts(struct sl_step *step, uint32_t timeout_ms)
     }
 }
 
-int sl_step_submit(struct sl_step *step, uint32_t timeout_ms)
+int sl_step_submit_more(struct sl_step *step, uint32_t timeout_ms)
 {
     sl_assert(step != NULL);
     bool is_empty = step->operation_count == 0 && !step->tick && !step->finish;
@@ -422,9 +422,17 @@ int sl_step_submit(struct sl_step *step, uint32_t timeout_ms)
         complete(step); /* nothing to ask anybody: no keys at all */
     } else {
         step->port->steps_out++;
-        sl_port_kick(step->port);
     }
     return 0;
+}
+
+int sl_step_submit(struct sl_step *step, uint32_t timeout_ms)
+{
+    int err = sl_step_submit_more(step, timeout_ms);
+    if (err == 0) {
+        sl_port_kick(step->port);
+    }
+    return err;
 }
 
 bool sl_step_done(struct sl_step *step)

@@ -252,6 +252,37 @@ static void step_submit__allows_many_steps_outstanding(void **state)
     on_every_shape(check_outstanding);
 }
 
+static void pull_in_many_steps(struct sl_client *client)
+{
+    enum { STEPS = 32 };
+    struct sl_table *table = sparse_table(client, "more", 1);
+    struct sl_step *steps[STEPS];
+    uint64_t keys[STEPS];
+    float ones[STEPS], rows[STEPS];
+    for (uint32_t i = 0; i < STEPS; i++) {
+        keys[i] = i;
+        ones[i] = 1;
+        rows[i] = 0;
+    }
+    assert_int_equal(sl_client_push(client, table, keys, STEPS, ones, TIMEOUT_MS), 0);
+    for (uint32_t i = 0; i < STEPS; i++) {
+        steps[i] = fixture_step(client, 0);
+        assert_int_equal(sl_step_pull(steps[i], table, &keys[i], 1, &rows[i]), 0);
+        assert_int_equal(sl_step_submit_more(steps[i], TIMEOUT_MS), 0);
+    }
+    for (uint32_t i = STEPS; i > 0; i--) {
+        assert_int_equal(sl_step_wait(steps[i - 1]), 0);
+        assert_true(rows[i - 1] == 1);
+        sl_step_end(&steps[i - 1]);
+    }
+}
+
+static void step_submit_more__leaves_with_the_wait(void **state)
+{
+    (void)state;
+    on_every_shape(pull_in_many_steps);
+}
+
 static void step_submit__says_again_when_too_many_are_outstanding(void **state)
 {
     (void)state;
@@ -417,6 +448,7 @@ int main(void)
         cmocka_unit_test(step_pull_pooled__adds_up_the_shards_sums),
         cmocka_unit_test(step_dense_push__covers_odd_ranges),
         cmocka_unit_test(step_submit__allows_many_steps_outstanding),
+        cmocka_unit_test(step_submit_more__leaves_with_the_wait),
         cmocka_unit_test(step_submit__says_again_when_too_many_are_outstanding),
         cmocka_unit_test(step_submit__refuses_bad_steps),
         cmocka_unit_test(step_submit__gives_the_same_bits_by_both_protocols),

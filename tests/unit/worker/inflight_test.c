@@ -67,6 +67,7 @@ static void inflight_remove__keeps_parked_ids_reachable(void **state)
         count--;
     }
     assert_int_equal(count, 0);
+    assert_int_equal(inflight.displaced, 0);
 }
 
 int main(void)
