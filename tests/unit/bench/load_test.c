@@ -15,6 +15,7 @@
 
 #define MS           1000000L
 #define PAUSE_MS     200
+#define SECONDS_MAX  20
 #define LONG_WAIT_NS (50 * 1000000ULL)
 
 static struct sl_cluster *start(uint32_t shards)
@@ -48,14 +49,18 @@ static void sleep_ms(long ms)
     (void)nanosleep(&wait, NULL);
 }
 
-/* One run of a load that must succeed, in an open cluster. */
+/* A run of a load that must succeed. On a busy machine a short one may see no answer: then a longer
+ * one follows. */
 static struct sl_bench_load_result run_once(const struct sl_bench_load_options *options,
                                             double seconds)
 {
     static struct sl_bench_load_result result;
     struct sl_bench_load *load;
     assert_int_equal(sl_bench_load_open(options, &load), 0);
-    assert_int_equal(sl_bench_load_run(load, 0.02, seconds, &result), 0);
+    do {
+        assert_int_equal(sl_bench_load_run(load, 0.02, seconds, &result), 0);
+        seconds *= 4;
+    } while (result.requests == 0 && seconds < SECONDS_MAX);
     sl_bench_load_close(&load);
     assert_null(load);
     return result;
@@ -132,15 +137,20 @@ static void load_run__again_and_two_at_a_time(void **state)
         assert_int_equal(sl_bench_load_open(&options, &loads[i]), 0);
         options.polling = true;
     }
-    for (int round = 0; round < 2; round++) {
+    int good = 0;
+    for (double seconds = 0.05; good < 4 && seconds < SECONDS_MAX; seconds *= 2) {
         for (int i = 0; i < 2; i++) {
-            assert_int_equal(sl_bench_load_begin(loads[i], 0, 0.05), 0);
+            assert_int_equal(sl_bench_load_begin(loads[i], 0, seconds), 0);
         }
         for (int i = 0; i < 2; i++) {
             assert_int_equal(sl_bench_load_wait(loads[i], &result), 0);
-            check_closed(&result, 5);
+            if (result.requests > 0) { /* some are, unless the machine is very busy */
+                check_closed(&result, 5);
+                good++;
+            }
         }
     }
+    assert_true(good >= 4);
     sl_bench_load_close(&loads[0]);
     sl_bench_load_close(&loads[1]);
     sl_cluster_stop(&cluster);
