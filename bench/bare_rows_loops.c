@@ -4,7 +4,6 @@
 #include <string.h>
 
 #define CACHE_LINE         64
-#define AHEAD              16  /* rows between a prefetch and its use */
 #define PREFETCH_BYTES     512 /* of a row; the processor fetches the rest of a long one by itself */
 #define LR                 0.05F
 #define EPSILON            1e-10F
@@ -21,6 +20,13 @@ static ALWAYS_INLINE uint8_t *row_at(const struct sl_bench_bare_rows_view *view,
     return view->values + place * view->stride_bytes;
 }
 
+/* Rows between a prefetch and its use. Measured: a gather of 128 columns took 1.4 times as long
+ * with 16 as with 8, an update of 16 columns 1.1 times as long with 8 as with 16. */
+static ALWAYS_INLINE uint32_t ahead(size_t bytes)
+{
+    return bytes <= 256 ? 16 : 8;
+}
+
 /* Inlined by force: GCC removes calls of a function that does nothing but prefetch. */
 static ALWAYS_INLINE void prefetch(const uint8_t *row, size_t bytes)
 {
@@ -34,7 +40,7 @@ static ALWAYS_INLINE void prefetch(const uint8_t *row, size_t bytes)
 static ALWAYS_INLINE void prefetch_first(const struct sl_bench_bare_rows_view *view,
                                          const uint32_t *places, uint32_t count, size_t bytes)
 {
-    for (uint32_t i = 0; i < count && i < AHEAD; i++) {
+    for (uint32_t i = 0; i < count && i < ahead(bytes); i++) {
         prefetch(row_at(view, places[i]), bytes);
     }
 }
@@ -46,8 +52,8 @@ static ALWAYS_INLINE void gather_dim(const struct sl_bench_bare_rows_view *view,
     const size_t bytes = dim * sizeof(float);
     prefetch_first(view, places, count, bytes);
     for (uint32_t i = 0; i < count; i++) {
-        if (count - i > AHEAD) {
-            prefetch(row_at(view, places[i + AHEAD]), bytes);
+        if (count - i > ahead(bytes)) {
+            prefetch(row_at(view, places[i + ahead(bytes)]), bytes);
         }
         memcpy(rows + (size_t)i * dim, row_at(view, places[i]), bytes);
     }
@@ -70,8 +76,8 @@ static ALWAYS_INLINE void update_dim(const struct sl_bench_bare_rows_view *view,
     const size_t bytes = 2 * dim * sizeof(float);
     prefetch_first(view, places, count, bytes);
     for (uint32_t i = 0; i < count; i++) {
-        if (count - i > AHEAD) {
-            prefetch(row_at(view, places[i + AHEAD]), bytes);
+        if (count - i > ahead(bytes)) {
+            prefetch(row_at(view, places[i + ahead(bytes)]), bytes);
         }
         float *row = (float *)(void *)row_at(view, places[i]);
         adagrad(dim, row, row + dim, gradients + (size_t)i * dim);

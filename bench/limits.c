@@ -106,6 +106,7 @@ static const struct shape pulls[] = {
     {16, 32, 80, 96, false, "as pulls of 1 row, dim 16"},
     {4, 8, 872, 6432, false, "as pulls of 100 rows, dim 16"},
     {4, 8, 872, 25632, false, "as pulls of 100 rows, dim 64"},
+    {4, 8, 80, 65536, false, "replies of 64 KiB"},
     {4, 8, 7272, 32, false, "as pushes of 100 rows, dim 16"},
 };
 
