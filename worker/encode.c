@@ -50,7 +50,8 @@ static uint64_t operation_bytes(const struct sl_encode_plan *plan, uint32_t shar
         return sl_encode_dense_bytes(operation,
                                      sl_encode_dense_range(plan, shard, operation).count);
     }
-    uint64_t count = rows_of_shard(operation, shard).count;
+    const uint32_t *starts = operation->route.starts;
+    uint64_t count = starts[shard + 1] - starts[shard];
     return operation->op == SL_REQUEST_PULL_POOLED ? sl_encode_bags_bytes(count, count)
                                                    : sl_encode_rows_bytes(operation, count);
 }

@@ -18,6 +18,11 @@ static uint32_t rows_that_fit(const struct sl_encoder *encoder,
     uint64_t row_bytes = operation->table->spec.dim * sizeof(float);
     uint64_t fit = wanted;
     uint64_t room = sl_encoder_section_room(encoder);
+    uint64_t each_at_most = sizeof(uint64_t) + row_bytes;
+    if (SL_ENCODER_SECTION_BYTES + 8 + wanted * each_at_most <= room &&
+        8 + wanted * row_bytes <= sl_encoder_reply_room(encoder)) {
+        return wanted;
+    }
     if (sl_encode_rows_bytes(operation, wanted) > room) {
         uint64_t overhead = SL_ENCODER_SECTION_BYTES + 8;
         uint64_t each = sizeof(uint64_t) + (sl_encoder_pushes(operation) ? row_bytes : 0);

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "core/limits.h"
 
 /* `bytes`: what the current operation still needs at most, sections' headers included. */
 int sl_encoder_open(struct sl_encoder *encoder, uint64_t bytes)
@@ -63,21 +62,6 @@ void sl_encoder_close(struct sl_encoder *encoder)
     }
     list->last = request;
     list->count++;
-}
-
-/* Payload bytes that a section with its header may take; 0: none more. */
-uint64_t sl_encoder_section_room(const struct sl_encoder *encoder)
-{
-    if (encoder->request == NULL) {
-        return encoder->plan->payload_bytes_max - SL_ENCODER_PREFIX_BYTES;
-    }
-    return encoder->prefix.section_count == SL_LIMIT_REQUEST_SECTIONS ? 0 : encoder->writer.left;
-}
-
-uint64_t sl_encoder_reply_room(const struct sl_encoder *encoder)
-{
-    uint64_t used = encoder->request == NULL ? 0 : encoder->request->reply_bytes;
-    return encoder->plan->payload_bytes_max - used;
 }
 
 void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_request_section *section)

@@ -4,6 +4,7 @@
 #define SL_WORKER_ENCODER_H
 
 #include "core/bytes.h"
+#include "core/limits.h"
 #include "net/wire/request.h"
 #include "worker/encode.h"
 
@@ -58,8 +59,19 @@ void sl_encoder_close(struct sl_encoder *encoder);
 
 /* Payload bytes that a section with its header may take, and that its reply may take, in the open
  * request or, when none is open, in a fresh one. 0: none more. */
-uint64_t sl_encoder_section_room(const struct sl_encoder *encoder);
-uint64_t sl_encoder_reply_room(const struct sl_encoder *encoder);
+static inline uint64_t sl_encoder_section_room(const struct sl_encoder *encoder)
+{
+    if (encoder->request == NULL) {
+        return encoder->plan->payload_bytes_max - SL_ENCODER_PREFIX_BYTES;
+    }
+    return encoder->prefix.section_count == SL_LIMIT_REQUEST_SECTIONS ? 0 : encoder->writer.left;
+}
+
+static inline uint64_t sl_encoder_reply_room(const struct sl_encoder *encoder)
+{
+    uint64_t used = encoder->request == NULL ? 0 : encoder->request->reply_bytes;
+    return encoder->plan->payload_bytes_max - used;
+}
 
 void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_request_section *section);
 
