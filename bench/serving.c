@@ -10,6 +10,7 @@
 #include "bench/cell.h"
 #include "bench/options.h"
 #include "bench/peers.h"
+#include "bench/table_reads.h"
 #include "core/assert.h"
 #include "core/log.h"
 
@@ -20,7 +21,6 @@
 #define REPLY_BYTES   32U
 #define KEY_BYTES     8U
 
-#define RECORD_HEADER 16U /* of a table's record, before its row */
 #define SEND_BYTES    ((uint64_t)64 << 10)
 
 enum part {
@@ -47,8 +47,8 @@ struct bench {
     struct sl_bench_ps *polling, *event;
     struct sl_bench_cell *cells[CELLS_MAX];
     uint32_t cell_count;
-    struct sl_bench_redis *redis; /* NULL: not installed */
-    struct sl_bench_bare_rows_memory *bare_rows;
+    struct sl_bench_redis *redis;       /* NULL: not installed */
+    struct sl_bench_table_reads *reads; /* of the comparison in progress */
 };
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
@@ -89,14 +89,6 @@ static struct sl_bench_bare_echo echo_of_pulls(const struct options *options, ui
         .polling = true,
         .congestion = options->congestion,
     };
-}
-
-static int run_gather(void *ctx, const struct sl_bench_common *common, double *values)
-{
-    double ns;
-    int err = sl_bench_bare_rows_gather(ctx, common, &ns);
-    values[0] = err == 0 ? 1e9 / ns : 0;
-    return err;
 }
 
 static int run_send(void *ctx, const struct sl_bench_common *common, double *values)
@@ -207,15 +199,15 @@ static int compare_latency(struct bench *bench)
     return err;
 }
 
-/* Keys a second of one core that does nothing but gather the rows and send them: 1 / (gather time
- * of a key + its bytes / bare rate of 64 KB sends), round by round. */
+/* Keys a second of one core that does nothing but read the rows and send them: 1 / (time of a key
+ * in process + its bytes / bare rate of 64 KB sends), round by round. */
 static const struct sl_bench_figure *add_model(struct bench *bench,
                                                const struct sl_bench_figure *rows_per_s,
                                                const struct sl_bench_figure *bytes_per_s,
                                                double bytes)
 {
     struct sl_bench_figure *model =
-        sl_bench_report_figure(bench->report, "gather and send, computed", "keys", "1/s");
+        sl_bench_report_figure(bench->report, "in process and sent, computed", "keys", "1/s");
     for (uint32_t i = 0; i < rows_per_s->count && i < bytes_per_s->count; i++) {
         sl_bench_figure_sample(model,
                                1 / (1 / rows_per_s->samples[i] + bytes / bytes_per_s->samples[i]));
@@ -223,25 +215,20 @@ static const struct sl_bench_figure *add_model(struct bench *bench,
     return model;
 }
 
-static int create_rows(struct bench *bench, uint32_t dim)
+static int create_reads(struct bench *bench, const struct shape *shape)
 {
-    sl_bench_bare_rows_destroy(&bench->bare_rows);
-    return sl_bench_bare_rows_create(&(struct sl_bench_bare_rows){.rows = bench->options->rows,
-                                                                  .dim = dim,
-                                                                  .batch = 100,
-                                                                  .header_bytes = RECORD_HEADER,
-                                                                  .seed = 1},
-                                     &bench->bare_rows);
+    sl_bench_table_reads_destroy(&bench->reads);
+    return sl_bench_table_reads_create(bench->options->rows, shape->dim, shape->keys,
+                                       &bench->reads);
 }
 
-static const struct sl_bench_quantity rows_quantity = {"keys", "1/s"};
 static const struct sl_bench_quantity bytes_quantity = {"bytes", "1/s"};
 
 /* Pulls of 100 rows of 64 columns. */
 static int compare_wide_rows(struct bench *bench)
 {
     static const struct shape shape = {SL_BENCH_PULL, 4, 8, 100, 64};
-    int err = create_rows(bench, shape.dim);
+    int err = create_reads(bench, &shape);
     if (err != 0) {
         return err;
     }
@@ -250,11 +237,7 @@ static int compare_wide_rows(struct bench *bench)
     struct sl_bench_redis_load mget = {.redis = bench->redis, .keys = 100, .pipeline = 1};
     struct sl_bench_contestant contestants[] = {
         load_contestant(bench, bench->polling, "pull 100 rows, dim 64, 4 x 8", &shape),
-        {.name = "bare gather, dim 64",
-         .quantities = &rows_quantity,
-         .quantity_count = 1,
-         .run = run_gather,
-         .ctx = bench->bare_rows},
+        sl_bench_table_reads_contestant("in process, 100 rows, dim 64", bench->reads),
         {.name = "bare 64 KB sends",
          .quantities = &bytes_quantity,
          .quantity_count = 1,
@@ -268,7 +251,7 @@ static int compare_wide_rows(struct bench *bench)
     }
     const struct sl_bench_figure *pulls = contestants[0].figures[SL_BENCH_CELL_KEYS];
     const double bytes = shape.dim * (double)sizeof(float) + REPLY_BYTES / (double)shape.keys;
-    hold(bench, "pulls of 100 rows, dim 64 / gather and send", pulls,
+    hold(bench, "pulls of 100 rows, dim 64 / in process and sent", pulls,
          add_model(bench, contestants[1].figures[0], contestants[2].figures[0], bytes), 0.75, 0);
     if (bench->redis != NULL) {
         hold(bench, "pulls of 100 rows, dim 64 / redis MGET", pulls, contestants[3].figures[1], 6,
@@ -282,44 +265,54 @@ static int compare_rows(struct bench *bench)
 {
     static const struct shape pull = {SL_BENCH_PULL, 4, 8, 100, 16};
     static const struct shape push = {SL_BENCH_PUSH, 4, 8, 100, 16};
-    int err = create_rows(bench, pull.dim);
+    int err = create_reads(bench, &pull);
     if (err != 0) {
         return err;
     }
     struct sl_bench_contestant contestants[] = {
         load_contestant(bench, bench->polling, "pull 100 rows, dim 16, 4 x 8", &pull),
         load_contestant(bench, bench->polling, "push 100 rows, dim 16, 4 x 8", &push),
-        {.name = "bare gather, dim 16",
-         .quantities = &rows_quantity,
-         .quantity_count = 1,
-         .run = run_gather,
-         .ctx = bench->bare_rows},
+        sl_bench_table_reads_contestant("in process, 100 rows, dim 16", bench->reads),
     };
     err = run_contest(bench, contestants, 3);
     if (err == 0) {
         const struct sl_bench_figure *pulls = contestants[0].figures[SL_BENCH_CELL_KEYS];
-        hold(bench, "pulls of 100 rows, dim 16 / bare gather", pulls, contestants[2].figures[0],
-             0.5, 0);
+        hold(bench, "pulls of 100 rows, dim 16 / in process", pulls, contestants[2].figures[0], 0.5,
+             0);
         hold(bench, "pushes of 100 rows, dim 16 / pulls",
              contestants[1].figures[SL_BENCH_CELL_KEYS], pulls, 0.7, 0);
     }
     return err;
 }
 
-/* As many requests under way, on many connections or on few. */
+/* As many requests under way, on many connections or on few. Where requests are small the kernel's
+ * work for each connection decides: bare sockets beside them show how much. */
 static int compare_connections(struct bench *bench)
 {
-    static const struct shape many = {SL_BENCH_PULL, 1000, 1, 1, 16};
-    static const struct shape few = {SL_BENCH_PULL, 16, 62, 1, 16};
+    static const struct shape many = {SL_BENCH_PULL, 1000, 2, 100, 64};
+    static const struct shape few = {SL_BENCH_PULL, 16, 125, 100, 64};
+    static const struct shape many_small = {SL_BENCH_PULL, 1000, 2, 1, 16};
+    static const struct shape few_small = {SL_BENCH_PULL, 16, 125, 1, 16};
+    struct sl_bench_bare_echo echo_many = echo_of_pulls(bench->options, 1000, 2, 1, 16);
+    struct sl_bench_bare_echo echo_few = echo_of_pulls(bench->options, 16, 125, 1, 16);
     struct sl_bench_contestant contestants[] = {
-        load_contestant(bench, bench->polling, "pull 1 row, 1000 x 1", &many),
-        load_contestant(bench, bench->polling, "pull 1 row, 16 x 62", &few),
+        load_contestant(bench, bench->polling, "pull 100 rows, dim 64, 1000 x 2", &many),
+        load_contestant(bench, bench->polling, "pull 100 rows, dim 64, 16 x 125", &few),
+        load_contestant(bench, bench->polling, "pull 1 row, 1000 x 2", &many_small),
+        load_contestant(bench, bench->polling, "pull 1 row, 16 x 125", &few_small),
+        echo_contestant("bare echo, 1000 x 2", &echo_many),
+        echo_contestant("bare echo, 16 x 125", &echo_few),
     };
-    int err = run_contest(bench, contestants, 2);
+    int err = run_contest(bench, contestants, 6);
     if (err == 0) {
-        hold(bench, "1000 connections / 16, as many requests under way",
-             contestants[0].figures[SL_BENCH_CELL_REQUESTS],
-             contestants[1].figures[SL_BENCH_CELL_REQUESTS], 0.85, 0);
+        hold(bench, "100 rows from 1000 connections / from 16", contestants[0].figures[0],
+             contestants[1].figures[0], 0.85, 0);
+        hold(bench, "1 row from 1000 connections / from 16", contestants[2].figures[0],
+             contestants[3].figures[0], 0, 0);
+        hold(bench, "bare echo, 1000 connections / 16", contestants[4].figures[0],
+             contestants[5].figures[0], 0, 0);
+        hold(bench, "1 row from 1000 connections / bare echo", contestants[2].figures[0],
+             contestants[4].figures[0], 0, 0);
     }
     return err;
 }
@@ -422,7 +415,7 @@ static void end(struct bench *bench)
     sl_bench_redis_stop(&bench->redis);
     sl_bench_ps_stop(&bench->polling);
     sl_bench_ps_stop(&bench->event);
-    sl_bench_bare_rows_destroy(&bench->bare_rows);
+    sl_bench_table_reads_destroy(&bench->reads);
     sl_bench_report_destroy(&bench->report);
 }
 
