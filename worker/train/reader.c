@@ -38,24 +38,20 @@ struct sl_reader {
     char reason[512];
 };
 
-int sl_reader_row_add(struct sl_reader_row *row, uint64_t key, float value)
+int sl_reader_row_grow(struct sl_reader_row *row)
 {
-    if (row->feature_count == row->feature_room) {
-        uint32_t room = row->feature_room == 0 ? 64 : row->feature_room * 2;
-        uint64_t *keys = realloc(row->keys, room * sizeof *keys);
-        if (keys == NULL) {
-            return SL_ERR_NO_MEMORY;
-        }
-        row->keys = keys;
-        float *values = realloc(row->values, room * sizeof *values);
-        if (values == NULL) {
-            return SL_ERR_NO_MEMORY;
-        }
-        row->values = values;
-        row->feature_room = room;
+    uint32_t room = row->feature_room == 0 ? 64 : row->feature_room * 2;
+    uint64_t *keys = realloc(row->keys, room * sizeof *keys);
+    if (keys == NULL) {
+        return SL_ERR_NO_MEMORY;
     }
-    row->keys[row->feature_count] = key;
-    row->values[row->feature_count++] = value;
+    row->keys = keys;
+    float *values = realloc(row->values, room * sizeof *values);
+    if (values == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    row->values = values;
+    row->feature_room = room;
     return 0;
 }
 

@@ -81,8 +81,22 @@ uint64_t sl_reader_done_bytes(const struct sl_reader *reader);
 
 /* ---- For formats ----------------------------------------------------------------------------- */
 
+/* Room for more features. Errors: NO_MEMORY. */
+int sl_reader_row_grow(struct sl_reader_row *row);
+
 /* Errors: NO_MEMORY. */
-int sl_reader_row_add(struct sl_reader_row *row, uint64_t key, float value);
+static inline int sl_reader_row_add(struct sl_reader_row *row, uint64_t key, float value)
+{
+    if (row->feature_count == row->feature_room) {
+        int err = sl_reader_row_grow(row);
+        if (err != 0) {
+            return err;
+        }
+    }
+    row->keys[row->feature_count] = key;
+    row->values[row->feature_count++] = value;
+    return 0;
+}
 void sl_reader_row_fini(struct sl_reader_row *row);
 
 /* Fills *fault with the text, the words at `rest` quoted behind it, and returns INVALID. `line` is

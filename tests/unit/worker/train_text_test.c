@@ -1,3 +1,4 @@
+#include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,6 +50,26 @@ static void text_hex__takes_sixteen_digits_in_either_case(void **state)
     assert_false(sl_text_hex(&cursor, &value));
     cursor = over("g");
     assert_false(sl_text_hex(&cursor, &value));
+}
+
+/* Any byte in any of ten places: the digits before it are taken, and it ends them or is one. */
+static void text_hex__ends_at_what_is_no_digit(void **state)
+{
+    (void)state;
+    for (int byte = 0; byte < 256; byte++) {
+        for (size_t place = 0; place < 10; place++) {
+            uint8_t text[11] = "1b2C3d4E5f";
+            text[place] = (uint8_t)byte;
+            struct sl_bytes cursor = sl_bytes_over(text, 10);
+            const bool digit = byte < 128 && isxdigit(byte) != 0;
+            const size_t taken = digit ? 10 : place;
+            uint64_t value = 7;
+            assert_int_equal(sl_text_hex(&cursor, &value), taken > 0);
+            assert_int_equal(cursor.left, 10 - taken);
+            text[taken] = '\0';
+            assert_true(value == (taken > 0 ? strtoull((const char *)text, NULL, 16) : 7));
+        }
+    }
 }
 
 static void text_float__agrees_with_strtof(void **state)
@@ -130,6 +151,7 @@ int main(void)
         cmocka_unit_test(text_u64__takes_digits_up_to_the_greatest),
         cmocka_unit_test(text_u64__refuses_overflow_and_nothing),
         cmocka_unit_test(text_hex__takes_sixteen_digits_in_either_case),
+        cmocka_unit_test(text_hex__ends_at_what_is_no_digit),
         cmocka_unit_test(text_float__agrees_with_strtof),
         cmocka_unit_test(text_float__takes_any_number_of_digits),
         cmocka_unit_test(text_float__refuses_what_is_no_finite_number),
