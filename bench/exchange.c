@@ -145,6 +145,10 @@ static int parse(struct options *options, int argc, char **argv)
     if (result != SL_CLI_RUN) {
         return result;
     }
+    if (options->zipf == 1) {
+        (void)fprintf(stderr, "starling-bench: --zipf 1: accepts 0.01 to 10, but not 1 itself\n");
+        return SL_ERR_INVALID;
+    }
     result = sl_bench_exchange_numbers("keys", options->keys_text, 1, SL_BENCH_LOAD_KEYS_MAX,
                                        &options->keys);
     if (result == 0) {
