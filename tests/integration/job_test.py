@@ -88,6 +88,18 @@ class GeneratedJob(Generated):
                                        worker_env={"WORKER_DISABLE_PIN_CORES": "0",
                                                    "NETWORK_WORKER_CORE_NUMBER": "1"}))
 
+    def test_one_core(self):
+        """The thread that trains serves the connections, of two workers beside their ps."""
+        cores = os.sched_getaffinity(0)
+        self.addCleanup(os.sched_setaffinity, 0, cores)
+        os.sched_setaffinity(0, {min(cores)})
+        servers, flags = self.start_ps(1, 2)
+        workers = self.start_workers(flags, 2, self.data + ["--model", "lr"])
+        for worker in workers:
+            self.assertEqual(worker.wait(), 0, worker.output)
+            self.assertIn("one core: the thread that trains serves", worker.output)
+        self.drain(servers)
+
     def test_checksums(self):
         self.assert_learned(self.train(self.data + ["--model", "lr", "--checksum"], worker_count=2))
 
