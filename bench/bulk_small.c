@@ -1,24 +1,21 @@
 #include "bench/bulk_small.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "bench/load.h"
-#include "core/clock.h"
+#include "core/assert.h"
 #include "core/log.h"
 
 enum { ROWS = 10000, DIM = 16 };
-
-#define LOOK_NS (1 * SL_CLOCK_NS_PER_MS)
 
 /* The thread that pushes. */
 struct pusher {
     const struct sl_bench_bulk_small *small;
     bool yields; /* to the small pulls, whose core it shares */
-    atomic_bool stop, started, ended;
+    sem_t stop, started;
     int err;
     struct sl_bench_bulk_result result;
     pthread_t thread;
@@ -33,7 +30,7 @@ static void *push(void *ctx)
     }
     pusher->err = sl_bench_bulk_transfer_run(&pusher->small->pushes, pusher->small->push_core, 0, 0,
                                              &pusher->stop, &pusher->started, &pusher->result);
-    atomic_store(&pusher->ended, true);
+    (void)sem_post(&pusher->started); /* also when it has failed */
     return NULL;
 }
 
@@ -43,16 +40,15 @@ static int start_pusher(struct pusher *pusher)
         sl_log_error("no thread for the pushes");
         return SL_ERR_NO_MEMORY;
     }
-    const struct timespec look = {.tv_nsec = LOOK_NS};
-    while (!atomic_load(&pusher->started) && !atomic_load(&pusher->ended)) {
-        (void)nanosleep(&look, NULL);
+    while (sem_wait(&pusher->started) != 0) {
+        sl_assert(errno == EINTR);
     }
     return 0;
 }
 
 static int stop_pusher(struct pusher *pusher)
 {
-    atomic_store(&pusher->stop, true);
+    (void)sem_post(&pusher->stop);
     (void)pthread_join(pusher->thread, NULL);
     return pusher->err;
 }
@@ -86,6 +82,8 @@ static int run_beside(const struct sl_bench_bulk_small *small, const struct sl_b
                       double *pushed)
 {
     struct pusher pusher = {.small = small, .yields = small->push_core == common->client_core};
+    (void)sem_init(&pusher.stop, 0, 0);
+    (void)sem_init(&pusher.started, 0, 0);
     int err = start_pusher(&pusher);
     if (err != 0) {
         return err;

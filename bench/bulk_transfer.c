@@ -89,8 +89,8 @@ static double processor_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / (double)SL_CLOCK_NS_PER_S;
 }
 
-/* Keeps `depth` steps under way until `until_ns`, or until *stop. */
-static int keep_going(struct flow *flow, uint64_t until_ns, const atomic_bool *stop)
+/* Keeps `depth` steps under way until `until_ns`, or until `stop`. */
+static int keep_going(struct flow *flow, uint64_t until_ns, sem_t *stop)
 {
     int err = 0;
     do {
@@ -98,16 +98,16 @@ static int keep_going(struct flow *flow, uint64_t until_ns, const atomic_bool *s
             err = send_one(flow);
         }
         err = err != 0 ? err : finish_one(flow);
-    } while (err == 0 && (stop == NULL ? now_ns() < until_ns : !atomic_load(stop)));
+    } while (err == 0 && (stop == NULL ? now_ns() < until_ns : sem_trywait(stop) != 0));
     return err;
 }
 
-static int measure(struct flow *flow, double warm_up, double seconds, const atomic_bool *stop,
-                   atomic_bool *started, struct sl_bench_bulk_result *out)
+static int measure(struct flow *flow, double warm_up, double seconds, sem_t *stop, sem_t *started,
+                   struct sl_bench_bulk_result *out)
 {
     int err = keep_going(flow, now_ns() + (uint64_t)(warm_up * (double)SL_CLOCK_NS_PER_S), NULL);
     if (started != NULL) {
-        atomic_store(started, true);
+        (void)sem_post(started);
     }
     const uint64_t begin_ns = now_ns();
     const uint64_t done_before = flow->done;
@@ -154,8 +154,8 @@ static int connect_flow(struct flow *flow)
 }
 
 int sl_bench_bulk_transfer_run(const struct sl_bench_bulk_transfer *transfer, int core,
-                               double warm_up, double seconds, const atomic_bool *stop,
-                               atomic_bool *started, struct sl_bench_bulk_result *out)
+                               double warm_up, double seconds, sem_t *stop, sem_t *started,
+                               struct sl_bench_bulk_result *out)
 {
     sl_assert(transfer->depth >= 1);
     sl_assert(transfer->depth <= SL_BENCH_BULK_DEPTH_MAX);

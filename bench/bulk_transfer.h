@@ -3,12 +3,12 @@
 #ifndef SL_BENCH_BULK_TRANSFER_H
 #define SL_BENCH_BULK_TRANSFER_H
 
-#include <stdatomic.h>
+#include <semaphore.h>
+#include <starling.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "bench/ps_process.h"
-#include "include/starling.h"
 
 #define SL_BENCH_BULK_DEPTH_MAX 16
 
@@ -33,10 +33,10 @@ struct sl_bench_bulk_result {
 };
 
 /* Connects, runs for warm_up seconds, measures for `seconds`, disconnects. The threads of the
- * client run on `core`. With *stop (may be NULL) it ends when that becomes true, whatever `seconds`
- * says; *started (may be NULL) becomes true when the first step is done. Errors, logged. */
+ * client run on `core`. With `stop` (may be NULL) it ends when that has been posted, whatever
+ * `seconds` says; `started` (may be NULL) is posted when the first step is done. Errors, logged. */
 int sl_bench_bulk_transfer_run(const struct sl_bench_bulk_transfer *transfer, int core,
-                               double warm_up, double seconds, const atomic_bool *stop,
-                               atomic_bool *started, struct sl_bench_bulk_result *out);
+                               double warm_up, double seconds, sem_t *stop, sem_t *started,
+                               struct sl_bench_bulk_result *out);
 
 #endif

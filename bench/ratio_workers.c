@@ -1,8 +1,9 @@
 #include "bench/ratio_workers.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,10 +35,10 @@ struct tally {
 
 /* Between the processes. */
 struct board {
-    atomic_uint ready, failed;
-    _Atomic uint64_t begin_ns; /* when the workers may begin; 0: not yet */
-    uint64_t warm_ns, end_ns;  /* written before begin_ns */
-    struct tally tallies[];    /* of each worker */
+    sem_t ready, failed;      /* posted by each worker that is, or has */
+    sem_t go;                 /* posted once for each worker, when the times below are known */
+    uint64_t warm_ns, end_ns; /* when what is counted begins and ends */
+    struct tally tallies[];   /* of each worker */
 };
 
 /* One worker: a client and its thread. */
@@ -225,9 +226,9 @@ static int work(struct worker *worker)
     if (err != 0) {
         return err;
     }
-    (void)atomic_fetch_add(&board->ready, 1);
-    while (atomic_load(&board->begin_ns) == 0) {
-        pause_ns(LOOK_NS);
+    (void)sem_post(&board->ready);
+    while (sem_wait(&board->go) != 0) {
+        sl_assert(errno == EINTR);
     }
     struct sl_client_stats before;
     sl_client_stats(worker->client, &before);
@@ -255,7 +256,7 @@ static void *run_thread(void *ctx)
     free(worker->gradients);
     if (err != 0) {
         sl_log_error("worker %u: %s", worker->index, sl_err_name(err));
-        (void)atomic_fetch_add(&worker->board->failed, 1);
+        (void)sem_post(&worker->board->failed);
     }
     return NULL;
 }
@@ -286,7 +287,7 @@ static _Noreturn void run_process(const struct sl_bench_ratio_workers *workers, 
     }
     if (started < workers->clients) {
         sl_log_error("no memory or no thread for a worker");
-        (void)atomic_fetch_add(&board->failed, 1);
+        (void)sem_post(&board->failed);
     }
     for (uint32_t i = 0; i < started; i++) {
         (void)pthread_join(all[i].thread, NULL);
@@ -313,13 +314,26 @@ static int start_processes(const struct sl_bench_ratio_workers *workers, struct 
     return 0;
 }
 
+static bool has_failed(struct board *board)
+{
+    int count = 0;
+    (void)sem_getvalue(&board->failed, &count);
+    return count > 0;
+}
+
 /* Until all workers are ready; then tells them when to begin and to end. */
 static int lead(const struct sl_bench_ratio_workers *workers, struct board *board, double warm_up,
                 double seconds)
 {
+    const uint32_t count = workers->processes * workers->clients;
     const uint64_t limit_ns = now_ns() + START_LIMIT;
-    while (atomic_load(&board->ready) < workers->processes * workers->clients) {
-        if (atomic_load(&board->failed) > 0) {
+    uint32_t ready = 0;
+    while (ready < count) {
+        if (sem_trywait(&board->ready) == 0) {
+            ready++;
+            continue;
+        }
+        if (has_failed(board)) {
             return SL_ERR_CLOSED;
         }
         if (now_ns() > limit_ns) {
@@ -331,7 +345,9 @@ static int lead(const struct sl_bench_ratio_workers *workers, struct board *boar
     const uint64_t begin_ns = now_ns();
     board->warm_ns = begin_ns + (uint64_t)(warm_up * (double)SL_CLOCK_NS_PER_S);
     board->end_ns = board->warm_ns + (uint64_t)(seconds * (double)SL_CLOCK_NS_PER_S);
-    atomic_store(&board->begin_ns, begin_ns);
+    for (uint32_t i = 0; i < count; i++) {
+        (void)sem_post(&board->go);
+    }
     return 0;
 }
 
@@ -370,11 +386,11 @@ static void sum_up(const struct sl_bench_ratio_workers *workers, const struct bo
         cpu_ns += tally->cpu_ns;
         sl_metric_merge(&out->latency, &tally->latency);
     }
-    const double per_step = all_steps == 0 ? 0 : 1 / (double)all_steps;
+    const double steps = all_steps == 0 ? 1 : (double)all_steps;
     out->keys = out->steps * 2 * workers->tables * workers->keys;
-    out->bytes_per_step = (double)bytes * per_step;
-    out->requests_per_step = (double)requests * per_step;
-    out->cpu_seconds = (double)cpu_ns / (double)SL_CLOCK_NS_PER_S * per_step;
+    out->bytes_per_step = (double)bytes / steps;
+    out->requests_per_step = (double)requests / steps;
+    out->cpu_seconds = (double)cpu_ns / (double)SL_CLOCK_NS_PER_S / steps;
 }
 
 int sl_bench_ratio_workers_run(const struct sl_bench_ratio_workers *workers, int core,
@@ -391,13 +407,16 @@ int sl_bench_ratio_workers_run(const struct sl_bench_ratio_workers *workers, int
         sl_log_error("no memory for the workers' results");
         return SL_ERR_NO_MEMORY;
     }
+    (void)sem_init(&board->ready, 1, 0);
+    (void)sem_init(&board->failed, 1, 0);
+    (void)sem_init(&board->go, 1, 0);
     for (uint32_t i = 0; i < count; i++) {
         sl_metric_init(&board->tallies[i].latency);
     }
     int err = start_processes(workers, board, core, pids);
     err = err != 0 ? err : lead(workers, board, warm_up, seconds);
     err = end_processes(workers, pids, err);
-    if (err == 0 && atomic_load(&board->failed) > 0) {
+    if (err == 0 && has_failed(board)) {
         err = SL_ERR_CLOSED; /* logged by the worker */
     }
     if (err == 0) {

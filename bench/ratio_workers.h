@@ -4,11 +4,11 @@
 #ifndef SL_BENCH_RATIO_WORKERS_H
 #define SL_BENCH_RATIO_WORKERS_H
 
+#include <starling.h>
 #include <stdint.h>
 
 #include "bench/workload.h"
 #include "core/metric.h"
-#include "include/starling.h"
 
 #define SL_BENCH_RATIO_TABLES_MAX  64
 #define SL_BENCH_RATIO_WORKERS_MAX 256

@@ -3,6 +3,7 @@
 #include <ftw.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <starling.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,6 @@
 #include "bench/options.h"
 #include "bench/ps_process.h"
 #include "core/log.h"
-#include "include/starling.h"
 
 #define OWN_OF_STEP   0.6 /* the target, of lr */
 #define WORKERS_MAX   64
