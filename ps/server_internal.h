@@ -10,11 +10,25 @@
 #include "ps/server_buffers.h"
 #include "ps/server_session.h"
 
-/* What one request may spend of a turn before the next connection has its go. */
-#define SL_SERVER_SLICE_KEYS 2048
+/* What one request may spend of a turn before the next connection has its go, and what all those
+ * that are done in slices may spend of it: small requests wait for no longer than that. */
+#define SL_SERVER_SLICE_KEYS    512
+#define SL_SERVER_SLICED_KEYS   1024
+
+/* A request that pushes more is done in slices, also when it would fit into the turn: a push takes
+ * three times as long as a pull of the same cost. */
+#define SL_SERVER_PUSH_KEYS     2048
+
+/* The part of a turn that is theirs while requests wait for their turn only. */
+#define SL_SERVER_CROWD_KEYS    (SL_LIMIT_TURN_KEYS / 2)
+
+/* A request that was queued may use up more than is left of the turn by so much, rather than be
+ * cut.
+ */
+#define SL_SERVER_OVERDRAW_KEYS 512
 
 /* A connection that has not said hello by then, and proved that it has the secret, is closed. */
-#define SL_SERVER_HELLO_NS   (10 * SL_CLOCK_NS_PER_S)
+#define SL_SERVER_HELLO_NS      (10 * SL_CLOCK_NS_PER_S)
 
 struct sl_server_request;
 
@@ -40,6 +54,7 @@ struct sl_server_request {
     bool done;    /* the reply is complete; the outbox had no room */
     bool passed;  /* it was parked, or orphaned: later requests may have run before it */
     bool is_long; /* its payload came in a sink */
+    bool crowded; /* it waits for nothing but its turn */
     struct sl_shard_work work;
 };
 
@@ -158,6 +173,7 @@ struct sl_server {
     struct sl_server_conn *ready_first, *ready_last;
     struct sl_server_list parked, resumed;
     uint32_t runnable_count; /* in the ready ring, and resumed */
+    uint32_t crowded_count;  /* queued requests that are crowded: who comes now comes after them */
     size_t parked_bytes;     /* of buffers */
     size_t orphan_bytes;     /* of those, of clients that are away */
     bool blocked;            /* all that could run wait for memory: until some is given back */

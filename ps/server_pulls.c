@@ -38,6 +38,13 @@ static void append(struct sl_server_conn *conn, const struct sl_transport_messag
     conn->has_pulls = true;
 }
 
+/* What the pulls may spend of the turn. */
+static uint32_t keys_left(const struct sl_server *server)
+{
+    uint32_t taken = server->pulls.cost + (server->crowded_count > 0 ? SL_SERVER_CROWD_KEYS : 0);
+    return server->turn_keys > taken ? server->turn_keys - taken : 0;
+}
+
 bool sl_server_pulls_take(struct sl_server_conn *conn, const struct sl_transport_message *message)
 {
     struct sl_server *server = conn->server;
@@ -46,7 +53,7 @@ bool sl_server_pulls_take(struct sl_server_conn *conn, const struct sl_transport
     uint32_t bytes = message->header.payload_bytes;
     if (message->token == NULL || server->draining || !sl_server_queue_is_free(conn) ||
         !sl_shard_pull_begin(server->shard, &caller, message->payload, bytes, &pull) ||
-        server->pulls.cost + pull.cost > server->turn_keys ||
+        pull.cost > keys_left(server) ||
         !sl_credit_spend(&conn->credit, sl_request_credit_bytes(bytes, pull.reply_bytes))) {
         return false;
     }

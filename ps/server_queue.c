@@ -201,6 +201,7 @@ void sl_server_queue_add(struct sl_server_request *request, bool park_it)
         park(request);
         return;
     }
+    request->server->crowded_count += request->crowded;
     list_append(&request->conn->queue, request);
     ready_append(request->conn);
     sl_server_unblock(request->server); /* this one may be content with less memory */
@@ -216,6 +217,8 @@ static void unlist(struct sl_server_request *request)
     } else if (request->list == &server->resumed) {
         server->runnable_count--;
     }
+    server->crowded_count -= request->crowded;
+    request->crowded = false;
     list_remove(request);
 }
 
@@ -392,12 +395,16 @@ static struct sl_server_request *take_next(struct sl_server *server)
     return NULL;
 }
 
-/* One slice of one request; returns what it spent, 0: no progress. */
-static uint32_t run_next(struct sl_server_request *request, uint32_t keys)
+/* One slice of one request; returns what it spent, 0: no progress. *sliced_keys are left for those
+ * that are done in slices. */
+static uint32_t run_next(struct sl_server_request *request, uint32_t keys, uint32_t *sliced_keys)
 {
     struct sl_server_conn *conn = request->conn;
     uint32_t spent;
     enum sl_server_outcome outcome = sl_server_request_run(request, keys, &spent);
+    if (outcome == SL_SERVER_GOES_ON) {
+        *sliced_keys -= spent < *sliced_keys ? spent : *sliced_keys;
+    }
     if (outcome == SL_SERVER_WAITS) {
         unlist(request);
         park(request);
@@ -416,11 +423,20 @@ static struct sl_server *server_of(struct sl_reactor_source *source)
 /* What was kept aside until an iteration was complete comes before everything. */
 static uint32_t commit(struct sl_server *server, uint32_t keys)
 {
-    uint32_t spent = sl_shard_commit_due(server->shard) ? sl_shard_commit(server->shard, keys) : 0;
+    uint32_t slice = keys < SL_SERVER_SLICED_KEYS ? keys : SL_SERVER_SLICED_KEYS;
+    uint32_t spent = sl_shard_commit_due(server->shard) ? sl_shard_commit(server->shard, slice) : 0;
     if (!sl_shard_commit_due(server->shard) && sl_shard_clock_moved(server->shard)) {
         resume_parked(server);
     }
     return spent;
+}
+
+/* Requests run at once must not starve those that wait. */
+static uint32_t queue_keys(const struct sl_server *server)
+{
+    uint32_t least =
+        server->crowded_count > 0 ? SL_SERVER_CROWD_KEYS : (uint32_t)SL_LIMIT_TURN_KEYS / 4;
+    return server->turn_keys < least ? least : server->turn_keys;
 }
 
 static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
@@ -431,12 +447,11 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
         return 0;
     }
     sl_server_pulls_answer(server);
-    /* Requests run at once must not starve those that wait. */
-    uint32_t keys =
-        server->turn_keys < SL_LIMIT_TURN_KEYS / 4 ? SL_LIMIT_TURN_KEYS / 4 : server->turn_keys;
+    uint32_t keys = queue_keys(server);
+    uint32_t sliced_keys = SL_SERVER_SLICED_KEYS;
     uint32_t work = 0;
     uint32_t stuck = 0;
-    while (keys > 0) {
+    while (keys > 0 && sliced_keys > 0) {
         uint32_t spent = commit(server, keys);
         work += spent > 0;
         keys -= spent < keys ? spent : keys;
@@ -447,7 +462,7 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
         if (request == NULL) {
             break;
         }
-        spent = run_next(request, keys);
+        spent = run_next(request, keys, &sliced_keys);
         stuck = spent == 0 ? stuck + 1 : 0;
         server->blocked = stuck > server->runnable_count;
         work += spent > 0;

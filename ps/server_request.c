@@ -132,9 +132,24 @@ static void set_deadline(struct sl_server_request *request, uint32_t budget_us)
                  sl_reactor_now_ns(reactor) + budget_us * SL_CLOCK_NS_PER_US);
 }
 
+enum waits_for { WAITS_FOR_OTHERS, WAITS_FOR_ITS_TURN, WAITS_FOR_CLOCKS };
+
+/* In one go, given so many keys. */
+static bool may_run_at_once(const struct sl_server *server, const struct sl_shard_work *work,
+                            uint32_t keys)
+{
+    return work->push_cost <= SL_SERVER_PUSH_KEYS && sl_shard_ready(server->shard, work, keys);
+}
+
+/* Those of the connection that came before wait for their turn only. */
+static bool has_crowd(const struct sl_server_conn *conn)
+{
+    return conn->queue.last != NULL && conn->queue.last->crowded;
+}
+
 /* What could not run at once: queues it, with its own copy of the bytes. */
 static void enqueue(struct sl_server_conn *conn, const struct sl_transport_message *message,
-                    const struct sl_shard_work *work, uint64_t credit_bytes, bool park)
+                    const struct sl_shard_work *work, uint64_t credit_bytes, enum waits_for what)
 {
     struct sl_server *server = conn->server;
     struct sl_server_request *request = request_make(conn, message);
@@ -153,10 +168,11 @@ static void enqueue(struct sl_server_conn *conn, const struct sl_transport_messa
         sl_shard_replay(&request->work);
     }
     set_deadline(request, message->header.budget_us);
-    if (park) {
+    if (what == WAITS_FOR_CLOCKS) {
         (void)sl_shard_waits(server->shard, &request->work);
     }
-    sl_server_queue_add(request, park);
+    request->crowded = what == WAITS_FOR_ITS_TURN;
+    sl_server_queue_add(request, what == WAITS_FOR_CLOCKS);
 }
 
 /* Checks what the frame's header says; false: the connection is being closed. *comes_again: the
@@ -227,14 +243,22 @@ void sl_server_request_serve(struct sl_server_conn *conn,
     }
     bool is_held = sl_server_request_writes(work) && conn->session->passed_writes > 0;
     bool is_free = sl_server_queue_is_free(conn) && !is_held;
+    bool is_ready = is_free && may_run_at_once(server, work, SL_LIMIT_TURN_KEYS);
+    bool has_turn = server->crowded_count == 0 && work->cost <= server->turn_keys;
     uint32_t spent = 0;
-    if (is_free && sl_shard_ready(server->shard, work, server->turn_keys) &&
-        run_in_place(conn, work, id, credit_bytes, &spent)) {
+    if (is_ready && has_turn && run_in_place(conn, work, id, credit_bytes, &spent)) {
         server->turn_keys -= spent < server->turn_keys ? spent : server->turn_keys;
         return;
     }
-    bool park = is_free && sl_shard_waits(server->shard, work);
-    enqueue(conn, message, work, credit_bytes, park);
+    bool is_behind = !is_free && has_crowd(conn) && !is_held;
+    enum waits_for what = WAITS_FOR_OTHERS;
+    if ((is_ready && !has_turn) ||
+        (is_behind && may_run_at_once(server, work, SL_LIMIT_TURN_KEYS))) {
+        what = WAITS_FOR_ITS_TURN;
+    } else if (is_free && sl_shard_waits(server->shard, work)) {
+        what = WAITS_FOR_CLOCKS;
+    }
+    enqueue(conn, message, work, credit_bytes, what);
 }
 
 /* Checks the request as a whole, then has it carried out as far as it was not. */
@@ -363,7 +387,8 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
     if (sl_shard_waits(server->shard, &request->work)) {
         return SL_SERVER_WAITS;
     }
-    if (sl_shard_ready(server->shard, &request->work, keys)) {
+    keys = keys < SL_SERVER_OVERDRAW_KEYS ? SL_SERVER_OVERDRAW_KEYS : keys;
+    if (may_run_at_once(server, &request->work, keys)) {
         if (!run_in_place(request->conn, &request->work, request->id, request->credit_bytes,
                           spent)) {
             return SL_SERVER_GOES_ON;

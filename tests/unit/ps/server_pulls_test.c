@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "ps/server_internal.h"
 #include "server_stepped.h"
 
 #define PEERS    3
@@ -210,6 +211,54 @@ static void pulls__wait_in_order_when_there_is_no_room(void **state)
     free(peer);
 }
 
+/* A request as if it had come in a sink, in the middle of a turn. */
+static void arrive(struct stepped *world, struct sl_server_conn *conn, uint64_t id)
+{
+    struct sl_server_buffers *buffers = &world->server->buffers;
+    shard_request_begin(&world->request, 0);
+    shard_request_pull(&world->request, 0, world->keys, 100);
+    conn->sink = sl_server_buffers_get(buffers, world->request.bytes, buffers->bytes);
+    assert_non_null(conn->sink);
+    memcpy(conn->sink, world->request.payload, world->request.bytes);
+    const struct sl_transport_message message = {
+        .header = {.type = SL_FRAME_REQUEST,
+                   .request_id = id,
+                   .budget_us = STEPPED_BUDGET,
+                   .payload_bytes = (uint32_t)world->request.bytes},
+        .payload = conn->sink,
+    };
+    sl_server_request_arrive(conn, &message);
+}
+
+/* Or connections that are looked at first in every turn would use all of it up. */
+static void requests__that_wait_for_their_turn_are_not_overtaken(void **state)
+{
+    struct stepped *world = *state;
+    stepped_start(world, 5);
+    struct stepped_peer *peer = join(world, 7);
+    struct sl_server_conn *conn = world->server->conns;
+    struct stepped_peer *other = join(world, 8);
+    struct sl_server_conn *other_conn = world->server->conns;
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    world->server->turn_keys = 50; /* of which the others have used up the rest */
+    arrive(world, conn, 1);
+    arrive(world, conn, 2);
+    assert_false(sl_server_queue_is_free(conn));
+    world->server->turn_keys = SL_LIMIT_TURN_KEYS;
+    arrive(world, other_conn, 1);
+    assert_false(sl_server_queue_is_free(other_conn));
+    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    assert_int_equal(stepped_reply(other, 1)->status, 0);
+    assert_int_equal(world->server->crowded_count, 0);
+    arrive(world, other_conn, 2);
+    assert_true(sl_server_queue_is_free(other_conn)); /* it was answered at once */
+    assert_int_equal(stepped_reply(other, 2)->status, 0);
+    stepped_stop(world);
+    free(peer);
+    free(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +269,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(pulls__of_a_connection_that_ends_are_forgotten, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(pulls__wait_in_order_when_there_is_no_room, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(requests__that_wait_for_their_turn_are_not_overtaken, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

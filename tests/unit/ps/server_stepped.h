@@ -11,7 +11,7 @@
 #include "tests/support/stepped_pair.h"
 
 #define STEPPED_DIM     4
-#define STEPPED_KEYS    150000 /* a push of them takes many turns */
+#define STEPPED_KEYS    20000 /* a push of them takes many turns */
 #define STEPPED_BUDGET  (600U * 1000 * 1000)
 #define STEPPED_REPLIES 64
 #define STEPPED_LEASE   (10 * SL_CLOCK_NS_PER_S)
