@@ -54,6 +54,7 @@ static void reset(struct sl_tcp_conn *conn, int fd)
     conn->timer = (struct sl_timer){.run = on_timer};
     conn->connecting = false;
     conn->watch = (struct sl_tcp_watch){0};
+    conn->long_until_ns = 0;
     conn->receive = (struct sl_tcp_receive){.phase = SL_TCP_PHASE_HEADER};
     conn->send.in_flight = conn->send.wants_room = conn->send.shut = conn->send.broken = false;
     conn->send.in_doubt = false;

@@ -22,6 +22,10 @@
 #define SL_TCP_DIRECT_BYTES                                                                        \
     (32U << 10) /* what is left of a long payload is received in place from                        \
                    here on; below, a copy is cheaper than to cancel */
+#define SL_TCP_SLICE_BYTES                                                                         \
+    (64U << 10) /* of a long frame, sent or received at a time while others                        \
+                   have short ones: about 10 us */
+#define SL_TCP_SLICING_NS            (10 * SL_CLOCK_NS_PER_MS) /* either is remembered for so long */
 #define SL_TCP_PEEK_BYTES            4096  /* read after a long frame, since another is likely */
 #define SL_TCP_CONGESTION_NAME_BYTES 16    /* the kernel's TCP_CA_NAME_MAX */
 #define SL_TCP_PEER_TIMEOUT_MS       10000 /* unless the options say otherwise */
@@ -53,7 +57,8 @@ struct sl_tcp {
     uint64_t sweep_begun_ns; /* the round in progress, or the last one */
     uint32_t sweep_left;     /* connections that the round in progress has yet to look at */
     struct sl_transport_stats stats;
-    uint64_t log_next_ns; /* until then lines about peers are only counted */
+    uint64_t short_until_ns; /* until then connections without long frames count as busy */
+    uint64_t log_next_ns;    /* until then lines about peers are only counted */
     uint32_t log_dropped;
 };
 
@@ -105,6 +110,7 @@ struct sl_tcp_send {
     uint32_t run_head, run_tail;
     uint64_t run_sent; /* bytes of the run at run_head that were sent; they are in no piece now */
     struct msghdr message;
+    struct iovec cut[2]; /* a head, and a slice of what follows */
     struct iovec pieces[SL_TCP_SEND_PIECES];
     struct sl_tcp_run runs[SL_TCP_SEND_RUNS];
 };
@@ -144,6 +150,7 @@ struct sl_tcp_conn {
     bool connecting;
     struct sockaddr_storage address; /* of the peer, while connecting */
     struct sl_tcp_watch watch;
+    uint64_t long_until_ns; /* until then it counts as one that has long frames */
     struct sl_tcp_receive receive;
     struct sl_tcp_send send;
     struct sl_tcp_staging staging; /* its own: it can always take one frame */
@@ -167,6 +174,28 @@ static inline int sl_tcp_wait_all(const struct sl_tcp *tcp)
 
 /* Asks the kernel to end an operation; its completion still comes. */
 void sl_tcp_cancel(struct sl_tcp *tcp, struct sl_ring_op *op);
+
+/* A call that moves megabytes takes as long as hundreds of short ones. So while connections that
+ * have no long frames are served, those that have are content with a slice in each turn. */
+static inline void sl_tcp_note_short(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp *tcp = conn->tcp;
+    uint64_t now_ns = sl_reactor_now_ns(tcp->base.reactor);
+    if (now_ns >= conn->long_until_ns) {
+        tcp->short_until_ns = now_ns + SL_TCP_SLICING_NS;
+    }
+}
+
+/* How much of `bytes` a call may move. */
+static inline size_t sl_tcp_slice(struct sl_tcp_conn *conn, size_t bytes)
+{
+    if (bytes <= 2 * SL_TCP_SLICE_BYTES) {
+        return bytes;
+    }
+    uint64_t now_ns = sl_reactor_now_ns(conn->tcp->base.reactor);
+    conn->long_until_ns = now_ns + SL_TCP_SLICING_NS;
+    return now_ns < conn->tcp->short_until_ns ? SL_TCP_SLICE_BYTES : bytes;
+}
 
 /* ---- socket.c ---------------------------------------------------------------------------------
  */

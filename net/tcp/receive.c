@@ -250,6 +250,9 @@ static bool deliver_whole(struct sl_tcp_conn *conn)
     if (hold->left == 0) {
         pop_hold(conn);
     }
+    if (message.payload != NULL) {
+        sl_tcp_note_short(conn);
+    }
     return true;
 }
 
@@ -316,9 +319,9 @@ static void receive_direct(struct sl_tcp_conn *conn)
     receive->op.complete = on_direct;
     receive->multishot = false;
     receive->direct = true;
-    io_uring_prep_recv(
-        sl_tcp_receive_begin(conn), conn->fd, receive->payload + receive->payload_have,
-        receive->frame.payload_bytes - receive->payload_have, sl_tcp_wait_all(conn->tcp));
+    size_t bytes = sl_tcp_slice(conn, receive->frame.payload_bytes - receive->payload_have);
+    io_uring_prep_recv(sl_tcp_receive_begin(conn), conn->fd,
+                       receive->payload + receive->payload_have, bytes, sl_tcp_wait_all(conn->tcp));
 }
 
 static void receive_buffers(struct sl_tcp_conn *conn)

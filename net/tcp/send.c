@@ -180,22 +180,44 @@ struct io_uring_sqe *sl_tcp_send_begin(struct sl_tcp_conn *conn)
     return sl_ring_sqe(conn->tcp->ring, &conn->send.op);
 }
 
-/* How many of the pieces one call takes, and what they come to: as far as they lie side by side. */
-static uint32_t gather(struct sl_tcp_send *send)
+static uint32_t least(uint32_t a, uint32_t b)
 {
-    uint32_t first = send->piece_head & (SL_TCP_SEND_PIECES - 1);
-    uint32_t count = send->piece_tail - send->piece_head;
-    uint32_t count_max = SL_TCP_SEND_PIECES - first;
-    count_max = count_max < SL_TCP_CALL_PIECES ? count_max : SL_TCP_CALL_PIECES;
-    count = count < count_max ? count : count_max;
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        bytes += send->pieces[first + i].iov_len;
-        if (bytes >= SL_TCP_CALL_BYTES) {
-            return i + 1;
-        }
+    return a < b ? a : b;
+}
+
+/* The beginning of a call, at most `bytes` long. */
+static struct msghdr cut(struct sl_tcp_send *send, struct msghdr call, size_t bytes)
+{
+    size_t whole = 0;
+    while (call.msg_iov[whole].iov_len <= bytes) {
+        bytes -= call.msg_iov[whole].iov_len;
+        whole++;
     }
-    return count;
+    if (whole > 1) {
+        call.msg_iovlen = whole;
+        return call;
+    }
+    send->cut[0] = call.msg_iov[0];
+    send->cut[whole] = call.msg_iov[whole];
+    send->cut[whole].iov_len = bytes;
+    return (struct msghdr){.msg_iov = send->cut, .msg_iovlen = whole + 1};
+}
+
+/* What one call takes: pieces that lie side by side, the last of them perhaps not whole. */
+static struct msghdr gather(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_send *send = &conn->send;
+    uint32_t first = send->piece_head & (SL_TCP_SEND_PIECES - 1);
+    uint32_t count_max = send->piece_tail - send->piece_head;
+    count_max = least(count_max, least(SL_TCP_SEND_PIECES - first, SL_TCP_CALL_PIECES));
+    struct msghdr call = {.msg_iov = &send->pieces[first]};
+    size_t bytes = 0;
+    while (call.msg_iovlen < count_max && bytes < SL_TCP_CALL_BYTES) {
+        bytes += call.msg_iov[call.msg_iovlen].iov_len;
+        call.msg_iovlen++;
+    }
+    size_t allowed = sl_tcp_slice(conn, bytes);
+    return allowed < bytes ? cut(send, call, allowed) : call;
 }
 
 void sl_tcp_send_start(struct sl_tcp_conn *conn)
@@ -205,15 +227,14 @@ void sl_tcp_send_start(struct sl_tcp_conn *conn)
         return;
     }
     struct sl_tcp_send *send = &conn->send;
-    uint32_t count = gather(send);
-    struct iovec *pieces = sl_tcp_send_piece_at(send, send->piece_head);
+    struct msghdr call = gather(conn);
     int flags = MSG_NOSIGNAL | sl_tcp_wait_all(conn->tcp);
     send->op.complete = on_sent;
     struct io_uring_sqe *sqe = sl_tcp_send_begin(conn);
-    if (count == 1) {
-        io_uring_prep_send(sqe, conn->fd, pieces->iov_base, pieces->iov_len, flags);
+    if (call.msg_iovlen == 1) {
+        io_uring_prep_send(sqe, conn->fd, call.msg_iov->iov_base, call.msg_iov->iov_len, flags);
     } else {
-        send->message = (struct msghdr){.msg_iov = pieces, .msg_iovlen = count};
+        send->message = call;
         io_uring_prep_sendmsg(sqe, conn->fd, &send->message, (unsigned)flags);
     }
 }

@@ -235,6 +235,46 @@ static void window__closed_for_long(void **state)
     world_close(world);
 }
 
+static void read_stats(struct node *node, void *ctx)
+{
+    sl_transport_get_stats(node->transport, ctx);
+}
+
+enum { LONG_FRAMES = 4 };
+
+/* Sends frames as long as can be, after a short one of another connection's or without, while the
+ * reactors' time stands still; returns how often the server asked for bytes. */
+static uint64_t receive_calls_of_long_frames(bool short_one_before)
+{
+    struct world *world = world_open_in_amber(2, NULL);
+    struct node *server = &world->nodes[0];
+    node_set_policy(server, (struct policy){.echo = true});
+    struct peer *other = peer_connect(&world->nodes[1], &server->bound);
+    uint32_t size = short_one_before ? 64 : 0;
+    peer_send_from_test(other, &size, 1);
+    WAIT_UNTIL(other->received == 1);
+    struct peer *client = peer_connect(&world->nodes[1], &server->bound);
+    uint32_t sizes[LONG_FRAMES];
+    for (uint32_t i = 0; i < LONG_FRAMES; i++) {
+        sizes[i] = SL_LIMIT_FRAME_PAYLOAD_BYTES;
+    }
+    peer_send_from_test(client, sizes, LONG_FRAMES);
+    WAIT_UNTIL(client->received == LONG_FRAMES);
+    struct sl_transport_stats stats;
+    node_run(server, read_stats, &stats);
+    world_close(world);
+    return stats.receive_calls;
+}
+
+/* A receive of megabytes would keep short frames of others waiting. */
+static void long_frames__in_slices_beside_short_ones(void **state)
+{
+    (void)state;
+    uint64_t slices = LONG_FRAMES * (SL_LIMIT_FRAME_PAYLOAD_BYTES / (64U << 10));
+    assert_true(receive_calls_of_long_frames(false) < slices / 2);
+    assert_true(receive_calls_of_long_frames(true) > slices / 2);
+}
+
 /* ---- A reactor that ends while a connection is on its way to it -------------------------------
  */
 
@@ -321,6 +361,7 @@ int main(void)
         cmocka_unit_test(descriptors__none_of_the_standard_ones),
         cmocka_unit_test(connect__unanswered),
         cmocka_unit_test(window__closed_for_long),
+        cmocka_unit_test(long_frames__in_slices_beside_short_ones),
         cmocka_unit_test(hand_over__to_a_reactor_that_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
