@@ -21,7 +21,7 @@ struct sl_part {
     struct sl_encode_list requests;
     uint64_t deadline_ns;
     uint32_t timeout_ms;
-    struct sl_mailbox_lane *answers; /* to the step's port */
+    struct sl_mailbox_lane *answers; /* to the step's port; NULL: its thread is the reactor's */
     sl_mail_fn *on_complete;         /* ctx: the part; a: 1 when it is returned too */
     sl_mail_fn *on_return;           /* ctx: the part */
     void *step;

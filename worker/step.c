@@ -381,7 +381,7 @@ static void post_parts(struct sl_step *step, uint32_t timeout_ms)
         }
         part->deadline_ns = deadline_ns;
         part->timeout_ms = timeout_ms;
-        part->answers = step->port->lanes[i].from;
+        part->answers = step->port->driven == NULL ? step->port->lanes[i].from : NULL;
         part->on_complete = part_completed;
         part->on_return = part_returned;
         part->completed = false;
