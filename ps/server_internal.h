@@ -15,6 +15,10 @@
 #define SL_SERVER_SLICE_KEYS    512
 #define SL_SERVER_SLICED_KEYS   1024
 
+/* The keys of a pull of a dense array, which only copies, are done so many times as fast as others.
+ */
+#define SL_SERVER_DENSE_PULL    4
+
 /* A request that pushes more is done in slices, also when it would fit into the turn: a push takes
  * three times as long as a pull of the same cost. */
 #define SL_SERVER_PUSH_KEYS     2048
@@ -83,6 +87,14 @@ struct sl_server_pulls {
     struct sl_server_pull pulls[SL_SERVER_PULLS];
     uint64_t keys[SL_SHARD_PULLS_KEYS];
 };
+
+/* How many keys' worth of it are done in the time of one of another request: it only copies. */
+static inline uint32_t sl_server_request_speed(const struct sl_server_request *request)
+{
+    const struct sl_shard_work *work = &request->work;
+    bool copies = work->in_section && work->view.section.op == SL_REQUEST_DENSE_PULL;
+    return copies ? SL_SERVER_DENSE_PULL : 1;
+}
 
 enum sl_server_conn_kind {
     SL_SERVER_CONN_NEW,        /* has not said hello */

@@ -401,9 +401,11 @@ static uint32_t run_next(struct sl_server_request *request, uint32_t keys, uint3
 {
     struct sl_server_conn *conn = request->conn;
     uint32_t spent;
+    uint32_t speed = sl_server_request_speed(request);
     enum sl_server_outcome outcome = sl_server_request_run(request, keys, &spent);
     if (outcome == SL_SERVER_GOES_ON) {
-        *sliced_keys -= spent < *sliced_keys ? spent : *sliced_keys;
+        uint32_t sliced = (spent + speed - 1) / speed;
+        *sliced_keys -= sliced < *sliced_keys ? sliced : *sliced_keys;
     }
     if (outcome == SL_SERVER_WAITS) {
         unlist(request);

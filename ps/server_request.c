@@ -417,7 +417,8 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
             return SL_SERVER_GOES_ON; /* it was parked, and gave it back */
         }
         char reason[SL_MESSAGE_TEXT_BYTES];
-        keys = keys < SL_SERVER_SLICE_KEYS ? keys : SL_SERVER_SLICE_KEYS;
+        uint32_t slice = SL_SERVER_SLICE_KEYS * sl_server_request_speed(request);
+        keys = keys < slice ? keys : slice;
         int result = sl_shard_run(request->server->shard, &request->work, request->reply, keys,
                                   spent, reason, sizeof reason);
         if (result < 0) {
