@@ -5,6 +5,10 @@
 #include "core/partition.h"
 #include "worker/encoder.h"
 
+/* A long range travels in pieces that are still in the receiver's cache when they are used, and that
+ * nobody waits for long. */
+#define PIECE_ELEMENTS_MAX (((uint64_t)1 << 20) / sizeof(float))
+
 /* The part of the operation's elements that the shard holds. */
 struct sl_encoder_range sl_encode_dense_range(const struct sl_encode_plan *plan, uint32_t shard,
                                               const struct sl_operation *operation)
@@ -32,7 +36,7 @@ static uint64_t dense_that_fits(const struct sl_encoder *encoder,
     if (room < sl_encode_dense_bytes(operation, 1)) {
         return 0;
     }
-    uint64_t fit = wanted;
+    uint64_t fit = wanted < PIECE_ELEMENTS_MAX ? wanted : PIECE_ELEMENTS_MAX;
     if (sl_encoder_pushes(operation) && fit > (room - SL_ENCODER_SECTION_BYTES) / 8 * 2) {
         fit = (room - SL_ENCODER_SECTION_BYTES) / 8 * 2;
     }
