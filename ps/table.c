@@ -13,6 +13,7 @@
 #define CREATE_GROUP       256 /* keys looked up before the missing ones are created */
 #define CACHE_LINE         64
 #define LINE_FLOATS        (CACHE_LINE / sizeof(float))
+#define VISIT_GROUP        8   /* records that an optimizer is given at once */
 #define PREFETCH_AHEAD     16  /* records */
 #define PREFETCH_BYTES     512 /* of a record; the processor fetches the rest of a long one itself */
 
@@ -23,8 +24,7 @@ struct sl_table_store {
     struct sl_table_budget budget;
     struct sl_table_memory records;
     struct sl_table_index index;
-    size_t touch_bytes;  /* of a record, that a lookup leaves on their way */
-    size_t row_slots_at; /* floats from a record's values to its row's own slots */
+    size_t touch_bytes; /* of a record, that a lookup leaves on their way */
 };
 
 static size_t record_bytes(uint32_t dim, const struct sl_optimizer *optimizer)
@@ -61,7 +61,6 @@ int sl_table_store_create(const struct sl_table_spec *spec, size_t bytes_max,
         .budget = {.bytes_max = bytes_max},
     };
     sl_assert(store->optimizer != NULL);
-    store->row_slots_at = spec->dim * ((size_t)1 + store->optimizer->slots_per_value);
     sl_table_memory_init(&store->records, &store->budget, record_bytes(spec->dim, store->optimizer),
                          RECORD_CHUNK_BYTES);
     store->touch_bytes = prefetch_bytes(row_bytes(store));
@@ -257,34 +256,48 @@ void sl_table_store_gather(struct sl_table_store *store, const uint32_t *records
     }
 }
 
+/* Counts the visit of each of the records and says where their values are. */
+static void visit_headers(const struct places *places, const uint32_t *records, uint32_t count,
+                          uint64_t step, float **values, uint32_t *visits)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct sl_table_record *record = place_at(places, records[i]);
+        values[i] = record->values;
+        visits[i] = record->count;
+        record->last_step = (uint32_t)step;
+        record->count += record->count < UINT32_MAX;
+    }
+}
+
 void sl_table_store_apply(struct sl_table_store *store, const uint32_t *records, uint32_t count,
                           const float *gradients, const struct sl_optimizer_state *state,
                           uint64_t step)
 {
-    const struct sl_optimizer *optimizer = store->optimizer;
-    const uint32_t dim = store->spec.dim;
     const struct places places = places_of(store);
     const size_t bytes = prefetch_bytes(store->records.unit_bytes);
-    struct sl_optimizer_visit visit = {
+    const uint32_t dim = store->spec.dim;
+    const struct sl_optimizer_visit visit = {
         .spec = &store->spec.optimizer,
         .state = state,
         .dim = dim,
-        .slot_stride = dim,
         .step = step,
     };
-    for (uint32_t i = 0; i < count && i < PREFETCH_AHEAD; i++) {
-        prefetch(&places, records[i], bytes);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        if (count - i > PREFETCH_AHEAD) {
-            prefetch(&places, records[i + PREFETCH_AHEAD], bytes);
+    float *values[VISIT_GROUP];
+    uint32_t visits[VISIT_GROUP];
+    uint32_t asked = 0;
+    for (uint32_t done = 0; done < count; done += VISIT_GROUP) {
+        for (; asked < count && asked < done + PREFETCH_AHEAD + VISIT_GROUP; asked++) {
+            prefetch(&places, records[asked], bytes);
         }
-        struct sl_table_record *record = place_at(&places, records[i]);
-        visit.count = record->count;
-        optimizer->apply(&visit, record->values, record->values + dim,
-                         record->values + store->row_slots_at, gradients + (size_t)i * dim);
-        record->last_step = (uint32_t)step;
-        record->count += record->count < UINT32_MAX;
+        const uint32_t left = count - done;
+        const struct sl_optimizer_rows rows = {
+            .count = left < VISIT_GROUP ? left : VISIT_GROUP,
+            .values = values,
+            .visits = visits,
+            .gradients = gradients + (size_t)done * dim,
+        };
+        visit_headers(&places, records + done, rows.count, step, values, visits);
+        store->optimizer->apply_rows(&visit, &rows);
     }
 }
 

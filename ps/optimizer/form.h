@@ -24,6 +24,52 @@ extern const struct sl_optimizer SL_FORM_NAME(sl_opt_ftrl_group);
 /* The objects above, by kind. */
 extern const struct sl_optimizer *const SL_FORM_NAME(sl_optimizer_forms)[SL_OPTIMIZER_KIND_COUNT];
 
+/* Of a kernel's `apply`: it is inlined by force into the loops over rows below. */
+#define SL_FORM_INLINE inline __attribute__((always_inline))
+
+typedef void (*sl_form_apply_fn)(const struct sl_optimizer_visit *visit, float *restrict w,
+                                 float *restrict s, float *restrict r, const float *restrict g);
+
+static inline __attribute__((always_inline)) void
+sl_form_apply_each(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows,
+                   uint32_t dim, uint32_t slots_per_value, sl_form_apply_fn apply)
+{
+    struct sl_optimizer_visit one = *visit;
+    one.dim = dim;
+    one.slot_stride = dim;
+    for (uint32_t i = 0; i < rows->count; i++) {
+        float *w = rows->values[i];
+        one.count = rows->visits[i];
+        apply(&one, w, w + dim, w + (size_t)dim * (1 + slots_per_value),
+              rows->gradients + (size_t)i * dim);
+    }
+}
+
+/* What each kernel file makes its apply_rows of. The usual lengths of a row have loops of their
+ * own, in which nothing is left to be asked about the length. */
+static inline __attribute__((always_inline)) void
+sl_form_apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows,
+                   uint32_t slots_per_value, sl_form_apply_fn apply)
+{
+    switch (visit->dim) {
+    case 8:
+        sl_form_apply_each(visit, rows, 8, slots_per_value, apply);
+        break;
+    case 16:
+        sl_form_apply_each(visit, rows, 16, slots_per_value, apply);
+        break;
+    case 32:
+        sl_form_apply_each(visit, rows, 32, slots_per_value, apply);
+        break;
+    case 64:
+        sl_form_apply_each(visit, rows, 64, slots_per_value, apply);
+        break;
+    default:
+        sl_form_apply_each(visit, rows, visit->dim, slots_per_value, apply);
+        break;
+    }
+}
+
 /* Fills a slot with the accumulator's first value. */
 static inline void sl_form_init_accumulator(const struct sl_optimizer_spec *spec, uint32_t dim,
                                             float *slot)

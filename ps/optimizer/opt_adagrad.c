@@ -9,8 +9,8 @@
 
 #include "ps/optimizer/form.h"
 
-static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
-                  float *restrict r, const float *restrict g)
+static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+                                 float *restrict s, float *restrict r, const float *restrict g)
 {
     const float lr = visit->spec->lr;
     const float epsilon = visit->spec->epsilon;
@@ -22,9 +22,15 @@ static void apply(const struct sl_optimizer_visit *visit, float *restrict w, flo
     }
 }
 
+static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
+{
+    sl_form_apply_rows(visit, rows, 1, apply);
+}
+
 const struct sl_optimizer SL_FORM_NAME(sl_opt_adagrad) = {
     .name = "adagrad",
     .slots_per_value = 1,
     .init = sl_form_init_accumulator,
     .apply = apply,
+    .apply_rows = apply_rows,
 };

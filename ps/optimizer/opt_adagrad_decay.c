@@ -22,8 +22,8 @@ static void discount(const struct sl_optimizer_visit *visit, float *restrict a)
     }
 }
 
-static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
-                  float *restrict r, const float *restrict g)
+static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+                                 float *restrict s, float *restrict r, const float *restrict g)
 {
     const float lr = visit->spec->lr;
     const float epsilon = visit->spec->epsilon;
@@ -41,10 +41,16 @@ static void apply(const struct sl_optimizer_visit *visit, float *restrict w, flo
     }
 }
 
+static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
+{
+    sl_form_apply_rows(visit, rows, 1, apply);
+}
+
 const struct sl_optimizer SL_FORM_NAME(sl_opt_adagrad_decay) = {
     .name = "adagrad_decay",
     .slots_per_value = 1,
     .slots_per_row = 1,
     .init = sl_form_init_accumulator,
     .apply = apply,
+    .apply_rows = apply_rows,
 };

@@ -15,8 +15,8 @@ static void end_push(const struct sl_optimizer_spec *spec, struct sl_optimizer_s
     state->beta2_power *= spec->beta2;
 }
 
-static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
-                  float *restrict r, const float *restrict g)
+static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+                                 float *restrict s, float *restrict r, const float *restrict g)
 {
     const struct sl_optimizer_spec *spec = visit->spec;
     const struct sl_optimizer_state *state = visit->state;
@@ -32,9 +32,15 @@ static void apply(const struct sl_optimizer_visit *visit, float *restrict w, flo
     sl_adam_update(&factors, visit->dim, w, s, s + visit->slot_stride, g);
 }
 
+static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
+{
+    sl_form_apply_rows(visit, rows, 2, apply);
+}
+
 const struct sl_optimizer SL_FORM_NAME(sl_opt_adam_async) = {
     .name = "adam_async",
     .slots_per_value = 2,
     .end_push = end_push,
     .apply = apply,
+    .apply_rows = apply_rows,
 };

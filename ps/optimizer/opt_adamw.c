@@ -7,8 +7,8 @@
  * it is visited. Slot 0: m, from 0. Slot 1: v, from 0. */
 #include "ps/optimizer/adam.h"
 
-static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
-                  float *restrict r, const float *restrict g)
+static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+                                 float *restrict s, float *restrict r, const float *restrict g)
 {
     struct sl_adam_factors factors = sl_adam_corrected(visit);
     (void)r;
@@ -16,8 +16,14 @@ static void apply(const struct sl_optimizer_visit *visit, float *restrict w, flo
     sl_adam_update(&factors, visit->dim, w, s, s + visit->slot_stride, g);
 }
 
+static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
+{
+    sl_form_apply_rows(visit, rows, 2, apply);
+}
+
 const struct sl_optimizer SL_FORM_NAME(sl_opt_adamw) = {
     .name = "adamw",
     .slots_per_value = 2,
     .apply = apply,
+    .apply_rows = apply_rows,
 };

@@ -25,8 +25,8 @@ static inline __attribute__((always_inline)) void update(const struct sl_optimiz
     }
 }
 
-static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
-                  float *restrict r, const float *restrict g)
+static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+                                 float *restrict s, float *restrict r, const float *restrict g)
 {
     float *z = s + visit->slot_stride;
     (void)r;
@@ -37,9 +37,15 @@ static void apply(const struct sl_optimizer_visit *visit, float *restrict w, flo
     }
 }
 
+static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
+{
+    sl_form_apply_rows(visit, rows, 2, apply);
+}
+
 const struct sl_optimizer SL_FORM_NAME(sl_opt_ftrl) = {
     .name = "ftrl",
     .slots_per_value = 2,
     .init = sl_form_init_accumulator,
     .apply = apply,
+    .apply_rows = apply_rows,
 };

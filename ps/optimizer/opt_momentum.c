@@ -6,8 +6,8 @@
  * learning rate acts at once; not Nesterov's. Slot 0: v, from 0. */
 #include "ps/optimizer/form.h"
 
-static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
-                  float *restrict r, const float *restrict g)
+static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+                                 float *restrict s, float *restrict r, const float *restrict g)
 {
     const float lr = visit->spec->lr;
     const float momentum = visit->spec->momentum;
@@ -19,8 +19,14 @@ static void apply(const struct sl_optimizer_visit *visit, float *restrict w, flo
     }
 }
 
+static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
+{
+    sl_form_apply_rows(visit, rows, 1, apply);
+}
+
 const struct sl_optimizer SL_FORM_NAME(sl_opt_momentum) = {
     .name = "momentum",
     .slots_per_value = 1,
     .apply = apply,
+    .apply_rows = apply_rows,
 };

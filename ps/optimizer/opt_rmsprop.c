@@ -24,15 +24,21 @@ static void update(const struct sl_optimizer_spec *spec, uint32_t dim, float *re
     }
 }
 
-static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
-                  float *restrict r, const float *restrict g)
+static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+                                 float *restrict s, float *restrict r, const float *restrict g)
 {
     (void)r;
     update(visit->spec, visit->dim, w, s, s + visit->slot_stride, g);
+}
+
+static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
+{
+    sl_form_apply_rows(visit, rows, 2, apply);
 }
 
 const struct sl_optimizer SL_FORM_NAME(sl_opt_rmsprop) = {
     .name = "rmsprop",
     .slots_per_value = 2,
     .apply = apply,
+    .apply_rows = apply_rows,
 };

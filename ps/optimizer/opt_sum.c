@@ -4,8 +4,8 @@
  * added. No slots, no hyper-parameters. */
 #include "ps/optimizer/form.h"
 
-static void apply(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
-                  float *restrict r, const float *restrict g)
+static SL_FORM_INLINE void apply(const struct sl_optimizer_visit *visit, float *restrict w,
+                                 float *restrict s, float *restrict r, const float *restrict g)
 {
     (void)s;
     (void)r;
@@ -14,4 +14,10 @@ static void apply(const struct sl_optimizer_visit *visit, float *restrict w, flo
     }
 }
 
-const struct sl_optimizer SL_FORM_NAME(sl_opt_sum) = {.name = "sum", .apply = apply};
+static void apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows)
+{
+    sl_form_apply_rows(visit, rows, 0, apply);
+}
+
+const struct sl_optimizer SL_FORM_NAME(sl_opt_sum) = {
+    .name = "sum", .apply = apply, .apply_rows = apply_rows};

@@ -30,6 +30,14 @@ struct sl_optimizer_visit {
     uint64_t step;        /* the table's global step: AdagradDecay */
 };
 
+/* Rows of a table that are visited one after the other. A row may come more than once. */
+struct sl_optimizer_rows {
+    uint32_t count;
+    float *const *values;   /* [count]: dim values each, and behind them their slots */
+    const uint32_t *visits; /* [count]: of each row before this one */
+    const float *gradients; /* [count][dim] */
+};
+
 struct sl_optimizer {
     const char *name;         /* "adagrad_decay": flags, logs */
     uint32_t slots_per_value; /* floats beside each value */
@@ -46,6 +54,10 @@ struct sl_optimizer {
      * not read where there are no such slots. */
     void (*apply)(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
                   float *restrict r, const float *restrict g);
+    /* `apply` for each of the rows in order, with the same bits; of `visit`, slot_stride and count
+     * are not read. */
+    void (*apply_rows)(const struct sl_optimizer_visit *visit,
+                       const struct sl_optimizer_rows *rows);
 };
 
 enum sl_optimizer_form {

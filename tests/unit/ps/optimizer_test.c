@@ -307,6 +307,68 @@ static void optimizer_forms__bit_identical(void **state)
     }
 }
 
+/* Records as a table has them, values and slots behind one another; the row visited first is
+ * visited again at the end. */
+static void visit_rows(const struct sl_optimizer_spec *spec, enum sl_optimizer_form form,
+                       uint32_t dim)
+{
+    enum { ROWS = 3, VISITS = 4, ROW_FLOATS = DIM_MAX + SLOTS_MAX };
+    static float one_by_one[ROWS][ROW_FLOATS];
+    static float together[ROWS][ROW_FLOATS];
+    static float gradients[VISITS * DIM_MAX];
+    static const uint32_t order[VISITS] = {2, 0, 1, 2};
+    static const uint32_t visits[VISITS] = {4, 0, 9, 5};
+    const struct sl_optimizer *scalar = sl_optimizer_find(spec->kind, SL_OPTIMIZER_FORM_SCALAR);
+    const size_t own = (size_t)dim * (1 + scalar->slots_per_value);
+    uint64_t seed = dim;
+    struct sl_optimizer_state powers;
+    sl_optimizer_state_init(spec, &powers);
+    memset(one_by_one, 0, sizeof one_by_one);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        for (uint32_t i = 0; i < dim; i++) {
+            one_by_one[row][i] = random_float(&seed);
+        }
+        if (scalar->init != NULL) {
+            scalar->init(spec, dim, one_by_one[row] + dim);
+        }
+    }
+    memcpy(together, one_by_one, sizeof together);
+    for (uint32_t i = 0; i < VISITS * dim; i++) {
+        gradients[i] = random_float(&seed);
+    }
+    float *values[VISITS];
+    struct sl_optimizer_visit visit = {
+        .spec = spec, .state = &powers, .dim = dim, .slot_stride = dim, .step = 2 * DECAY_STEP};
+    for (uint32_t i = 0; i < VISITS; i++) {
+        float *w = one_by_one[order[i]];
+        visit.count = visits[i];
+        scalar->apply(&visit, w, w + dim, w + own, gradients + (size_t)i * dim);
+        values[i] = together[order[i]];
+    }
+    const struct sl_optimizer_rows rows = {
+        .count = VISITS, .values = values, .visits = visits, .gradients = gradients};
+    sl_optimizer_find(spec->kind, form)->apply_rows(&visit, &rows);
+    if (memcmp(one_by_one, together, sizeof together) != 0) {
+        fail_msg("%s: form %d differs over rows of %u", scalar->name, (int)form, dim);
+    }
+}
+
+static void optimizer_apply_rows__same_bits_as_apply(void **state)
+{
+    (void)state;
+    for (int form = SL_OPTIMIZER_FORM_SCALAR; form < SL_OPTIMIZER_FORM_COUNT; form++) {
+        for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
+            const struct sl_optimizer_spec spec = spec_of((enum sl_optimizer_kind)kind);
+            if (sl_optimizer_find(spec.kind, (enum sl_optimizer_form)form) == NULL) {
+                continue;
+            }
+            for (uint32_t dim = 1; dim <= DIM_MAX; dim++) {
+                visit_rows(&spec, (enum sl_optimizer_form)form, dim);
+            }
+        }
+    }
+}
+
 static void optimizer_find__best_is_a_form_of_this_machine(void **state)
 {
     (void)state;
@@ -517,6 +579,7 @@ int main(void)
         cmocka_unit_test(optimizer_apply__follows_the_formula),
         cmocka_unit_test(optimizer_apply__ftrl_of_another_power),
         cmocka_unit_test(optimizer_forms__bit_identical),
+        cmocka_unit_test(optimizer_apply_rows__same_bits_as_apply),
         cmocka_unit_test(optimizer_find__best_is_a_form_of_this_machine),
         cmocka_unit_test(optimizer_apply__part_of_a_block),
         cmocka_unit_test(optimizer_adagrad_decay__one_period_a_visit),
