@@ -84,10 +84,12 @@ static void away_remove(struct sl_server_session *session)
     sl_timer_disarm(sl_reactor_timers(session->server->options.reactor), &session->lease);
 }
 
-/* The connection is the session's no more; what it had begun to write may go on. */
+/* The connection is the session's no more; what it had begun to write may go on. What came before
+ * is answered, or queued, while it is: queues end with sessions. */
 static void conn_release(struct sl_server_session *session)
 {
     struct sl_server_conn *conn = session->conn;
+    sl_server_pulls_before(conn);
     session->conn = NULL;
     sl_server_queue_drop(conn);
     conn->session = NULL;

@@ -259,6 +259,56 @@ static void requests__that_wait_for_their_turn_are_not_overtaken(void **state)
     free(other);
 }
 
+/* The server's own turn does not come while it is held. */
+static void hold_turns(struct stepped *world)
+{
+    sl_reactor_remove_source(world->pair.a.reactor, &world->server->source);
+}
+
+static void release_turns(struct stepped *world)
+{
+    sl_reactor_add_source(world->pair.a.reactor, &world->server->source);
+}
+
+/* A client whose session ends, or goes on with another connection, in the turn in which pulls of it
+ * came. These cannot be answered at once, since an iteration has just become complete; and who
+ * waited for that with them would be asked when the connection is long gone. */
+static void pulls__of_a_session_that_ends_are_not_left_behind(void **state)
+{
+    struct stepped *world = *state;
+    stepped_start(world, 5);
+    struct stepped_peer *first = calloc(1, sizeof *first);
+    struct stepped_peer *second = calloc(1, sizeof *second);
+    assert_non_null(first);
+    assert_non_null(second);
+    stepped_join_two(first, second, world);
+    stepped_push(second, 1, 0, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(second, 1)->status, 0);
+    hold_turns(world);
+    send_pull(first, 2, 1, 0, 3);
+    for (uint32_t turn = 0; turn < 100 && world->server->pulls.count == 0; turn++) {
+        stepped_turns(world, 1);
+    }
+    assert_int_equal(world->server->pulls.count, 1);
+    stepped_tick(second, 2, 0);
+    assert_int_equal(stepped_reply(second, 2)->status, 0);
+    const struct sl_message_lost lost = {.role = SL_MESSAGE_ROLE_WORKER,
+                                         .task_index = first->hello.task_index,
+                                         .client_id = first->hello.client_id,
+                                         .why = "its lease has ended"};
+    sl_server_lost(world->server, &lost);
+    assert_int_equal(world->server->pulls.count, 0);
+    stepped_expect_end(first);
+    stepped_turns(world, 50);
+    release_turns(world);
+    stepped_turns(world, 200);
+    assert_true(sl_server_queue_is_empty(world->server));
+    assert_int_equal(world->server->runnable_count, 0);
+    stepped_stop(world);
+    free(first);
+    free(second);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +319,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(pulls__of_a_connection_that_ends_are_forgotten, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(pulls__wait_in_order_when_there_is_no_room, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(pulls__of_a_session_that_ends_are_not_left_behind, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(requests__that_wait_for_their_turn_are_not_overtaken, setup,
                                         teardown),
