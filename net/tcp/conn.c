@@ -223,6 +223,7 @@ static void on_connect(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags
             sl_conn_report_connected(&conn->base);
         }
         conn->watch.quiet_since_ns = sl_reactor_now_ns(conn->tcp->base.reactor);
+        conn->watch.quiet_rounds = 0;
         sl_tcp_receive_advance(conn);
     }
 }

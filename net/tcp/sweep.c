@@ -102,6 +102,9 @@ static void visit(struct sl_tcp_conn *conn, uint64_t now_ns)
         return;
     }
     uint64_t waited_ns = now_ns - conn->watch.quiet_since_ns;
+    if (++conn->watch.quiet_rounds < ROUNDS_PER_TIMEOUT) {
+        return; /* the answer may be among what came while this thread was stopped */
+    }
     if (conn->connecting && waited_ns >= timeout_ns(conn->tcp)) {
         end_silent(conn, "it was asked to connect");
     } else if (conn->tls != NULL && !conn->tls->done && waited_ns >= handshake_ns(conn->tcp)) {
@@ -153,6 +156,7 @@ void sl_tcp_sweep_add(struct sl_tcp *tcp, struct sl_tcp_conn *conn)
 {
     uint64_t now_ns = sl_reactor_now_ns(tcp->base.reactor);
     conn->watch.quiet_since_ns = now_ns;
+    conn->watch.quiet_rounds = 0;
     conn->watch.patience_ms = tcp->peer_timeout_ms;
     if (!sl_timer_armed(&tcp->sweep)) {
         arm(tcp, now_ns + round_ns(tcp));

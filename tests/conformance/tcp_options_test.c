@@ -211,27 +211,51 @@ static void connect__unanswered(void **state)
     world_close(world);
 }
 
+/* We were stopped in the meantime: what the peer answered has yet to be seen. */
+static void connect__stopped_is_not_the_peers_silence(void **state)
+{
+    (void)state;
+    struct sl_transport_options options = {.peer_timeout_ms = 60000};
+    struct world *world = world_open_in_amber(2, &options);
+    struct sl_endpoint full;
+    int filler;
+    int listener = listen_full(&full, &filler);
+    struct peer *client = peer_connect(&world->nodes[1], &full);
+    world_pass(world, 600000);
+    assert_int_equal(client->closed, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        world_pass(world, 15000);
+    }
+    WAIT_UNTIL(client->closed == 1);
+    assert_int_equal(client->close_err, SL_ERR_DEADLINE);
+    close(filler);
+    close(listener);
+    world_close(world);
+}
+
 /* The peer has no memory for more, and says so all the while: that is no silence, though it goes on
- * for several times the timeout, by the kernel's own clock. */
+ * for several times the timeout, by the kernel's own clock. The frames are short enough that to
+ * check one takes no time to speak of, else either side would be silent in the middle of one. */
 static void window__closed_for_long(void **state)
 {
     (void)state;
-    struct sl_transport_options options = {.peer_timeout_ms = 300};
+    enum { FRAMES = 96, FRAME_PAYLOAD_BYTES = 256 << 10 };
+    struct sl_transport_options options = {.peer_timeout_ms = 600};
     struct world *world = world_open(2, &options);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true, .refuse_sink = true});
     struct peer *client = peer_connect(&world->nodes[1], &server->bound);
-    uint32_t sizes[6];
-    for (uint32_t i = 0; i < 6; i++) {
-        sizes[i] = SL_LIMIT_FRAME_PAYLOAD_BYTES;
+    uint32_t sizes[FRAMES];
+    for (uint32_t i = 0; i < FRAMES; i++) {
+        sizes[i] = FRAME_PAYLOAD_BYTES;
     }
-    peer_send_from_test(client, sizes, 6);
+    peer_send_from_test(client, sizes, FRAMES);
     WAIT_UNTIL(server->sink_asked >= 1);
-    usleep(1500000);
+    usleep(2400000);
     assert_int_equal(client->closed, 0);
     assert_int_equal(server->closed_count, 0);
     node_set_policy(server, (struct policy){.echo = true});
-    WAIT_UNTIL(client->received == 6);
+    WAIT_UNTIL(client->received == FRAMES);
     world_close(world);
 }
 
@@ -360,6 +384,7 @@ int main(void)
         cmocka_unit_test(accept__out_of_descriptors),
         cmocka_unit_test(descriptors__none_of_the_standard_ones),
         cmocka_unit_test(connect__unanswered),
+        cmocka_unit_test(connect__stopped_is_not_the_peers_silence),
         cmocka_unit_test(window__closed_for_long),
         cmocka_unit_test(long_frames__in_slices_beside_short_ones),
         cmocka_unit_test(hand_over__to_a_reactor_that_ends),
