@@ -150,6 +150,56 @@ static void server_request__many_in_flight_are_answered_in_order(void **state)
     peer_close(&peer);
 }
 
+#define BURST 200
+
+/* Appends a pull to what is sent at once; every seventh ends with a key of the other shard. */
+static size_t append_pull(const struct peer *peer, uint32_t at, uint8_t *to)
+{
+    uint64_t asked[3];
+    uint64_t strange;
+    server_fixture_keys(0, asked, 3);
+    server_fixture_keys(1, &strange, 1);
+    uint32_t key_count = at % 3 + 1;
+    asked[key_count - 1] = at % 7 == 3 ? strange : asked[key_count - 1];
+    shard_request_begin(&request, 0);
+    shard_request_pull(&request, (uint16_t)(at / 5 % 2), asked, key_count);
+    const struct sl_frame frame = {
+        .type = SL_FRAME_REQUEST,
+        .payload_bytes = (uint32_t)request.bytes,
+        .request_id = peer->next_id + at,
+        .budget_us = LONG_US,
+    };
+    sl_frame_encode(&frame, to);
+    memcpy(to + SL_FRAME_HEADER_BYTES, request.payload, request.bytes);
+    return SL_FRAME_HEADER_BYTES + request.bytes;
+}
+
+static void server_request__that_fails_among_good_ones_fails_alone(void **state)
+{
+    static uint8_t bytes[BURST * 128];
+    struct peer *peer = peer_join(*state, NOBODY, 0);
+    peer_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    peer_open_table(peer, 1, SL_CONSISTENCY_ASP);
+    size_t count = 0;
+    for (uint32_t at = 0; at < BURST; at++) {
+        count += append_pull(peer, at, bytes + count);
+    }
+    peer_send_bytes(peer, bytes, count);
+    for (uint32_t at = 0; at < BURST; at++) {
+        int expected = at % 7 == 3 ? SL_ERR_WRONG_SHARD : 0;
+        assert_int_equal(peer_receive_reply(peer, peer->next_id + at), expected);
+        uint32_t key_count = at % 3 + 1;
+        uint64_t reply_bytes = key_count * DIM * sizeof(float);
+        uint64_t asked_bytes = sizeof(struct sl_request_prefix) +
+                               sizeof(struct sl_request_section) + key_count * sizeof(uint64_t);
+        assert_int_equal(peer->header.credit_requests, 1);
+        assert_int_equal(peer->header.credit_bytes,
+                         sl_request_credit_bytes(asked_bytes, reply_bytes));
+        assert_true(expected != 0 || peer->header.payload_bytes == reply_bytes);
+    }
+    peer_close(&peer);
+}
+
 static void server_request__errors_carry_text_and_leave_the_connection(void **state)
 {
     struct peer *peer = peer_join(*state, NOBODY, 1); /* not the shard of the keys */
@@ -456,6 +506,7 @@ int main(void)
         CASE(server_request__short_ones_are_answered_with_their_credit),
         CASE(server_request__long_ones_are_sliced_and_right),
         CASE(server_request__many_in_flight_are_answered_in_order),
+        CASE(server_request__that_fails_among_good_ones_fails_alone),
         CASE(server_request__errors_carry_text_and_leave_the_connection),
         CASE(server_request__malformed_ones_end_the_connection),
         CASE(server_request__half_a_frame_and_an_end_are_survived),
