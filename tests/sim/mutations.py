@@ -87,8 +87,6 @@ MUTATIONS = [
     ("small pulls do not wait for clocks", "ps/shard_pull.c",
      "         !sl_shard_admits(shard, table, caller, pull.clock))) {",
      "         caller->worker == SL_LIMIT_WORKERS)) {"),
-    ("requests pass the small pulls before them", "ps/server_request.c",
-     "    sl_server_pulls_before(conn);\n    int err", "    int err"),
     # Deadlines.
     ("a step's deadline is not armed", "worker/part.c",
      "    sl_timer_arm(sl_reactor_timers(part->hub->reactor), &part->timer, part->deadline_ns);\n", ""),
