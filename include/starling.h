@@ -160,9 +160,13 @@ struct sl_client_options {
      * one of these functions, sl_step_submit and sl_step_done included. That saves handing each
      * step to another thread and back: for the shortest latency, and where clients have few cores.
      * While it is elsewhere, what has arrived waits, what is longer than the sockets hold stops,
-     * deadlines are not looked at, and a connection that broke is not made again: it should come by
-     * well within the cluster's lease, and not wait for one such client while another of its own
-     * has something to do. A second thread, which sleeps, keeps the coordinator informed. */
+     * and a connection that broke is not made again. When it is back, what has arrived is taken in
+     * first, and only then do steps whose deadline has passed fail. A shard whose connection broke
+     * forgets a client that does not come back within the lease, as if it were lost: writes that it
+     * had not answered fail then, and under BSP and SSP the others may have gone on without this
+     * worker. So the thread should come by well within the lease, and not wait for one such client
+     * while another of its own has something to do. A second thread, which sleeps, sends the
+     * coordinator its signs of life, however long the first is away. */
     bool caller_driven;
     bool pin_cores; /* reactors are pinned, from the last core downwards */
     bool checksum;  /* CRC32C on every frame */
@@ -272,8 +276,10 @@ SL_API int sl_step_finish(struct sl_step *step);
  * outstanding). */
 SL_API int sl_step_submit(struct sl_step *step, uint32_t timeout_ms);
 
-/* The same by a caller who goes on with this client at once, submitting more steps or waiting: the
- * step may leave with that call, so that several of a caller-driven client leave as one. */
+/* The same by a caller who goes on with this client at once, submitting more steps or waiting: a
+ * step of a caller-driven client may stay until then, so that several leave as one. Nothing else
+ * differs: its deadline counts from this call, a step that it ended may or may not have been
+ * carried out, never twice, and it must be complete before the client is destroyed. */
 SL_API int sl_step_submit_more(struct sl_step *step, uint32_t timeout_ms);
 
 /* True once the step is complete. Never blocks. */

@@ -256,20 +256,22 @@ static uint32_t ring_reap(struct sl_reactor *reactor)
     return reactor->ring_ready ? sl_ring_reap(&reactor->ring, SL_LIMIT_TURN_EVENTS) : 0;
 }
 
-static uint32_t work(struct sl_reactor *reactor)
+static uint32_t work(struct sl_reactor *reactor, bool with_timers)
 {
     struct sl_reactor_counters *counters = &reactor->counters;
     uint32_t did = 0;
     did += phase(reactor, "mail", sl_mailbox_drain(reactor->mailbox, SL_LIMIT_TURN_EVENTS),
                  &counters->mails);
-    did += phase(reactor, "timers", sl_timer_run(&reactor->timers, reactor->head.now_ns),
-                 &counters->timers);
+    if (with_timers) {
+        did += phase(reactor, "timers", sl_timer_run(&reactor->timers, reactor->head.now_ns),
+                     &counters->timers);
+    }
     did += phase(reactor, "ring", ring_reap(reactor), &counters->events);
     did += sources_poll(reactor);
     return did;
 }
 
-uint32_t sl_reactor_turn(struct sl_reactor *reactor, uint64_t now_ns)
+static uint32_t turn(struct sl_reactor *reactor, uint64_t now_ns, bool with_timers)
 {
     sl_reactor_assert_owner(reactor);
     sl_assert(!reactor->in_turn);
@@ -283,7 +285,7 @@ uint32_t sl_reactor_turn(struct sl_reactor *reactor, uint64_t now_ns)
         sl_outbound_retry(&reactor->outbound);
     }
 
-    uint32_t did = work(reactor);
+    uint32_t did = work(reactor, with_timers);
     sources_flush(reactor);
     if (did > 0 && !reactor->options.stepped) {
         sl_stall_mark(&reactor->stall, "flush");
@@ -296,6 +298,16 @@ uint32_t sl_reactor_turn(struct sl_reactor *reactor, uint64_t now_ns)
     sl_reactor_count(&reactor->counters.idle_turns, did == 0);
     reactor->in_turn = false;
     return did;
+}
+
+uint32_t sl_reactor_turn(struct sl_reactor *reactor, uint64_t now_ns)
+{
+    return turn(reactor, now_ns, true);
+}
+
+uint32_t sl_reactor_turn_untimed(struct sl_reactor *reactor, uint64_t now_ns)
+{
+    return turn(reactor, now_ns, false);
 }
 
 bool sl_reactor_arm_sources(struct sl_reactor *reactor)

@@ -98,7 +98,8 @@ void sl_reactor_detach(struct sl_reactor *reactor);
 
 /* Attached: one turn now, without sleeping (returns the work done); or turns as a thread's loop has
  * them, spinning and sleeping included, until done(ctx), which is asked before each. Between two
- * calls nothing of the reactor runs. Not in a turn. Owner. */
+ * calls nothing of the reactor runs; after a long while, both first take in what has come, before
+ * any timer runs. Not in a turn. Owner. */
 uint32_t sl_reactor_drive_once(struct sl_reactor *reactor);
 void sl_reactor_drive_until(struct sl_reactor *reactor, bool (*done)(void *ctx), void *ctx);
 

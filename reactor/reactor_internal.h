@@ -68,6 +68,9 @@ static inline uint64_t sl_reactor_counted(const _Atomic uint64_t *counter)
 void sl_reactor_own(struct sl_reactor *reactor);
 void sl_reactor_disown(struct sl_reactor *reactor);
 
+/* A turn that leaves the timers for the next. Owner. */
+uint32_t sl_reactor_turn_untimed(struct sl_reactor *reactor, uint64_t now_ns);
+
 /* Asks the sources, until one refuses, to arrange that they wake the reactor. Owner. */
 bool sl_reactor_arm_sources(struct sl_reactor *reactor);
 

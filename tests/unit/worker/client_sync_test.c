@@ -1,4 +1,5 @@
 /* Several clients and several threads: clocks, barriers, ports. */
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -305,6 +306,48 @@ static void client__of_another_thread_is_refused(void **state)
     assert_int_equal(sl_client_create(&options, &client), SL_ERR_INVALID);
 }
 
+/* The answer has come in time; only the caller comes late. */
+static void step_wait__takes_what_came_while_the_caller_was_away(void **state)
+{
+    (void)state;
+    enum { SHORT_MS = 1000, AWAY_MS = 1500 };
+    struct sl_client *client = fixture_client(fixture.cluster, &shape, -1);
+    struct sl_table_spec spec = fixture_sparse("away", 1);
+    struct sl_table *table = fixture_table(client, &spec);
+    float rows[KEYS] = {0};
+    assert_int_equal(sl_client_push(client, table, keys, KEYS, ones, TIMEOUT_MS), 0);
+    struct sl_step *step = fixture_step(client, 0);
+    assert_int_equal(sl_step_pull(step, table, keys, KEYS, rows), 0);
+    assert_int_equal(sl_step_submit(step, SHORT_MS), 0);
+    poll(NULL, 0, AWAY_MS);
+    assert_int_equal(sl_step_wait(step), 0);
+    assert_true(rows[0] == 1 && rows[KEYS - 1] == 1);
+    sl_step_end(&step);
+    sl_client_destroy(&client);
+}
+
+/* Its deadline counts from the call, whether it has left or not; another may leave afterwards. */
+static void step_submit_more__ends_by_its_deadline_unsent(void **state)
+{
+    (void)state;
+    enum { SHORT_MS = 10, AWAY_MS = 50 };
+    struct sl_client *client = fixture.client;
+    struct sl_table_spec spec = fixture_sparse("unsent", 1);
+    struct sl_table *table = fixture_table(client, &spec);
+    struct sl_step *step = fixture_step(client, 0);
+    assert_int_equal(sl_step_push(step, table, keys, KEYS, ones), 0);
+    assert_int_equal(sl_step_submit_more(step, SHORT_MS), 0);
+    poll(NULL, 0, AWAY_MS);
+    int err = sl_step_wait(step);
+    assert_true(err == SL_ERR_DEADLINE || err == 0);
+    sl_step_end(&step);
+    float rows[KEYS];
+    assert_int_equal(sl_client_pull(client, table, keys, KEYS, rows, TIMEOUT_MS), 0);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        assert_true(err == 0 ? rows[i] == 1 : rows[i] == 0 || rows[i] == 1);
+    }
+}
+
 int main(void)
 {
     sl_log_setup(SL_LOG_OFF, "test");
@@ -315,6 +358,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(bsp_pull__ends_at_its_deadline_and_lets_the_tick_pass,
                                         start, stop),
         cmocka_unit_test_setup_teardown(ssp_pull__runs_ahead_as_far_as_its_staleness, start, stop),
+        cmocka_unit_test_setup_teardown(step_wait__takes_what_came_while_the_caller_was_away, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(step_submit_more__ends_by_its_deadline_unsent, start, stop),
     };
     const struct CMUnitTest threads[] = {
         cmocka_unit_test_setup_teardown(client_barrier__opens_when_all_have_come, start, stop),
