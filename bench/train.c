@@ -114,7 +114,7 @@ static int start_worker(const struct entry *entry, const char *coordinator, uint
                                              report,
                                              "--quiet",
                                              NULL};
-    const char *const environment[] = {"NETWORK_WORKER_CORE_NUMBER=1",
+    const char *const environment[] = {"NETWORK_WORKER_CORE_NUMBER=0",
                                        "WORKER_ENABLE_POLLING=0",
                                        "WORKER_DISABLE_PIN_CORES=1",
                                        "STARLING_LOG=error",

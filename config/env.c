@@ -68,14 +68,15 @@ static int read_bool(const struct reader *reader, const char *name, bool *out)
     return refuse(reader, name, value, "0, 1, true or false");
 }
 
-static int read_reactors(const struct reader *reader, const char *name, uint32_t *out)
+static int read_reactors(const struct reader *reader, const char *name, uint32_t least,
+                         uint32_t *out)
 {
     const char *value = getenv(name);
-    if (value == NULL || sl_env_parse_u32(value, 1, SL_LIMIT_REACTORS, out)) {
+    if (value == NULL || sl_env_parse_u32(value, least, SL_LIMIT_REACTORS, out)) {
         return 0;
     }
     char accepted[64];
-    snprintf(accepted, sizeof accepted, "a number from 1 to %d", SL_LIMIT_REACTORS);
+    snprintf(accepted, sizeof accepted, "a number from %u to %d", least, SL_LIMIT_REACTORS);
     return refuse(reader, name, value, accepted);
 }
 
@@ -117,9 +118,9 @@ int sl_env_read(uint32_t core_count, struct sl_env *out, char *reason, size_t re
         .log_level = SL_LOG_INFO,
     };
     bool ps_unpinned = true, worker_unpinned = true;
-    int err = read_reactors(&reader, "NETWORK_PS_CORE_NUMBER", &env.ps_reactors);
+    int err = read_reactors(&reader, "NETWORK_PS_CORE_NUMBER", 1, &env.ps_reactors);
     if (err == 0) {
-        err = read_reactors(&reader, "NETWORK_WORKER_CORE_NUMBER", &env.worker_reactors);
+        err = read_reactors(&reader, "NETWORK_WORKER_CORE_NUMBER", 0, &env.worker_reactors);
     }
     if (err == 0) {
         err = read_bool(&reader, "PS_ENABLE_POLLING", &env.ps_polling);

@@ -12,7 +12,7 @@
 
 struct sl_env {
     uint32_t ps_reactors;        /* NETWORK_PS_CORE_NUMBER; default min(16, available cores) */
-    uint32_t worker_reactors;    /* NETWORK_WORKER_CORE_NUMBER; likewise */
+    uint32_t worker_reactors;    /* NETWORK_WORKER_CORE_NUMBER; likewise; 0: no thread */
     bool ps_polling;             /* PS_ENABLE_POLLING; default false */
     bool worker_polling;         /* WORKER_ENABLE_POLLING; default false */
     bool ps_pin;                 /* not PS_DISABLE_PIN_CORES, which defaults to true */
@@ -21,8 +21,9 @@ struct sl_env {
     char congestion_control[16]; /* STARLING_TCP_CONGESTION, such as "cubic"; "": the system's */
 };
 
-/* core_count: cores available to this process. Numbers 1 to SL_LIMIT_REACTORS; booleans 0, 1, true,
- * false in any case. On error writes "NAME=value: accepts ..." into reason. Errors: INVALID. */
+/* core_count: cores available to this process. Numbers up to SL_LIMIT_REACTORS; booleans 0, 1,
+ * true, false in any case. On error writes "NAME=value: accepts ..." into reason. Errors: INVALID.
+ */
 int sl_env_read(uint32_t core_count, struct sl_env *out, char *reason, size_t reason_bytes);
 
 /* The same rules for one boolean or number, for flags that share them. */

@@ -224,15 +224,15 @@ static void describe_job(struct job *job)
     }
 }
 
-/* On its only core a thread for the connections would take turns with the one that trains: 1.3
- * times the time of a job of lr. */
-static bool has_one_core(const struct job *job)
+/* Only when asked for: while such a worker reads or computes, nobody makes a connection that broke
+ * again, and past the lease it is lost. */
+static bool is_driven(const struct job *job)
 {
-    bool one = job->env.worker_reactors == 1 && sl_topology_core_count() == 1;
-    if (one) {
-        sl_log_info("one core: the thread that trains serves the connections too");
+    bool driven = job->env.worker_reactors == 0;
+    if (driven) {
+        sl_log_info("no reactor: the thread that trains serves the connections too");
     }
-    return one;
+    return driven;
 }
 
 static int connect_cluster(struct job *job)
@@ -245,7 +245,7 @@ static int connect_cluster(struct job *job)
         .ps_count = job->cluster.ps_count,
         .reactor_count = job->env.worker_reactors,
         .polling = job->env.worker_polling,
-        .caller_driven = has_one_core(job),
+        .caller_driven = is_driven(job),
         .pin_cores = job->env.worker_pin,
         .checksum = job->flags.checksum,
         .protocol = job->flags.protocol,

@@ -88,16 +88,22 @@ class GeneratedJob(Generated):
                                        worker_env={"WORKER_DISABLE_PIN_CORES": "0",
                                                    "NETWORK_WORKER_CORE_NUMBER": "1"}))
 
-    def test_one_core(self):
-        """The thread that trains serves the connections, of two workers beside their ps."""
+    def test_no_reactor(self):
+        """The thread that trains serves the connections, of a worker that was told so; one that
+        was not has a thread for them, though there is one core for all."""
         cores = os.sched_getaffinity(0)
         self.addCleanup(os.sched_setaffinity, 0, cores)
         os.sched_setaffinity(0, {min(cores)})
         servers, flags = self.start_ps(1, 2)
-        workers = self.start_workers(flags, 2, self.data + ["--model", "lr"])
-        for worker in workers:
+        told, other = [
+            self.start("starling-worker", *flags, "--job-name", "worker", "--task-index", index,
+                       *self.data, "--model", "lr", env=env)
+            for index, env in enumerate(({"NETWORK_WORKER_CORE_NUMBER": "0"}, None))
+        ]
+        for worker in (told, other):
             self.assertEqual(worker.wait(), 0, worker.output)
-            self.assertIn("one core: the thread that trains serves", worker.output)
+        self.assertIn("no reactor: the thread that trains serves", told.output)
+        self.assertNotIn("no reactor", other.output)
         self.drain(servers)
 
     def test_checksums(self):

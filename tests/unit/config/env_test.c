@@ -41,6 +41,9 @@ static void env_read__defaults(void **state)
     assert_string_equal(env.congestion_control, "");
     assert_int_equal(sl_env_read(96, &env, reason, sizeof reason), 0);
     assert_int_equal(env.ps_reactors, 16);
+    setenv("NETWORK_WORKER_CORE_NUMBER", "0", 1);
+    assert_int_equal(sl_env_read(4, &env, reason, sizeof reason), 0);
+    assert_int_equal(env.worker_reactors, 0);
 }
 
 static void env_read__takes_every_variable(void **state)
@@ -73,8 +76,8 @@ static void env_read__bad_value_names_variable_value_and_accepted(void **state)
         {"NETWORK_PS_CORE_NUMBER", "-1", "1 to 256"},
         {"NETWORK_PS_CORE_NUMBER", " 4", "1 to 256"},
         {"NETWORK_PS_CORE_NUMBER", "4x", "1 to 256"},
-        {"NETWORK_WORKER_CORE_NUMBER", "18446744073709551617", "1 to 256"},
-        {"NETWORK_WORKER_CORE_NUMBER", "4294967297", "1 to 256"},
+        {"NETWORK_WORKER_CORE_NUMBER", "18446744073709551617", "0 to 256"},
+        {"NETWORK_WORKER_CORE_NUMBER", "4294967297", "0 to 256"},
         {"PS_ENABLE_POLLING", "yes", "0, 1, true or false"},
         {"WORKER_ENABLE_POLLING", "", "0, 1, true or false"},
         {"PS_DISABLE_PIN_CORES", "2", "0, 1, true or false"},
