@@ -359,8 +359,9 @@ static int parse_sizes(struct options *options)
         unsigned shift = *end == 'K' ? 10 : *end == 'M' ? 20 : 0;
         const char *rest = end + (shift > 0);
         bytes = bytes > BYTES_MAX ? 0 : bytes << shift;
-        if (*at < '0' || *at > '9' || (*rest != ',' && *rest != '\0') || bytes < sizeof(float) ||
-            bytes > BYTES_MAX || bytes % sizeof(float) != 0 || options->size_count == SIZES_MAX) {
+        if (*at < '0' || *at > '9' || (*rest != ',' && *rest != '\0') ||
+            (*rest == ',' && rest[1] == '\0') || bytes < sizeof(float) || bytes > BYTES_MAX ||
+            bytes % sizeof(float) != 0 || options->size_count == SIZES_MAX) {
             (void)fprintf(stderr,
                           "starling-bench bulk: --sizes=%s: accepts up to %d sizes such as 64K or "
                           "16M, from 4 bytes to 256M, multiples of 4\n",

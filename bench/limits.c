@@ -13,6 +13,7 @@
 
 #define CONTESTANTS_MAX 64
 #define MIB             (1ULL << 20)
+#define ROWS_MIB_MAX    ((1 << 19) - 1) /* 32 bits count the rows, of at least 128 bytes */
 
 /* Before a record of a table stand 16 bytes of its own; rows at such places, and close together. */
 #define RECORD_HEADER   16U
@@ -312,7 +313,8 @@ static int parse(int argc, char **argv, struct options *o)
         sl_bench_choice("part", &o->part, PART_CHOICES, "Which baselines."),
         sl_bench_text("congestion", &o->congestion, "NAME",
                       "TCP's congestion control, at both ends."),
-        sl_bench_number("rows-mib", &o->rows_mib, 1, 1 << 20, "Memory of the rows of each kind."),
+        sl_bench_number("rows-mib", &o->rows_mib, 1, ROWS_MIB_MAX,
+                        "Memory of the rows of each kind."),
         sl_bench_number("batch", &o->batch, 1, 65536, "Rows of one call."),
         sl_bench_number("seed", &o->seed, 0, 0, "Seed of the rows drawn."),
     };

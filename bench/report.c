@@ -1,9 +1,14 @@
 #include "bench/report.h"
 
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "bench/report_parts.h"
 #include "core/assert.h"
@@ -231,8 +236,35 @@ int sl_bench_report_finish(struct sl_bench_report *report, const struct sl_bench
         const int drawn = sl_bench_report_plot(report, common->plot);
         err = err != 0 ? err : drawn;
     }
-    (void)fflush(stdout);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        sl_log_error("the report cannot be printed: %s", strerror(errno));
+        err = err != 0 ? err : SL_ERR_IO;
+    }
     return err;
+}
+
+/* What is there already is not touched yet: the run may fail. */
+static int check_writable(const char *path)
+{
+    struct stat about;
+    char folder[PATH_MAX];
+    (void)snprintf(folder, sizeof folder, "%s", path);
+    const char *where = stat(path, &about) == 0 ? path : dirname(folder);
+    if (access(where, W_OK) != 0) {
+        sl_log_error("%s: the report cannot be written: %s", path, strerror(errno));
+        return SL_ERR_IO;
+    }
+    return 0;
+}
+
+static int check_plot(const char *directory)
+{
+    struct stat about;
+    if (stat(directory, &about) == 0 && !S_ISDIR(about.st_mode)) {
+        sl_log_error("--plot %s: is no directory", directory);
+        return SL_ERR_IO;
+    }
+    return sl_bench_report_find_gnuplot();
 }
 
 int sl_bench_report_check(const char *benchmark, const struct sl_bench_common *common)
@@ -245,5 +277,8 @@ int sl_bench_report_check(const char *benchmark, const struct sl_bench_common *c
         }
         sl_bench_report_destroy(&older);
     }
-    return common->plot == NULL ? 0 : sl_bench_report_find_gnuplot();
+    if (common->json != NULL && check_writable(common->json) != 0) {
+        return SL_ERR_IO;
+    }
+    return common->plot == NULL ? 0 : check_plot(common->plot);
 }

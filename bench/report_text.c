@@ -48,8 +48,8 @@ void sl_bench_report_value(double value, char text[SL_BENCH_VALUE_BYTES])
 void sl_bench_report_label(const struct sl_bench_figure *figure, char text[SL_BENCH_LABEL_BYTES])
 {
     if (figure->on_curve) {
-        (void)snprintf(text, SL_BENCH_LABEL_BYTES, "%s, %s %.9g", figure->name, figure->x_name,
-                       figure->x);
+        (void)snprintf(text, SL_BENCH_LABEL_BYTES, "%s, %.9g %s", figure->name, figure->x,
+                       figure->x_name);
     } else {
         (void)snprintf(text, SL_BENCH_LABEL_BYTES, "%s", figure->name);
     }

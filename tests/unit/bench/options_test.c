@@ -85,6 +85,8 @@ static void bench_parse__names_what_is_accepted(void **state)
         {"--round=3", "rounds"},
         {"--server-core=1022", "may not run there; accepts"},
         {"--compare=/nowhere", "cannot be opened"},
+        {"--json=/nowhere/report.json", "cannot be written"},
+        {"--plot=/dev/null", "is no directory"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char flag[64];
