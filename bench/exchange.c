@@ -1,6 +1,5 @@
 #include "bench/exchange.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,34 +42,17 @@ struct bench {
 
 /* ---- Flags ----------------------------------------------------------------------------------- */
 
-static int bad_number(const char *flag, const char *text, uint32_t least, uint32_t most)
+int sl_bench_exchange_numbers(const char *benchmark, const char *flag, const char *text,
+                              uint32_t least, uint32_t most, struct sl_bench_numbers *out)
 {
-    (void)fprintf(stderr,
-                  "starling-bench: --%s %s: accepts up to %d numbers from %u to %u with commas "
-                  "between them\n",
-                  flag, text, SL_BENCH_NUMBERS_MAX, least, most);
-    return SL_ERR_INVALID;
-}
-
-int sl_bench_exchange_numbers(const char *flag, const char *text, uint32_t least, uint32_t most,
-                              struct sl_bench_numbers *out)
-{
+    uint64_t values[SL_BENCH_NUMBERS_MAX];
     *out = (struct sl_bench_numbers){0};
-    const char *at = text;
-    for (;;) {
-        char *end;
-        errno = 0;
-        const unsigned long number = strtoul(at, &end, 10);
-        if (at[0] < '0' || at[0] > '9' || errno != 0 || number < least || number > most ||
-            out->count == SL_BENCH_NUMBERS_MAX || (*end != ',' && *end != '\0')) {
-            return bad_number(flag, text, least, most);
-        }
-        out->items[out->count++] = (uint32_t)number;
-        if (*end == '\0') {
-            return 0;
-        }
-        at = end + 1;
+    int err = sl_bench_list(benchmark, flag, text, least, most, values, SL_BENCH_NUMBERS_MAX,
+                            &out->count);
+    for (uint32_t i = 0; i < out->count; i++) {
+        out->items[i] = (uint32_t)values[i];
     }
+    return err;
 }
 
 static void set_defaults(struct options *options, enum sl_bench_operation operation)
@@ -149,15 +131,16 @@ static int parse(struct options *options, int argc, char **argv)
         (void)fprintf(stderr, "starling-bench: --zipf 1: accepts 0.01 to 10, but not 1 itself\n");
         return SL_ERR_INVALID;
     }
-    result = sl_bench_exchange_numbers("keys", options->keys_text, 1, SL_BENCH_LOAD_KEYS_MAX,
-                                       &options->keys);
+    result = sl_bench_exchange_numbers(NAMES[options->operation], "keys", options->keys_text, 1,
+                                       SL_BENCH_LOAD_KEYS_MAX, &options->keys);
     if (result == 0) {
-        result = sl_bench_exchange_numbers("depth", options->depth_text, 1, SL_BENCH_LOAD_DEPTH_MAX,
-                                           &options->depths);
+        result = sl_bench_exchange_numbers(NAMES[options->operation], "depth", options->depth_text,
+                                           1, SL_BENCH_LOAD_DEPTH_MAX, &options->depths);
     }
     if (result == 0) {
-        result = sl_bench_exchange_numbers("connections", options->connections_text, 1,
-                                           SL_LIMIT_CONNECTIONS, &options->connections);
+        result = sl_bench_exchange_numbers(NAMES[options->operation], "connections",
+                                           options->connections_text, 1, SL_LIMIT_CONNECTIONS,
+                                           &options->connections);
     }
     return result;
 }

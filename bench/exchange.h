@@ -13,13 +13,13 @@ struct sl_table_spec sl_bench_exchange_table(uint32_t dim, enum sl_optimizer_kin
 
 #define SL_BENCH_NUMBERS_MAX 16
 
-/* Numbers of a list such as "1,16,1000", each within [least, most]. An error has been printed, with
+/* Numbers of a list, as sl_bench_list reads them, of 32 bits. An error has been printed, with
  * the flag's name. Errors: INVALID. */
 struct sl_bench_numbers {
     uint32_t items[SL_BENCH_NUMBERS_MAX];
     uint32_t count;
 };
-int sl_bench_exchange_numbers(const char *flag, const char *text, uint32_t least, uint32_t most,
-                              struct sl_bench_numbers *out);
+int sl_bench_exchange_numbers(const char *benchmark, const char *flag, const char *text,
+                              uint32_t least, uint32_t most, struct sl_bench_numbers *out);
 
 #endif

@@ -120,11 +120,11 @@ static int parse(struct bench *bench, int argc, char **argv)
     }
     find_cores(&options->common, &bench->cores);
     choose_reactors(&bench->cores, &options->reactors);
-    result = sl_bench_exchange_numbers("connections", options->connections_text, 1,
+    result = sl_bench_exchange_numbers("scale", "connections", options->connections_text, 1,
                                        SL_LIMIT_CONNECTIONS, &options->connections);
     if (result == 0 && options->reactors_text != NULL) {
-        result = sl_bench_exchange_numbers("reactors", options->reactors_text, 1, SL_LIMIT_REACTORS,
-                                           &options->reactors);
+        result = sl_bench_exchange_numbers("scale", "reactors", options->reactors_text, 1,
+                                           SL_LIMIT_REACTORS, &options->reactors);
     }
     return result;
 }

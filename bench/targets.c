@@ -1,8 +1,10 @@
 /* starling-bench targets: runs the benchmarks that hold Starling against something, each as a
  * program of its own, and gathers their ratios in one table. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
@@ -100,13 +102,18 @@ static int run_part(const struct part *part, const struct sl_bench_common *commo
                     struct sl_bench_report *report)
 {
     char program[SL_BENCH_PATH_BYTES];
-    struct run run = {.json = "/tmp/starling-bench-XXXXXX"};
-    const int fd = mkstemp(run.json);
-    if (fd < 0 || !sl_bench_child_beside("starling-bench", program)) {
-        sl_log_error("cannot run starling-bench %s: no file in /tmp, or no program", part->name);
+    struct run run;
+    if (!sl_bench_child_beside("starling-bench", program)) {
+        sl_log_error("starling-bench cannot find itself, to run %s", part->name);
         return SL_ERR_IO;
     }
-    close(fd);
+    /* A file without a name: nothing is left behind, however this ends. */
+    const int fd = memfd_create("report", MFD_CLOEXEC);
+    if (fd < 0) {
+        sl_log_error("no memory for the report of %s: %s", part->name, strerror(errno));
+        return SL_ERR_NO_MEMORY;
+    }
+    (void)snprintf(run.json, sizeof run.json, "/proc/%d/fd/%d", getpid(), fd);
     build(&run, program, part, common);
     const struct sl_bench_child_options options = {.argv = run.argv, .core = -1, .reads = true};
     struct sl_bench_child child;
@@ -121,7 +128,7 @@ static int run_part(const struct part *part, const struct sl_bench_common *commo
         err = take_ratios(run.json, part->name, report);
     }
     free(text);
-    (void)unlink(run.json);
+    (void)close(fd);
     return err;
 }
 

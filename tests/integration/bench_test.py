@@ -109,8 +109,8 @@ class BenchTest(harness.StarlingTest):
         self.assertIn("starling-ps", bench.output)
 
     def test_wrong_flags(self):
-        for args, words in ((["--keys", "0"], "--keys 0"), (["--depth", "1,129"], "1 to 128"),
-                            (["--connections", "1,"], "--connections 1,"),
+        for args, words in ((["--keys", "0"], "--keys=0"), (["--depth", "1,129"], "1 to 128"),
+                            (["--connections", "1,"], "--connections=1,"),
                             (["--polling", "maybe"], "--polling"), (["--zipf", "1"], "--zipf 1")):
             output = self.run_to_end("starling-bench", "pull", *args, status=2)
             self.assertIn(words, output)
