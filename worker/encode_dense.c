@@ -5,8 +5,8 @@
 #include "core/partition.h"
 #include "worker/encoder.h"
 
-/* A long range travels in pieces that are still in the receiver's cache when they are used, and that
- * nobody waits for long. */
+/* A long range travels in pieces that are still in the receiver's cache when they are used, and
+ * that nobody waits for long. */
 #define PIECE_ELEMENTS_MAX (((uint64_t)1 << 20) / sizeof(float))
 
 /* The part of the operation's elements that the shard holds. */
