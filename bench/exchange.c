@@ -87,6 +87,11 @@ static struct sl_cli_option real(const char *name, double *target, double least,
                                   .most = most};
 }
 
+static uint32_t combinations(const struct options *options)
+{
+    return options->keys.count * options->depths.count * options->connections.count;
+}
+
 static int parse(struct options *options, int argc, char **argv)
 {
     static const char *const summaries[] = {
@@ -141,6 +146,11 @@ static int parse(struct options *options, int argc, char **argv)
         result = sl_bench_exchange_numbers(NAMES[options->operation], "connections",
                                            options->connections_text, 1, SL_LIMIT_CONNECTIONS,
                                            &options->connections);
+    }
+    if (result == 0 && combinations(options) > CELLS_MAX) {
+        (void)fprintf(stderr, "starling-bench %s: %u combinations, more than %d\n",
+                      NAMES[options->operation], combinations(options), CELLS_MAX);
+        result = SL_ERR_INVALID;
     }
     return result;
 }
@@ -197,11 +207,7 @@ static void add_cell(struct bench *bench, uint32_t keys, uint32_t depth, uint32_
 static int add_cells(struct bench *bench)
 {
     const struct options *options = &bench->options;
-    const uint32_t count = options->keys.count * options->depths.count * options->connections.count;
-    if (count > CELLS_MAX) {
-        (void)fprintf(stderr, "starling-bench: %u combinations, more than %d\n", count, CELLS_MAX);
-        return SL_ERR_INVALID;
-    }
+    const uint32_t count = combinations(options);
     bench->cells = calloc(count, sizeof *bench->cells);
     bench->contestants = calloc(count, sizeof *bench->contestants);
     if (bench->cells == NULL || bench->contestants == NULL) {

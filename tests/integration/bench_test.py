@@ -111,7 +111,8 @@ class BenchTest(harness.StarlingTest):
     def test_wrong_flags(self):
         for args, words in ((["--keys", "0"], "--keys=0"), (["--depth", "1,129"], "1 to 128"),
                             (["--connections", "1,"], "--connections=1,"),
-                            (["--polling", "maybe"], "--polling"), (["--zipf", "1"], "--zipf 1")):
+                            (["--polling", "maybe"], "--polling"),
+                            (["--keys", "1,2,3,4,5,6,7,8,9", "--depth", "1,2,3,4"], "72 combinations"), (["--zipf", "1"], "--zipf 1")):
             output = self.run_to_end("starling-bench", "pull", *args, status=2)
             self.assertIn(words, output)
 
