@@ -167,9 +167,9 @@ def children(pid):
 class LossyJob(Generated):
     """Workers that are killed in the middle, replaced or not, and one that joins."""
 
-    # Enough for a few seconds: workers first say where they are after one. Those that wait for each
-    # other need fewer.
-    EPOCHS = {"asp": 20, "bsp": 12, "ssp:2": 12} if SANITIZED else {"asp": 30, "bsp": 20, "ssp:2": 20}
+    # Enough for many times the fifth of a second after which workers first say where they are. Those
+    # that wait for each other need fewer.
+    EPOCHS = {"asp": 20, "bsp": 16, "ssp:2": 16} if SANITIZED else {"asp": 40, "bsp": 24, "ssp:2": 24}
 
     def setUp(self):
         super().setUp()

@@ -7,7 +7,7 @@
 
 #define BAR_CELLS         30
 #define TERMINAL_EVERY_NS (200 * SL_CLOCK_NS_PER_MS)
-#define FIRST_LINE_NS     SL_CLOCK_NS_PER_S
+#define FIRST_LINE_NS     (200 * SL_CLOCK_NS_PER_MS) /* soon: a sign of life */
 #define LINE_EVERY_NS     (5 * SL_CLOCK_NS_PER_S)
 
 void sl_progress_begin(struct sl_progress *progress, FILE *to, bool quiet, uint32_t epochs,
