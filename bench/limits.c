@@ -7,6 +7,7 @@
 #include "bench/bare.h"
 #include "bench/bench.h"
 #include "bench/contest.h"
+#include "bench/echo.h"
 #include "bench/options.h"
 #include "core/assert.h"
 #include "core/log.h"
@@ -73,20 +74,6 @@ static struct sl_bench_contestant *add(struct limits *limits,
 
 /* ---- Echo ------------------------------------------------------------------------------------ */
 
-static const struct sl_bench_quantity ECHO_QUANTITIES[] = {
-    {"requests", "1/s"}, {"p50", "us"}, {"p99", "us"}};
-
-static int run_echo(void *ctx, const struct sl_bench_common *common, double *values)
-{
-    static struct sl_metric_histogram latency;
-    int err = sl_bench_bare_echo_run(ctx, common, &values[0], &latency);
-    if (err == 0) {
-        values[1] = (double)sl_metric_quantile(&latency, 0.5) / 1e3;
-        values[2] = (double)sl_metric_quantile(&latency, 0.99) / 1e3;
-    }
-    return err;
-}
-
 struct shape {
     uint32_t connections, depth, request_bytes, reply_bytes;
     bool sleeping;
@@ -115,8 +102,11 @@ static void add_echoes(struct limits *limits, const struct shape *shapes, size_t
 {
     for (size_t i = 0; i < count; i++) {
         const struct shape *shape = &shapes[i];
-        add(limits, run_echo, ECHO_QUANTITIES, 3);
-        limits->setups[limits->count - 1].echo = (struct sl_bench_bare_echo){
+        const uint32_t index = limits->count++;
+        sl_assert(index < CONTESTANTS_MAX);
+        limits->contestants[index] =
+            sl_bench_echo_contestant(limits->names[index], &limits->setups[index].echo);
+        limits->setups[index].echo = (struct sl_bench_bare_echo){
             .connections = shape->connections,
             .depth = shape->depth,
             .request_bytes = shape->request_bytes,

@@ -8,6 +8,7 @@
 #include "bench/bare.h"
 #include "bench/bench.h"
 #include "bench/cell.h"
+#include "bench/echo.h"
 #include "bench/options.h"
 #include "bench/peers.h"
 #include "bench/table_reads.h"
@@ -52,30 +53,6 @@ struct bench {
 };
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
-
-enum { ECHO_REQUESTS, ECHO_P50, ECHO_P99, ECHO_QUANTITIES };
-static const struct sl_bench_quantity echo_quantities[ECHO_QUANTITIES] = {
-    {"requests", "1/s"}, {"p50", "us"}, {"p99", "us"}};
-
-static int run_echo(void *ctx, const struct sl_bench_common *common, double *values)
-{
-    static struct sl_metric_histogram latency;
-    int err = sl_bench_bare_echo_run(ctx, common, &values[ECHO_REQUESTS], &latency);
-    if (err == 0) {
-        values[ECHO_P50] = (double)sl_metric_quantile(&latency, 0.5) / 1e3;
-        values[ECHO_P99] = (double)sl_metric_quantile(&latency, 0.99) / 1e3;
-    }
-    return err;
-}
-
-static struct sl_bench_contestant echo_contestant(const char *name, struct sl_bench_bare_echo *echo)
-{
-    return (struct sl_bench_contestant){.name = name,
-                                        .quantities = echo_quantities,
-                                        .quantity_count = ECHO_QUANTITIES,
-                                        .run = run_echo,
-                                        .ctx = echo};
-}
 
 /* What pulls of `keys` rows are on the wire. */
 static struct sl_bench_bare_echo echo_of_pulls(const struct options *options, uint32_t connections,
@@ -161,7 +138,7 @@ static int compare_one_row(struct bench *bench)
     struct sl_bench_contestant contestants[] = {
         load_contestant(bench, bench->polling, "pull 1 row, 16 x 32, polling", &shape),
         load_contestant(bench, bench->event, "pull 1 row, 16 x 32, event", &shape),
-        echo_contestant("bare echo, 16 x 32", &echo),
+        sl_bench_echo_contestant("bare echo, 16 x 32", &echo),
         sl_bench_redis_contestant("redis GET, pipelined x64", &get),
     };
     int err = run_contest(bench, contestants, bench->redis == NULL ? 3 : 4);
@@ -169,8 +146,8 @@ static int compare_one_row(struct bench *bench)
         return err;
     }
     const struct sl_bench_figure *pulls = contestants[0].figures[SL_BENCH_CELL_REQUESTS];
-    hold(bench, "pulls of 1 row, 16 x 32 / bare echo", pulls, contestants[2].figures[ECHO_REQUESTS],
-         0.55, 0);
+    hold(bench, "pulls of 1 row, 16 x 32 / bare echo", pulls,
+         contestants[2].figures[SL_BENCH_ECHO_REQUESTS], 0.55, 0);
     hold(bench, "event mode / polling, at full load",
          contestants[1].figures[SL_BENCH_CELL_REQUESTS], pulls, 0.95, 0);
     if (bench->redis != NULL) {
@@ -187,14 +164,16 @@ static int compare_latency(struct bench *bench)
     struct sl_bench_bare_echo echo = echo_of_pulls(bench->options, 1, 1, 1, 16);
     struct sl_bench_contestant contestants[] = {
         load_contestant(bench, bench->polling, "pull 1 row, 1 x 1, polling", &shape),
-        echo_contestant("bare ping-pong", &echo),
+        sl_bench_echo_contestant("bare ping-pong", &echo),
     };
     int err = run_contest(bench, contestants, 2);
     if (err == 0) {
         hold(bench, "latency of 1 row, p50 / bare ping-pong",
-             contestants[0].figures[SL_BENCH_CELL_P50], contestants[1].figures[ECHO_P50], 0, 1.3);
+             contestants[0].figures[SL_BENCH_CELL_P50], contestants[1].figures[SL_BENCH_ECHO_P50],
+             0, 1.3);
         hold(bench, "latency of 1 row, p99 / bare ping-pong",
-             contestants[0].figures[SL_BENCH_CELL_P99], contestants[1].figures[ECHO_P99], 0, 1.5);
+             contestants[0].figures[SL_BENCH_CELL_P99], contestants[1].figures[SL_BENCH_ECHO_P99],
+             0, 1.5);
     }
     return err;
 }
@@ -300,8 +279,8 @@ static int compare_connections(struct bench *bench)
         load_contestant(bench, bench->polling, "pull 100 rows, dim 64, 16 x 125", &few),
         load_contestant(bench, bench->polling, "pull 1 row, 1000 x 2", &many_small),
         load_contestant(bench, bench->polling, "pull 1 row, 16 x 125", &few_small),
-        echo_contestant("bare echo, 1000 x 2", &echo_many),
-        echo_contestant("bare echo, 16 x 125", &echo_few),
+        sl_bench_echo_contestant("bare echo, 1000 x 2", &echo_many),
+        sl_bench_echo_contestant("bare echo, 16 x 125", &echo_few),
     };
     int err = run_contest(bench, contestants, 6);
     if (err == 0) {
