@@ -5,9 +5,6 @@
 #include "core/assert.h"
 #include "ps/shard_internal.h"
 
-#define CACHE_LINE     64
-#define PREFETCH_BYTES 512 /* of a row; the processor fetches the rest of a long one itself */
-
 static size_t row_bytes(const struct sl_shard_table *table)
 {
     return table->spec.dim * sizeof(float);
@@ -35,17 +32,6 @@ bool sl_shard_pull_begin(const struct sl_shard *shard, const struct sl_shard_cal
     return out->reply_bytes <= SL_SHARD_PULL_BYTES;
 }
 
-/* The lookup has read the first line of each record, where its key stands. Inlined by force: GCC
- * sees no effect in a function that only prefetches, and drops the calls of it. */
-static inline __attribute__((always_inline)) void prefetch_rest(const float *row, size_t bytes)
-{
-    const char *first = (const char *)row;
-    for (size_t line = CACHE_LINE; line < bytes; line += CACHE_LINE) {
-        __builtin_prefetch(first + line);
-    }
-    __builtin_prefetch(first + bytes - 1);
-}
-
 bool sl_shard_pulls_find(struct sl_shard *shard, uint16_t table_id, const uint64_t *keys,
                          uint32_t key_count, const float **rows)
 {
@@ -56,10 +42,8 @@ bool sl_shard_pulls_find(struct sl_shard *shard, uint16_t table_id, const uint64
         sl_shard_find(shard, table, keys, key_count, records) != 0) {
         return false;
     }
-    const size_t bytes = row_bytes(table) < PREFETCH_BYTES ? row_bytes(table) : PREFETCH_BYTES;
     for (uint32_t i = 0; i < key_count; i++) {
         rows[i] = sl_table_store_record(table->sparse, records[i])->values;
-        prefetch_rest(rows[i], bytes);
     }
     return true;
 }
