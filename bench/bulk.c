@@ -405,6 +405,7 @@ int sl_bench_bulk_run(int argc, char **argv)
     }
     struct bench *bench = calloc(1, sizeof *bench);
     if (bench == NULL) {
+        sl_log_error("no memory for the benchmark");
         return 1;
     }
     bench->options = &options;

@@ -9,6 +9,7 @@
 #include "bench/options.h"
 #include "bench/ps_process.h"
 #include "bench/ratio_workers.h"
+#include "core/log.h"
 
 #define LITE_OF_PLAIN 2.0 /* the target: steps/s */
 
@@ -227,6 +228,7 @@ int sl_bench_ratio_run(int argc, char **argv)
     }
     struct bench *bench = calloc(1, sizeof *bench);
     if (bench == NULL) {
+        sl_log_error("no memory for the benchmark");
         return 1;
     }
     bench->options = &options;

@@ -179,7 +179,7 @@ int sl_bench_targets_run(int argc, char **argv)
     if (err != SL_CLI_RUN) {
         return err < 0 ? 2 : 0;
     }
-    struct sl_bench_report *report;
+    struct sl_bench_report *report = NULL;
     err = sl_bench_report_create("targets", "what each benchmark holds Starling against", &report);
     for (size_t i = 0; err == 0 && i < PART_COUNT; i++) {
         if (options.only == NULL || is_listed(options.only, parts[i].name)) {
@@ -188,7 +188,7 @@ int sl_bench_targets_run(int argc, char **argv)
     }
     if (err == 0) {
         err = sl_bench_report_finish(report, &options.common);
-        sl_bench_report_destroy(&report);
     }
+    sl_bench_report_destroy(&report);
     return err == 0 ? 0 : 1;
 }
