@@ -342,7 +342,8 @@ class Members(ClusterTest):
 
     def setUp(self):
         super().setUp()
-        if self._testMethodName != "test_waits_for_a_ps_that_is_missing":
+        if self._testMethodName not in ("test_waits_for_a_ps_that_is_missing",
+                                        "test_silence_before_the_hello"):
             self.cluster()
 
     def test_waits_for_a_ps_that_is_missing(self):
@@ -433,7 +434,9 @@ class Members(ClusterTest):
             self.assertIn("goodbye", connection.wait_closed()[-1])
 
     def test_silence_before_the_hello(self):
-        """The ten seconds pass for all of these at once; a welcomed connection may be silent."""
+        """The ten seconds pass for all of these at once; who is welcome may be silent for its lease,
+        which must be far longer than they are."""
+        self.cluster(extra=["--lease", "60"])
         hello = pc.frame_bytes(Frame(pc.CONTROL, bytes(20)))
         client, start = self.client(), time.monotonic()
         peers = [self.raw(data) for data in (b"", b"GET / HTTP/1.0\r\n\r\n", hello[:40])]
