@@ -277,6 +277,16 @@ static void put_on_curves(const struct cell *cell)
     }
 }
 
+static void conclude(void *ctx, struct sl_bench_report *report)
+{
+    const struct bench *bench = ctx;
+    for (uint32_t i = 0; i < bench->cell_count; i++) {
+        put_on_curves(&bench->cells[i]);
+        add_ratios(bench, &bench->cells[i], report);
+    }
+    add_small_ratio(bench, report);
+}
+
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 static int bench_init(struct bench *bench)
@@ -325,53 +335,20 @@ static void bench_fini(struct bench *bench)
 static int measure(struct bench *bench)
 {
     const struct options *options = bench->options;
-    struct sl_bench_report *report;
     char setting[256];
     (void)snprintf(setting, sizeof setting,
                    "dense tables, %" PRIu64 " steps under way, %s, TCP congestion control %s",
                    options->depth, options->optimizer == SL_OPTIMIZER_SUM ? "sum" : "sgd",
                    options->congestion);
-    int err = sl_bench_report_create("bulk", setting, &report);
-    if (err != 0) {
-        return err;
-    }
-    err =
-        sl_bench_contest_run(bench->contestants, bench->contestant_count, &options->common, report);
-    for (uint32_t i = 0; err == 0 && i < bench->cell_count; i++) {
-        put_on_curves(&bench->cells[i]);
-        add_ratios(bench, &bench->cells[i], report);
-    }
-    if (err == 0) {
-        add_small_ratio(bench, report);
-        err = sl_bench_report_finish(report, &options->common);
-    }
-    sl_bench_report_destroy(&report);
-    return err;
-}
-
-/* "64K,1M" -> bytes. */
-static int parse_sizes(struct options *options)
-{
-    const char *at = options->sizes;
-    do {
-        char *end;
-        uint64_t bytes = strtoull(at, &end, 10);
-        unsigned shift = *end == 'K' ? 10 : *end == 'M' ? 20 : 0;
-        const char *rest = end + (shift > 0);
-        bytes = bytes > BYTES_MAX ? 0 : bytes << shift;
-        if (*at < '0' || *at > '9' || (*rest != ',' && *rest != '\0') ||
-            (*rest == ',' && rest[1] == '\0') || bytes < sizeof(float) || bytes > BYTES_MAX ||
-            bytes % sizeof(float) != 0 || options->size_count == SIZES_MAX) {
-            (void)fprintf(stderr,
-                          "starling-bench bulk: --sizes=%s: accepts up to %d sizes such as 64K or "
-                          "16M, from 4 bytes to 256M, multiples of 4\n",
-                          options->sizes, SIZES_MAX);
-            return SL_ERR_INVALID;
-        }
-        options->bytes[options->size_count++] = bytes;
-        at = *rest == ',' ? rest + 1 : rest;
-    } while (*at != '\0');
-    return SL_CLI_RUN;
+    const struct sl_bench_contest contest = {
+        .benchmark = "bulk",
+        .setting = setting,
+        .contestants = bench->contestants,
+        .count = bench->contestant_count,
+        .conclude = conclude,
+        .ctx = bench,
+    };
+    return sl_bench_contest_report(&contest, &options->common);
 }
 
 static int parse(struct options *options, int argc, char **argv)
@@ -383,12 +360,14 @@ static int parse(struct options *options, int argc, char **argv)
         sl_bench_number("small-connections", &options->small_connections, 0, 256,
                         "Connections whose small pulls meet pushes of 16 MB; 0: none."),
         sl_bench_choice("optimizer", &options->optimizer, "sum|sgd", "What pushes go through."),
-        sl_bench_text("congestion", &options->congestion, "NAME",
-                      "TCP congestion control of all that are compared."),
+        sl_bench_congestion(&options->congestion),
     };
     int parsed = sl_bench_parse("bulk", "Measures dense pulls and pushes over one connection.", own,
                                 sizeof own / sizeof own[0], &options->common, argc, argv);
-    return parsed != SL_CLI_RUN ? parsed : parse_sizes(options);
+    return parsed != SL_CLI_RUN
+               ? parsed
+               : sl_bench_sizes("bulk", "sizes", options->sizes, sizeof(float), BYTES_MAX,
+                                options->bytes, SIZES_MAX, &options->size_count);
 }
 
 int sl_bench_bulk_run(int argc, char **argv)

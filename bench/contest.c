@@ -71,3 +71,23 @@ int sl_bench_contest_run(struct sl_bench_contestant *contestants, uint32_t count
     }
     return 0;
 }
+
+int sl_bench_contest_report(const struct sl_bench_contest *contest,
+                            const struct sl_bench_common *common)
+{
+    struct sl_bench_report *report;
+    int err = sl_bench_report_create(contest->benchmark, contest->setting, &report);
+    if (err != 0) {
+        sl_log_error("no memory for the report");
+        return err;
+    }
+    err = sl_bench_contest_run(contest->contestants, contest->count, common, report);
+    if (err == 0 && contest->conclude != NULL) {
+        contest->conclude(contest->ctx, report);
+    }
+    if (err == 0) {
+        err = sl_bench_report_finish(report, common);
+    }
+    sl_bench_report_destroy(&report);
+    return err;
+}

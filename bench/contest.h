@@ -28,4 +28,19 @@ struct sl_bench_contestant {
 int sl_bench_contest_run(struct sl_bench_contestant *contestants, uint32_t count,
                          const struct sl_bench_common *common, struct sl_bench_report *report);
 
+/* A benchmark that is one contest. */
+struct sl_bench_contest {
+    const char *benchmark, *setting; /* of the report */
+    struct sl_bench_contestant *contestants;
+    uint32_t count;
+    /* Adds to the report what the figures are held against; NULL: nothing. */
+    void (*conclude)(void *ctx, struct sl_bench_report *report);
+    void *ctx;
+};
+
+/* The report of the contest, from its creation to its end. Errors, logged: of the first run that
+ * failed, NO_MEMORY, and those of sl_bench_report_finish. */
+int sl_bench_contest_report(const struct sl_bench_contest *contest,
+                            const struct sl_bench_common *common);
+
 #endif

@@ -75,21 +75,40 @@ static void set_defaults(struct options *options, enum sl_bench_operation operat
     options->common.warm_up = 0.2;
 }
 
-static struct sl_cli_option real(const char *name, double *target, double least, double most,
-                                 const char *help)
-{
-    return (struct sl_cli_option){.kind = SL_CLI_F64,
-                                  .name = name,
-                                  .target = target,
-                                  .metavar = "X",
-                                  .help = help,
-                                  .least = least,
-                                  .most = most};
-}
-
 static uint32_t combinations(const struct options *options)
 {
     return options->keys.count * options->depths.count * options->connections.count;
+}
+
+/* Connections stay open until the end. */
+static uint64_t all_connections(const struct options *options)
+{
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < options->connections.count; i++) {
+        all += options->connections.items[i];
+    }
+    return all * options->keys.count * options->depths.count * options->reactors;
+}
+
+static int read_numbers(struct options *options)
+{
+    const char *name = NAMES[options->operation];
+    int err = sl_bench_exchange_numbers(name, "keys", options->keys_text, 1, SL_BENCH_LOAD_KEYS_MAX,
+                                        &options->keys);
+    if (err == 0) {
+        err = sl_bench_exchange_numbers(name, "depth", options->depth_text, 1,
+                                        SL_BENCH_LOAD_DEPTH_MAX, &options->depths);
+    }
+    if (err == 0) {
+        err = sl_bench_exchange_numbers(name, "connections", options->connections_text, 1,
+                                        SL_LIMIT_CONNECTIONS, &options->connections);
+    }
+    if (err == 0 && combinations(options) > CELLS_MAX) {
+        (void)fprintf(stderr, "starling-bench %s: %u combinations, more than %d\n", name,
+                      combinations(options), CELLS_MAX);
+        err = SL_ERR_INVALID;
+    }
+    return err != 0 ? err : sl_bench_check_connections(name, all_connections(options));
 }
 
 static int parse(struct options *options, int argc, char **argv)
@@ -106,12 +125,18 @@ static int parse(struct options *options, int argc, char **argv)
                       "Requests under way on each connection, 1 to 128."),
         sl_bench_text("connections", &options->connections_text, "N,...",
                       "Connections to each shard. Everything is measured with each combination."),
-        real("rate", &options->rate, 0, 1e9,
-             "Requests a second over all connections, due at fixed intervals whatever the server "
-             "does, with latency counted from when they were due; 0: each reply lets the next go."),
+        {.kind = SL_CLI_F64,
+         .name = "rate",
+         .target = &options->rate,
+         .metavar = "X",
+         .help = "Requests a second over all connections, due at fixed intervals whatever the "
+                 "server does, with latency counted from when they were due; 0: each reply lets "
+                 "the next go.",
+         .least = 0,
+         .most = 1e9},
         sl_bench_choice("distribution", &options->distribution, SL_BENCH_DISTRIBUTION_CHOICES,
                         "Of the keys."),
-        real("zipf", &options->zipf, 0.01, 10, "Exponent of Zipf's law; not 1."),
+        sl_bench_exponent("zipf", &options->zipf),
         sl_bench_number("seed", &options->seed, 0, 9007199254740992.0, "Of the keys."),
         {.kind = SL_CLI_SECTION, .name = "Of what"},
         sl_bench_number("dim", &options->dim, 1, SL_LIMIT_DIM, "Columns of a row, in f32."),
@@ -122,8 +147,7 @@ static int parse(struct options *options, int argc, char **argv)
                         "Of the ps, on the cores from the server's upwards."),
         sl_bench_choice("polling", &options->polling, "false|true",
                         "Whether both sides spin when they are idle."),
-        sl_bench_text("congestion", &options->congestion, "NAME",
-                      "TCP's congestion control on both sides, such as cubic; the system's else."),
+        sl_bench_congestion(&options->congestion),
         sl_bench_text("coordinator", &options->coordinator, "HOST:PORT",
                       "Measure a cluster that runs already, instead of starting a ps."),
     };
@@ -132,27 +156,7 @@ static int parse(struct options *options, int argc, char **argv)
     if (result != SL_CLI_RUN) {
         return result;
     }
-    if (options->zipf == 1) {
-        (void)fprintf(stderr, "starling-bench: --zipf 1: accepts 0.01 to 10, but not 1 itself\n");
-        return SL_ERR_INVALID;
-    }
-    result = sl_bench_exchange_numbers(NAMES[options->operation], "keys", options->keys_text, 1,
-                                       SL_BENCH_LOAD_KEYS_MAX, &options->keys);
-    if (result == 0) {
-        result = sl_bench_exchange_numbers(NAMES[options->operation], "depth", options->depth_text,
-                                           1, SL_BENCH_LOAD_DEPTH_MAX, &options->depths);
-    }
-    if (result == 0) {
-        result = sl_bench_exchange_numbers(NAMES[options->operation], "connections",
-                                           options->connections_text, 1, SL_LIMIT_CONNECTIONS,
-                                           &options->connections);
-    }
-    if (result == 0 && combinations(options) > CELLS_MAX) {
-        (void)fprintf(stderr, "starling-bench %s: %u combinations, more than %d\n",
-                      NAMES[options->operation], combinations(options), CELLS_MAX);
-        result = SL_ERR_INVALID;
-    }
-    return result;
+    return read_numbers(options);
 }
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
@@ -240,8 +244,17 @@ static int start_ps(struct bench *bench)
         &bench->ps);
 }
 
-static int create_report(const struct options *options, struct sl_bench_report **out)
+static void add_latencies(void *ctx, struct sl_bench_report *report)
 {
+    const struct bench *bench = ctx;
+    for (uint32_t i = 0; i < bench->cell_count; i++) {
+        sl_bench_report_histogram(report, bench->cells[i].name, &bench->cells[i].latency);
+    }
+}
+
+static int measure(struct bench *bench)
+{
+    const struct options *options = &bench->options;
     char setting[512];
     char rate[64] = "closed loop";
     if (options->rate > 0) {
@@ -256,26 +269,15 @@ static int create_report(const struct options *options, struct sl_bench_report *
                    options->coordinator != NULL ? options->coordinator : "a ps of its own",
                    options->reactors, options->reactors == 1 ? "" : "s",
                    options->congestion != NULL ? options->congestion : "the system's");
-    return sl_bench_report_create(NAMES[options->operation], setting, out);
-}
-
-static int measure(struct bench *bench)
-{
-    struct sl_bench_report *report;
-    const struct sl_bench_common *common = &bench->options.common;
-    int err = create_report(&bench->options, &report);
-    if (err != 0) {
-        return err;
-    }
-    err = sl_bench_contest_run(bench->contestants, bench->cell_count, common, report);
-    for (uint32_t i = 0; err == 0 && i < bench->cell_count; i++) {
-        sl_bench_report_histogram(report, bench->cells[i].name, &bench->cells[i].latency);
-    }
-    if (err == 0) {
-        err = sl_bench_report_finish(report, common);
-    }
-    sl_bench_report_destroy(&report);
-    return err;
+    const struct sl_bench_contest contest = {
+        .benchmark = NAMES[options->operation],
+        .setting = setting,
+        .contestants = bench->contestants,
+        .count = bench->cell_count,
+        .conclude = add_latencies,
+        .ctx = bench,
+    };
+    return sl_bench_contest_report(&contest, &options->common);
 }
 
 int sl_bench_exchange_run(enum sl_bench_operation operation, int argc, char **argv)

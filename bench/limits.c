@@ -280,29 +280,23 @@ static int measure(struct limits *limits)
 {
     const struct options *options = limits->options;
     char setting[256];
-    struct sl_bench_report *report;
     (void)snprintf(setting, sizeof setting,
                    "congestion control %s, rows in %" PRIu64 " MiB, batches of %" PRIu64,
                    options->congestion, options->rows_mib, options->batch);
-    int err = sl_bench_report_create("limits", setting, &report);
-    if (err != 0) {
-        sl_log_error("no memory for the report");
-        return err;
-    }
-    err = sl_bench_contest_run(limits->contestants, limits->count, &options->common, report);
-    if (err == 0) {
-        err = sl_bench_report_finish(report, &options->common);
-    }
-    sl_bench_report_destroy(&report);
-    return err;
+    const struct sl_bench_contest contest = {
+        .benchmark = "limits",
+        .setting = setting,
+        .contestants = limits->contestants,
+        .count = limits->count,
+    };
+    return sl_bench_contest_report(&contest, &options->common);
 }
 
 static int parse(int argc, char **argv, struct options *o)
 {
     const struct sl_cli_option table[] = {
         sl_bench_choice("part", &o->part, PART_CHOICES, "Which baselines."),
-        sl_bench_text("congestion", &o->congestion, "NAME",
-                      "TCP's congestion control, at both ends."),
+        sl_bench_congestion(&o->congestion),
         sl_bench_number("rows-mib", &o->rows_mib, 1, ROWS_MIB_MAX,
                         "Memory of the rows of each kind."),
         sl_bench_number("batch", &o->batch, 1, 65536, "Rows of one call."),

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "bench/load_internal.h"
 #include "core/assert.h"
@@ -175,16 +174,6 @@ static int check_options(const struct sl_bench_load_options *options)
     return 0;
 }
 
-/* A connection is a descriptor. */
-static void raise_descriptor_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static int open_connections(struct sl_bench_load *load, struct sl_client *client)
 {
     int err = sl_bench_load_shape(load);
@@ -210,7 +199,6 @@ int sl_bench_load_open(const struct sl_bench_load_options *options, struct sl_be
     if (load == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    raise_descriptor_limit();
     load->options = *options;
     struct sl_client *client;
     err = sl_bench_load_prepare(load, &client);

@@ -2,16 +2,26 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "reactor/topology.h"
 
 #define COMMON_OPTIONS 9
 #define CORES_MOST     (CPU_SETSIZE - 1)
 #define REASON_BYTES   512
+
+#define CONGESTION     "congestion"
+
+/* Descriptors of a benchmark or a ps beside its connections; both have fewer. */
+#define OTHER_FILES    64
 
 struct sl_bench_common sl_bench_common_defaults(void)
 {
@@ -60,6 +70,26 @@ struct sl_cli_option sl_bench_text(const char *name, const char **target, const 
         .target = target,
         .metavar = metavar,
         .help = help,
+    };
+}
+
+struct sl_cli_option sl_bench_congestion(const char **target)
+{
+    return sl_bench_text(CONGESTION, target, "NAME",
+                         "TCP's congestion control of all that is measured, such as cubic; without "
+                         "it the system's.");
+}
+
+struct sl_cli_option sl_bench_exponent(const char *name, double *target)
+{
+    return (struct sl_cli_option){
+        .kind = SL_CLI_F64,
+        .name = name,
+        .target = target,
+        .metavar = "S",
+        .help = "Exponent of Zipf's law.",
+        .least = 0.01,
+        .most = 10,
     };
 }
 
@@ -158,6 +188,42 @@ static int choose_cores(struct sl_bench_common *common, char *reason, size_t rea
     return err;
 }
 
+/* The one way to know that needs no rights, and loads the kernel's module where one may. */
+static bool kernel_knows_congestion(const char *name)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool known =
+        fd >= 0 && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return known;
+}
+
+static int check_congestion(const struct sl_cli_option *own, uint32_t own_count, char *reason,
+                            size_t reason_bytes)
+{
+    const char *name = NULL;
+    char known[256] = "what /proc/sys/net/ipv4/tcp_available_congestion_control lists";
+    for (uint32_t i = 0; i < own_count; i++) {
+        name = strcmp(own[i].name, CONGESTION) == 0 ? *(const char **)own[i].target : name;
+    }
+    if (name == NULL || kernel_knows_congestion(name)) {
+        return 0;
+    }
+    FILE *file = fopen("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "re");
+    if (file != NULL) {
+        if (fgets(known, sizeof known, file) != NULL) {
+            known[strcspn(known, "\n")] = '\0';
+        }
+        (void)fclose(file);
+    }
+    (void)snprintf(reason, reason_bytes,
+                   "--" CONGESTION "=%s: the kernel has no such congestion control; accepts %s",
+                   name, known);
+    return SL_ERR_INVALID;
+}
+
 static int parse_table(const struct sl_cli *cli, struct sl_bench_common *common,
                        struct sl_cli_option *table, uint32_t own_count, int argc, char **argv,
                        char *reason)
@@ -171,7 +237,8 @@ static int parse_table(const struct sl_cli *cli, struct sl_bench_common *common,
     }
     common->server_core = (int)server_core;
     common->client_core = (int)client_core;
-    return choose_cores(common, reason, REASON_BYTES);
+    const int err = choose_cores(common, reason, REASON_BYTES);
+    return err != 0 ? err : check_congestion(table, own_count, reason, REASON_BYTES);
 }
 
 int sl_bench_parse(const char *benchmark, const char *summary, const struct sl_cli_option *own,
@@ -202,29 +269,39 @@ int sl_bench_parse(const char *benchmark, const char *summary, const struct sl_c
     return result == SL_CLI_RUN ? sl_bench_report_check(benchmark, common) : result;
 }
 
+struct suffix {
+    char letter;
+    uint64_t times;
+};
+static const struct suffix decimal[] = {{'k', 1000}, {'M', 1000000}, {'G', 1000000000}, {0}};
+static const struct suffix binary[] = {{'K', 1 << 10}, {'M', 1 << 20}, {'G', 1 << 30}, {0}};
+
+/* What a list may hold. */
+struct range {
+    const struct suffix *suffixes;
+    uint64_t least, most, multiple;
+};
+
 /* One number at *text, which is moved behind it and its comma. */
-static int read_number(const char **text, uint64_t least, uint64_t most, uint64_t *out)
+static int read_number(const char **text, const struct range *range, uint64_t *out)
 {
-    static const struct {
-        char letter;
-        uint64_t times;
-    } suffixes[] = {{'k', 1000}, {'M', 1000000}, {'G', 1000000000}};
     char *end;
     errno = 0;
     uint64_t value = strtoull(*text, &end, 10);
     if (**text < '0' || **text > '9' || errno != 0) {
         return SL_ERR_INVALID;
     }
-    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
-        if (*end == suffixes[i].letter) {
-            if (__builtin_mul_overflow(value, suffixes[i].times, &value)) {
+    for (const struct suffix *suffix = range->suffixes; suffix->letter != 0; suffix++) {
+        if (*end == suffix->letter) {
+            if (__builtin_mul_overflow(value, suffix->times, &value)) {
                 return SL_ERR_INVALID;
             }
             end++;
             break;
         }
     }
-    if ((*end != '\0' && (*end != ',' || end[1] == '\0')) || value < least || value > most) {
+    if ((*end != '\0' && (*end != ',' || end[1] == '\0')) || value < range->least ||
+        value > range->most || value % range->multiple != 0) {
         return SL_ERR_INVALID;
     }
     *text = end + (*end == ',');
@@ -232,21 +309,63 @@ static int read_number(const char **text, uint64_t least, uint64_t most, uint64_
     return 0;
 }
 
-int sl_bench_list(const char *benchmark, const char *flag, const char *text, uint64_t least,
-                  uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count)
+static int read_list(const char *text, const struct range *range, uint64_t *values,
+                     uint32_t values_max, uint32_t *count)
 {
-    const char *at = text;
     uint32_t found = 0;
     do {
-        if (found == values_max || read_number(&at, least, most, &values[found]) != 0) {
-            (void)fprintf(stderr,
-                          "starling-bench %s: --%s=%s: accepts 1 to %u numbers from %" PRIu64
-                          " to %" PRIu64 ", with commas between them\n",
-                          benchmark, flag, text, values_max, least, most);
+        if (found == values_max || read_number(&text, range, &values[found]) != 0) {
             return SL_ERR_INVALID;
         }
         found++;
-    } while (*at != '\0');
+    } while (*text != '\0');
     *count = found;
+    return 0;
+}
+
+int sl_bench_list(const char *benchmark, const char *flag, const char *text, uint64_t least,
+                  uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count)
+{
+    const struct range range = {decimal, least, most, 1};
+    const int err = read_list(text, &range, values, values_max, count);
+    if (err != 0) {
+        (void)fprintf(stderr,
+                      "starling-bench %s: --%s=%s: accepts 1 to %u numbers from %" PRIu64
+                      " to %" PRIu64 ", with commas between them\n",
+                      benchmark, flag, text, values_max, least, most);
+    }
+    return err;
+}
+
+int sl_bench_sizes(const char *benchmark, const char *flag, const char *text, uint64_t multiple,
+                   uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count)
+{
+    const struct range range = {binary, multiple, most, multiple};
+    const int err = read_list(text, &range, values, values_max, count);
+    if (err != 0) {
+        (void)fprintf(stderr,
+                      "starling-bench %s: --%s=%s: accepts 1 to %u sizes such as 64K or 16M, "
+                      "multiples of %" PRIu64 " up to %" PRIu64 "M, with commas between them\n",
+                      benchmark, flag, text, values_max, multiple, most >> 20);
+    }
+    return err;
+}
+
+int sl_bench_check_connections(const char *benchmark, uint64_t connections)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return 0;
+    }
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    if (connections + OTHER_FILES > limit.rlim_max) {
+        (void)fprintf(stderr,
+                      "starling-bench %s: %" PRIu64 " connections are more than the limit of open "
+                      "files allows, %" PRIu64 " (ulimit -Hn): ask for fewer, or raise it to "
+                      "%" PRIu64 "\n",
+                      benchmark, connections, (uint64_t)limit.rlim_max, connections + OTHER_FILES);
+        return SL_ERR_INVALID;
+    }
     return 0;
 }

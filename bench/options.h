@@ -22,9 +22,24 @@ struct sl_cli_option sl_bench_choice(const char *name, int *target, const char *
 struct sl_cli_option sl_bench_text(const char *name, const char **target, const char *metavar,
                                    const char *help);
 
+/* --congestion, of TCP; what the kernel does not have is refused by sl_bench_parse. */
+struct sl_cli_option sl_bench_congestion(const char **target);
+
+/* The exponent of Zipf's law. */
+struct sl_cli_option sl_bench_exponent(const char *name, double *target);
+
 /* Reads the value of a flag that takes numbers between commas, "16,64" or "1M,20M" (k, M and G are
  * decimal), each within [least, most]. Errors, printed: INVALID. */
 int sl_bench_list(const char *benchmark, const char *flag, const char *text, uint64_t least,
                   uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count);
+
+/* Of one that takes sizes in bytes, "64K,1M" (K, M and G are binary), multiples of `multiple`, from
+ * one of it to `most`. Errors, printed: INVALID. */
+int sl_bench_sizes(const char *benchmark, const char *flag, const char *text, uint64_t multiple,
+                   uint64_t most, uint64_t *values, uint32_t values_max, uint32_t *count);
+
+/* Whether this process, and a ps that it starts, may have so many connections open at a time; the
+ * soft limit is raised as far as it goes. Errors, printed: INVALID. */
+int sl_bench_check_connections(const char *benchmark, uint64_t connections);
 
 #endif

@@ -49,7 +49,6 @@ static void add_iperf(struct peers *peers, const struct options *options)
 
 static int measure(struct peers *peers, const struct options *options)
 {
-    struct sl_bench_report *report;
     int err = sl_bench_redis_start(options->rows, &options->common, &peers->redis);
     if (err != 0) {
         return err;
@@ -60,14 +59,13 @@ static int measure(struct peers *peers, const struct options *options)
     if (sl_bench_iperf_is_there()) {
         add_iperf(peers, options);
     }
-    err =
-        sl_bench_report_create("peers", "other systems, one server core, one client core", &report);
-    if (err == 0) {
-        err = sl_bench_contest_run(peers->contestants, peers->count, &options->common, report);
-        err = err != 0 ? err : sl_bench_report_finish(report, &options->common);
-        sl_bench_report_destroy(&report);
-    }
-    return err;
+    const struct sl_bench_contest contest = {
+        .benchmark = "peers",
+        .setting = "other systems, one server core, one client core",
+        .contestants = peers->contestants,
+        .count = peers->count,
+    };
+    return sl_bench_contest_report(&contest, &options->common);
 }
 
 int sl_bench_peers_run(int argc, char **argv)
@@ -78,8 +76,7 @@ int sl_bench_peers_run(int argc, char **argv)
         sl_bench_number("rows", &options.rows, 1, 1e8, "Values that Redis holds, of 256 bytes."),
         sl_bench_number("keys", &options.keys, 2, 1000, "Keys of one MGET."),
         sl_bench_number("piece", &options.piece_bytes, 1, 1 << 20, "Bytes of iperf3's pieces."),
-        sl_bench_text("congestion", &options.congestion, "NAME",
-                      "TCP congestion control of iperf3; without it the system's."),
+        sl_bench_congestion(&options.congestion),
     };
     int parsed = sl_bench_parse("peers", "Measures Redis and iperf3, to compare with.", own,
                                 sizeof own / sizeof own[0], &options.common, argc, argv);

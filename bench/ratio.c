@@ -123,8 +123,9 @@ static void add_entries(struct bench *bench)
 }
 
 /* star_server and star_server_lite stand side by side. */
-static void add_ratios(const struct bench *bench, struct sl_bench_report *report)
+static void add_ratios(void *ctx, struct sl_bench_report *report)
 {
+    const struct bench *bench = ctx;
     for (uint32_t i = 0; i < DIMS * CROWDS * PROTOCOLS; i += PROTOCOLS) {
         const struct sl_bench_contestant *plain = &bench->contestants[i];
         const struct sl_bench_contestant *lite = &bench->contestants[i + 1];
@@ -160,25 +161,21 @@ static int start(struct bench *bench)
 static int measure(struct bench *bench)
 {
     const struct options *options = bench->options;
-    struct sl_bench_report *report;
     char setting[256];
     (void)snprintf(
         setting, sizeof setting,
         "a step pulls, then pushes %" PRIu64 " keys of each of %" PRIu64 " tables of %" PRIu64
         " rows, Zipf %.2f, Adagrad; %" PRIu64 " processes on one core",
         options->keys, options->tables, options->rows, options->exponent, options->processes);
-    int err = sl_bench_report_create("ratio", setting, &report);
-    if (err != 0) {
-        return err;
-    }
-    err = sl_bench_contest_run(bench->contestants, DIMS * CROWDS * PROTOCOLS, &options->common,
-                               report);
-    if (err == 0) {
-        add_ratios(bench, report);
-        err = sl_bench_report_finish(report, &options->common);
-    }
-    sl_bench_report_destroy(&report);
-    return err;
+    const struct sl_bench_contest contest = {
+        .benchmark = "ratio",
+        .setting = setting,
+        .contestants = bench->contestants,
+        .count = DIMS * CROWDS * PROTOCOLS,
+        .conclude = add_ratios,
+        .ctx = bench,
+    };
+    return sl_bench_contest_report(&contest, &options->common);
 }
 
 static int parse(struct options *options, int argc, char **argv)
@@ -191,25 +188,13 @@ static int parse(struct options *options, int argc, char **argv)
                         "Tables that a step visits."),
         sl_bench_number("keys", &options->keys, 1, 8192, "Keys of each table in a step."),
         sl_bench_number("rows", &options->rows, 1, 1e8, "Rows of each table."),
-        {.kind = SL_CLI_F64,
-         .name = "exponent",
-         .target = &options->exponent,
-         .metavar = "S",
-         .help = "Exponent of Zipf's law; not 1.",
-         .least = 0.01,
-         .most = 5},
+        sl_bench_exponent("exponent", &options->exponent),
         sl_bench_number("seed", &options->seed, 0, 0, "Seed of the keys drawn."),
         sl_bench_choice("ps-mode", &options->ps_mode, "event|polling", "How the ps waits."),
-        sl_bench_text("congestion", &options->congestion, "NAME",
-                      "TCP congestion control; without it the system's."),
+        sl_bench_congestion(&options->congestion),
     };
-    int parsed = sl_bench_parse("ratio", "Measures many workers of one ps.", own,
-                                sizeof own / sizeof own[0], &options->common, argc, argv);
-    if (parsed == SL_CLI_RUN && options->exponent == 1) {
-        (void)fprintf(stderr, "starling-bench ratio: --exponent=1: accepts any other number\n");
-        parsed = SL_ERR_INVALID;
-    }
-    return parsed;
+    return sl_bench_parse("ratio", "Measures many workers of one ps.", own,
+                          sizeof own / sizeof own[0], &options->common, argc, argv);
 }
 
 int sl_bench_ratio_run(int argc, char **argv)

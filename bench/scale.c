@@ -87,6 +87,20 @@ static void find_cores(const struct sl_bench_common *common, struct cores *out)
     out->items[out->count++] = common->client_core;
 }
 
+/* Of the largest ps, and of the client to all of them: connections stay open until the end. */
+static uint64_t most_connections(const struct options *options)
+{
+    uint64_t connections = 0;
+    uint64_t reactors = 0;
+    for (uint32_t i = 0; i < options->connections.count; i++) {
+        connections += options->connections.items[i];
+    }
+    for (uint32_t i = 0; i < options->reactors.count; i++) {
+        reactors += options->reactors.items[i];
+    }
+    return connections * reactors;
+}
+
 static int parse(struct bench *bench, int argc, char **argv)
 {
     struct options *options = &bench->options;
@@ -108,8 +122,7 @@ static int parse(struct bench *bench, int argc, char **argv)
         sl_bench_number("rows", &options->rows, 1, 1e9, "Rows of the table."),
         sl_bench_choice("polling", &options->polling, "false|true",
                         "Whether both sides spin when they are idle."),
-        sl_bench_text("congestion", &options->congestion, "NAME",
-                      "TCP's congestion control on both sides, such as cubic; the system's else."),
+        sl_bench_congestion(&options->congestion),
     };
     int result = sl_bench_parse("scale",
                                 "Pulls from ps processes of several sizes, over few and many "
@@ -126,7 +139,7 @@ static int parse(struct bench *bench, int argc, char **argv)
         result = sl_bench_exchange_numbers("scale", "reactors", options->reactors_text, 1,
                                            SL_LIMIT_REACTORS, &options->reactors);
     }
-    return result;
+    return result != 0 ? result : sl_bench_check_connections("scale", most_connections(options));
 }
 
 /* ---- Contestants ----------------------------------------------------------------------------- */
@@ -277,8 +290,19 @@ static void add_reactor_ratios(const struct bench *bench, struct sl_bench_report
     }
 }
 
-static int create_report(const struct options *options, struct sl_bench_report **out)
+static void conclude(void *ctx, struct sl_bench_report *report)
 {
+    struct bench *bench = ctx;
+    place(bench);
+    for (uint32_t which = 0; which < bench->options.reactors.count; which++) {
+        add_connection_ratios(bench, report, which);
+        add_reactor_ratios(bench, report, which);
+    }
+}
+
+static int measure(struct bench *bench)
+{
+    const struct options *options = &bench->options;
     char setting[512];
     (void)snprintf(setting, sizeof setting,
                    "pulls of %" PRIu64 " keys, %" PRIu64 " under way at each reactor, dim %" PRIu64
@@ -286,28 +310,15 @@ static int create_report(const struct options *options, struct sl_bench_report *
                    options->keys, options->outstanding, options->dim, options->rows,
                    options->connections_text, options->polling != 0 ? "polling" : "event mode",
                    options->congestion != NULL ? options->congestion : "the system's");
-    return sl_bench_report_create("scale", setting, out);
-}
-
-static int measure(struct bench *bench)
-{
-    struct sl_bench_report *report;
-    int err = create_report(&bench->options, &report);
-    if (err != 0) {
-        return err;
-    }
-    err =
-        sl_bench_contest_run(bench->contestants, bench->cell_count, &bench->options.common, report);
-    if (err == 0) {
-        place(bench);
-        for (uint32_t which = 0; which < bench->options.reactors.count; which++) {
-            add_connection_ratios(bench, report, which);
-            add_reactor_ratios(bench, report, which);
-        }
-        err = sl_bench_report_finish(report, &bench->options.common);
-    }
-    sl_bench_report_destroy(&report);
-    return err;
+    const struct sl_bench_contest contest = {
+        .benchmark = "scale",
+        .setting = setting,
+        .contestants = bench->contestants,
+        .count = bench->cell_count,
+        .conclude = conclude,
+        .ctx = bench,
+    };
+    return sl_bench_contest_report(&contest, &options->common);
 }
 
 int sl_bench_scale_run(int argc, char **argv)

@@ -16,6 +16,7 @@
 #include "core/log.h"
 
 #define CELLS_MAX     16
+#define CONNECTIONS   4200 /* of all cells, and both ends of a bare echo */
 
 /* On the wire (docs/protocol.md): a request's header, prefix and section, a reply's header. */
 #define REQUEST_BYTES 72U
@@ -403,12 +404,12 @@ static int parse(int argc, char **argv, struct options *o)
     const struct sl_cli_option table[] = {
         sl_bench_choice("part", &o->part, PART_CHOICES, "Which comparisons."),
         sl_bench_number("rows", &o->rows, 1, 1e8, "Rows of each table."),
-        sl_bench_text("congestion", &o->congestion, "NAME",
-                      "TCP's congestion control, of all that is compared."),
+        sl_bench_congestion(&o->congestion),
     };
-    return sl_bench_parse("serving",
-                          "Holds one reactor against what the machine can do, and against Redis.",
-                          table, sizeof table / sizeof table[0], &o->common, argc, argv);
+    const int parsed = sl_bench_parse(
+        "serving", "Holds one reactor against what the machine can do, and against Redis.", table,
+        sizeof table / sizeof table[0], &o->common, argc, argv);
+    return parsed != SL_CLI_RUN ? parsed : sl_bench_check_connections("serving", CONNECTIONS);
 }
 
 int sl_bench_serving_run(int argc, char **argv)

@@ -61,10 +61,6 @@ static int read_lists(const struct texts *texts, struct sl_bench_table_options *
 {
     o->distributions[SL_BENCH_UNIFORM] = texts->keys != SL_BENCH_ZIPF;
     o->distributions[SL_BENCH_ZIPF] = texts->keys != SL_BENCH_UNIFORM;
-    if (o->exponent == 1) {
-        (void)fprintf(stderr, "starling-bench table: --exponent=1: accepts any other number\n");
-        return SL_ERR_INVALID;
-    }
     int err = sl_bench_list("table", "rows", texts->rows, 1, 4000000000, o->rows,
                             SL_BENCH_TABLE_LIST_MAX, &o->row_counts);
     err = err != 0 ? err
@@ -98,13 +94,7 @@ int sl_bench_table_parse(int argc, char **argv, struct sl_bench_table_options *o
                  "into memory is left out. About 20 minutes."},
         sl_bench_choice("keys", &texts.keys, SL_BENCH_DISTRIBUTION_CHOICES "|" KEYS_BOTH,
                         "How keys are drawn."),
-        {.kind = SL_CLI_F64,
-         .name = "exponent",
-         .target = &o->exponent,
-         .metavar = "S",
-         .help = "Exponent of Zipf's law; not 1.",
-         .least = 0.01,
-         .most = 5},
+        sl_bench_exponent("exponent", &o->exponent),
         {.kind = SL_CLI_FLAG,
          .name = "bare",
          .target = &o->bare,

@@ -220,8 +220,9 @@ static int run_entry(void *ctx, const struct sl_bench_common *common, double *va
 /* ---- The whole ------------------------------------------------------------------------------- */
 
 /* The figures of one model are of the whole training, all workers together on the client's core. */
-static void add_ratios(const struct bench *bench, struct sl_bench_report *report)
+static void add_ratios(void *ctx, struct sl_bench_report *report)
 {
+    const struct bench *bench = ctx;
     for (uint32_t i = 0; i < MODELS; i++) {
         const struct sl_bench_contestant *of = &bench->contestants[i];
         char name[SL_BENCH_NAME_BYTES];
@@ -293,7 +294,6 @@ static void clean_up(const struct bench *bench)
 static int measure(struct bench *bench)
 {
     const struct options *options = bench->options;
-    struct sl_bench_report *report;
     char setting[256];
     char data[96];
     (void)snprintf(data, sizeof data, "%" PRIu64 " generated rows", options->rows);
@@ -302,17 +302,15 @@ static int measure(struct bench *bench)
                    " epochs, batches of %" PRIu64 ", %.20s, %s; processor time of all workers",
                    options->workers, options->data == NULL ? data : options->data, options->epochs,
                    options->batch_rows, options->consistency, PROTOCOL_NAMES[options->protocol]);
-    int err = sl_bench_report_create("train", setting, &report);
-    if (err != 0) {
-        return err;
-    }
-    err = sl_bench_contest_run(bench->contestants, MODELS, &options->common, report);
-    if (err == 0) {
-        add_ratios(bench, report);
-        err = sl_bench_report_finish(report, &options->common);
-    }
-    sl_bench_report_destroy(&report);
-    return err;
+    const struct sl_bench_contest contest = {
+        .benchmark = "train",
+        .setting = setting,
+        .contestants = bench->contestants,
+        .count = MODELS,
+        .conclude = add_ratios,
+        .ctx = bench,
+    };
+    return sl_bench_contest_report(&contest, &options->common);
 }
 
 int sl_bench_train_run(int argc, char **argv)
@@ -335,8 +333,7 @@ int sl_bench_train_run(int argc, char **argv)
                       "What the workers wait for, as starling-worker has it."),
         sl_bench_choice("protocol", &options.protocol, "star_server|star_server_lite",
                         "How steps travel."),
-        sl_bench_text("congestion", &options.congestion, "NAME",
-                      "TCP congestion control; without it the system's."),
+        sl_bench_congestion(&options.congestion),
         sl_bench_number("timeout", &options.timeout_s, 1, 4000, "Seconds that a job may take."),
     };
     int parsed = sl_bench_parse("train",

@@ -17,7 +17,7 @@ struct sl_bench_workload {
     double h_first, h_last, accept_below; /* of the Zipf sampler */
 };
 
-/* exponent: of Zipf's law, > 0 and not 1; ignored by uniform. rows >= 1. */
+/* exponent: of Zipf's law, > 0; ignored by uniform. rows >= 1. */
 void sl_bench_workload_init(struct sl_bench_workload *workload,
                             enum sl_bench_distribution distribution, uint64_t rows, double exponent,
                             uint64_t seed);

@@ -112,7 +112,10 @@ class BenchTest(harness.StarlingTest):
         for args, words in ((["--keys", "0"], "--keys=0"), (["--depth", "1,129"], "1 to 128"),
                             (["--connections", "1,"], "--connections=1,"),
                             (["--polling", "maybe"], "--polling"),
-                            (["--keys", "1,2,3,4,5,6,7,8,9", "--depth", "1,2,3,4"], "72 combinations"), (["--zipf", "1"], "--zipf 1")):
+                            (["--keys", "1,2,3,4,5,6,7,8,9", "--depth", "1,2,3,4"],
+                             "72 combinations"),
+                            (["--zipf", "0"], "--zipf"),
+                            (["--congestion", "nosuch"], "--congestion=nosuch")):
             output = self.run_to_end("starling-bench", "pull", *args, status=2)
             self.assertIn(words, output)
 

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "bench/options.h"
@@ -15,7 +16,7 @@
 static struct sl_bench_common common;
 static uint64_t depth;
 static int keys;
-static const char *name;
+static const char *name, *congestion;
 static char said[2048]; /* on stderr */
 
 /* Parses one or two flags as a benchmark does, and keeps what it says. */
@@ -26,15 +27,17 @@ static int parse(char *first, char *second)
         sl_bench_number("depth", &depth, 1, 128, "Requests under way."),
         sl_bench_choice("keys", &keys, "uniform|zipf", "How keys are drawn."),
         sl_bench_text("name", &name, "NAME", "A name."),
+        sl_bench_congestion(&congestion),
     };
     FILE *file = tmpfile();
     common = sl_bench_common_defaults();
     depth = 8;
+    congestion = NULL;
     (void)fflush(stderr);
     const int kept = dup(STDERR_FILENO);
     (void)dup2(fileno(file), STDERR_FILENO);
     const int argc = first == NULL ? 1 : second == NULL ? 2 : 3;
-    const int result = sl_bench_parse("pull", "Pulls.", own, 3, &common, argc, argv);
+    const int result = sl_bench_parse("pull", "Pulls.", own, 4, &common, argc, argv);
     (void)fflush(stderr);
     (void)dup2(kept, STDERR_FILENO);
     (void)close(kept);
@@ -87,6 +90,7 @@ static void bench_parse__names_what_is_accepted(void **state)
         {"--compare=/nowhere", "cannot be opened"},
         {"--json=/nowhere/report.json", "cannot be written"},
         {"--plot=/dev/null", "is no directory"},
+        {"--congestion=nosuch", "no such congestion control; accepts "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char flag[64];
@@ -116,6 +120,37 @@ static void bench_list__reads_numbers_between_commas(void **state)
     }
 }
 
+static void bench_sizes__reads_bytes_between_commas(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"",   "1G",  "64K,,1M", "3",   "lots",  "0",
+                                        "1k", "64B", "4,",      "-4K", "4,8,16"};
+    uint64_t values[2];
+    uint32_t count = 0;
+    assert_int_equal(sl_bench_sizes("bulk", "sizes", "64K,1M", 4, 256 << 20, values, 2, &count), 0);
+    assert_int_equal(count, 2);
+    assert_int_equal(values[0], 64 << 10);
+    assert_int_equal(values[1], 1 << 20);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(sl_bench_sizes("bulk", "sizes", wrong[i], 4, 256 << 20, values, 2, &count),
+                         SL_ERR_INVALID);
+    }
+}
+
+/* The soft limit is raised; what the hard one does not allow is refused. */
+static void bench_check_connections__knows_the_limit(void **state)
+{
+    (void)state;
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit low = {.rlim_cur = 128, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    assert_int_equal(sl_bench_check_connections("pull", 128), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(limit.rlim_cur, limit.rlim_max);
+    assert_int_equal(sl_bench_check_connections("pull", limit.rlim_max), SL_ERR_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +158,8 @@ int main(void)
         cmocka_unit_test(bench_parse__chooses_the_cores_left_open),
         cmocka_unit_test(bench_parse__names_what_is_accepted),
         cmocka_unit_test(bench_list__reads_numbers_between_commas),
+        cmocka_unit_test(bench_sizes__reads_bytes_between_commas),
+        cmocka_unit_test(bench_check_connections__knows_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
