@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -37,22 +38,47 @@ def adult(kind):
     return path
 
 
+# Below those that starling-launch and starling-bench choose from, so that these do not take a port that
+# a test has been given and does not listen at yet.
+PORTS = range(3000, 10000)
+_claims = []
+
+
+def _claim(port):
+    """A socket that stands for the port as long as this process lives, in a namespace that all tests on
+    this machine share (unix(7), abstract sockets); None where another test has it."""
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0starling-test-port-{port}")
+    except OSError:
+        claim.close()
+        return None
+    return claim
+
+
+def _is_free(port, host):
+    with contextlib.closing(socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)) as probe:
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
 def free_ports(count, host="127.0.0.1"):
-    """Ports that nobody listens on, below the range from which the kernel picks for connections."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
-        first_ephemeral = int(file.read().split()[0])
-    ports = []
-    port = 10000 + (os.getpid() * 37 + int(time.time() * 10)) % max(1, first_ephemeral - 12000)
-    while len(ports) < count:
-        port += 1
-        with contextlib.closing(socket.socket(family)) as probe:
-            try:
-                probe.bind((host, port))
-                ports.append(port)
-            except OSError:
-                pass
-    return ports
+    """Ports in a row that nobody listens at, and that no other test is given while this one runs."""
+    start = random.randrange(len(PORTS))
+    row = []
+    for port in (PORTS[(start + i) % len(PORTS)] for i in range(len(PORTS))):
+        if row and port != row[-1] + 1:
+            row = []
+        claim = _claim(port)
+        if claim is not None:
+            _claims.append(claim)
+        row = row + [port] if claim is not None and _is_free(port, host) else []
+        if len(row) == count:
+            return row
+    raise AssertionError(f"no {count} free ports in {PORTS}")
 
 
 def environment(extra=None):
@@ -205,5 +231,31 @@ class StarlingTest(unittest.TestCase):
             self.assertEqual(server.wait(), 0, server.output)
 
 
+class _Part(unittest.TestLoader):
+    """Every `count`-th test of a program, from number `index` on (0: the first)."""
+
+    def __init__(self, index, count):
+        super().__init__()
+        self._slice = slice(index, None, count)
+
+    def loadTestsFromModule(self, module, *args, **options):
+        tests = list(_flat(super().loadTestsFromModule(module, *args, **options)))
+        return self.suiteClass(tests[self._slice])
+
+
+def _flat(suite):
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from _flat(test)
+        else:
+            yield test
+
+
 def main():
-    unittest.main(argv=[sys.argv[0], "-v"] + sys.argv[1:])
+    """unittest's own command line; before it may stand --part 2/5, for the second of five parts that
+    are all tests together."""
+    args, loader = sys.argv[1:], unittest.defaultTestLoader
+    if args[:1] == ["--part"]:
+        index, count = map(int, args[1].split("/"))
+        loader, args = _Part(index - 1, count), args[2:]
+    unittest.main(argv=[sys.argv[0], "-v", *args], testLoader=loader)
