@@ -12,12 +12,13 @@
 #include "core/assert.h"
 #include "core/log.h"
 
-#define CONTESTANTS_MAX 64
-#define MIB             (1ULL << 20)
-#define ROWS_MIB_MAX    ((1 << 19) - 1) /* 32 bits count the rows, of at least 128 bytes */
+#define CONTESTANTS_MAX      64
+#define ECHO_CONNECTIONS_MAX 1000
+#define MIB                  (1ULL << 20)
+#define ROWS_MIB_MAX         ((1 << 19) - 1) /* 32 bits count the rows, of at least 128 bytes */
 
 /* Before a record of a table stand 16 bytes of its own; rows at such places, and close together. */
-#define RECORD_HEADER   16U
+#define RECORD_HEADER        16U
 
 enum part { PART_ALL, PART_ECHO, PART_PULLS, PART_BULK, PART_MEMORY, PART_RING, PART_ROWS };
 #define PART_CHOICES "all|echo|pulls|bulk|memory|ring|rows"
@@ -85,7 +86,7 @@ static const struct shape echoes[] = {
     {16, 1, 64, 64, false, NULL},       {16, 8, 64, 64, false, NULL},
     {16, 32, 64, 64, false, NULL},      {16, 32, 64, 64, true, "sleeping"},
     {16, 128, 64, 64, false, NULL},     {256, 1, 64, 64, false, NULL},
-    {256, 8, 64, 64, false, NULL},      {1000, 1, 64, 64, false, NULL},
+    {256, 8, 64, 64, false, NULL},      {ECHO_CONNECTIONS_MAX, 1, 64, 64, false, NULL},
 };
 
 /* What pulls and pushes put on the wire: headers, 8 bytes a key, 4 a value. */
@@ -302,8 +303,13 @@ static int parse(int argc, char **argv, struct options *o)
         sl_bench_number("batch", &o->batch, 1, 65536, "Rows of one call."),
         sl_bench_number("seed", &o->seed, 0, 0, "Seed of the rows drawn."),
     };
-    return sl_bench_parse("limits", "Measures the machine, with nothing of Starling on the way.",
-                          table, sizeof table / sizeof table[0], &o->common, argc, argv);
+    const int parsed =
+        sl_bench_parse("limits", "Measures the machine, with nothing of Starling on the way.",
+                       table, sizeof table / sizeof table[0], &o->common, argc, argv);
+    const bool echoes_wanted = o->part == PART_ALL || o->part == PART_ECHO;
+    return parsed != SL_CLI_RUN || !echoes_wanted
+               ? parsed
+               : sl_bench_check_connections("limits", ECHO_CONNECTIONS_MAX);
 }
 
 int sl_bench_limits_run(int argc, char **argv)

@@ -200,26 +200,39 @@ static bool kernel_knows_congestion(const char *name)
     return known;
 }
 
+/* Names with blanks between them, of what this process may use. */
+static void list_congestions(char *list, size_t list_bytes)
+{
+    char known[256] = "";
+    size_t used = 0;
+    FILE *file = fopen("/proc/sys/net/ipv4/tcp_available_congestion_control", "re");
+    if (file != NULL) {
+        (void)!fgets(known, sizeof known, file);
+        (void)fclose(file);
+    }
+    char *rest = known;
+    for (const char *name = strtok_r(known, " \n", &rest); name != NULL && used < list_bytes;
+         name = strtok_r(NULL, " \n", &rest)) {
+        if (kernel_knows_congestion(name)) {
+            used += (size_t)snprintf(list + used, list_bytes - used, " %s", name);
+        }
+    }
+}
+
 static int check_congestion(const struct sl_cli_option *own, uint32_t own_count, char *reason,
                             size_t reason_bytes)
 {
     const char *name = NULL;
-    char known[256] = "what /proc/sys/net/ipv4/tcp_available_congestion_control lists";
+    char known[256] = " what the kernel has";
     for (uint32_t i = 0; i < own_count; i++) {
         name = strcmp(own[i].name, CONGESTION) == 0 ? *(const char **)own[i].target : name;
     }
     if (name == NULL || kernel_knows_congestion(name)) {
         return 0;
     }
-    FILE *file = fopen("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "re");
-    if (file != NULL) {
-        if (fgets(known, sizeof known, file) != NULL) {
-            known[strcspn(known, "\n")] = '\0';
-        }
-        (void)fclose(file);
-    }
+    list_congestions(known, sizeof known);
     (void)snprintf(reason, reason_bytes,
-                   "--" CONGESTION "=%s: the kernel has no such congestion control; accepts %s",
+                   "--" CONGESTION "=%s: the kernel has no such congestion control; accepts%s",
                    name, known);
     return SL_ERR_INVALID;
 }

@@ -40,6 +40,7 @@ struct sl_bench_ps {
     int log_fd;      /* a file without a name */
     uint16_t port;
     bool parked;
+    int status; /* as waitpid tells it, once it has ended */
     char coordinator[32];
 };
 
@@ -308,7 +309,7 @@ static void show_log(const struct sl_bench_ps *ps)
 /* True when it has ended; its status is then collected. */
 static bool has_ended(struct sl_bench_ps *ps)
 {
-    if (ps->pid > 0 && waitpid(ps->pid, NULL, WNOHANG) == ps->pid) {
+    if (ps->pid > 0 && waitpid(ps->pid, &ps->status, WNOHANG) == ps->pid) {
         ps->pid = 0;
     }
     return ps->pid == 0;
@@ -438,11 +439,10 @@ const char *sl_bench_ps_coordinator(const struct sl_bench_ps *ps)
 
 void sl_bench_ps_park(struct sl_bench_ps *ps)
 {
-    int status;
     if (ps->parked || ps->pid <= 0 || kill(ps->pid, SIGSTOP) != 0) {
         return;
     }
-    if (waitpid(ps->pid, &status, WUNTRACED) == ps->pid && !WIFSTOPPED(status)) {
+    if (waitpid(ps->pid, &ps->status, WUNTRACED) == ps->pid && !WIFSTOPPED(ps->status)) {
         ps->pid = 0; /* it ended instead */
         return;
     }
@@ -466,7 +466,11 @@ double sl_bench_ps_cpu_seconds(const struct sl_bench_ps *ps)
     return (double)now.tv_sec + (double)now.tv_nsec / (double)SL_CLOCK_NS_PER_S;
 }
 
-void sl_bench_ps_show_log(const struct sl_bench_ps *ps)
+void sl_bench_ps_show_log(struct sl_bench_ps *ps)
 {
+    if (has_ended(ps)) {
+        sl_log_error("starling-ps ended, with %s %d", WIFSIGNALED(ps->status) ? "signal" : "status",
+                     WIFSIGNALED(ps->status) ? WTERMSIG(ps->status) : WEXITSTATUS(ps->status));
+    }
     show_log(ps);
 }

@@ -38,7 +38,8 @@ void sl_bench_ps_unpark(struct sl_bench_ps *ps);
 /* Processor time of all its threads so far, in seconds. */
 double sl_bench_ps_cpu_seconds(const struct sl_bench_ps *ps);
 
-/* Prints the last lines of its log to stderr: something else has failed, and this may say why. */
-void sl_bench_ps_show_log(const struct sl_bench_ps *ps);
+/* Says whether it has ended, and prints the last lines of its log to stderr: something else has
+ * failed, and this may say why. */
+void sl_bench_ps_show_log(struct sl_bench_ps *ps);
 
 #endif

@@ -243,7 +243,7 @@ int sl_bench_report_finish(struct sl_bench_report *report, const struct sl_bench
     return err;
 }
 
-/* What is there already is not touched yet: the run may fail. */
+/* A file, or a folder for charts. What is there already is not touched yet: the run may fail. */
 static int check_writable(const char *path)
 {
     struct stat about;
@@ -264,7 +264,7 @@ static int check_plot(const char *directory)
         sl_log_error("--plot %s: is no directory", directory);
         return SL_ERR_IO;
     }
-    return sl_bench_report_find_gnuplot();
+    return check_writable(directory) != 0 ? SL_ERR_IO : sl_bench_report_find_gnuplot();
 }
 
 int sl_bench_report_check(const char *benchmark, const struct sl_bench_common *common)

@@ -136,12 +136,14 @@ static int compare_one_row(struct bench *bench)
     static const struct shape shape = {SL_BENCH_PULL, 16, 32, 1, 16};
     struct sl_bench_bare_echo echo = echo_of_pulls(bench->options, 16, 32, 1, 16);
     struct sl_bench_redis_load get = {.redis = bench->redis, .keys = 1, .pipeline = 64};
-    struct sl_bench_contestant contestants[] = {
+    struct sl_bench_contestant contestants[4] = {
         load_contestant(bench, bench->polling, "pull 1 row, 16 x 32, polling", &shape),
         load_contestant(bench, bench->event, "pull 1 row, 16 x 32, event", &shape),
         sl_bench_echo_contestant("bare echo, 16 x 32", &echo),
-        sl_bench_redis_contestant("redis GET, pipelined x64", &get),
     };
+    if (bench->redis != NULL) {
+        contestants[3] = sl_bench_redis_contestant("redis GET, pipelined x64", &get);
+    }
     int err = run_contest(bench, contestants, bench->redis == NULL ? 3 : 4);
     if (err != 0) {
         return err;
@@ -215,7 +217,7 @@ static int compare_wide_rows(struct bench *bench)
     struct sl_bench_bare_bulk send = {
         .bytes = SEND_BYTES, .depth = 8, .congestion = bench->options->congestion};
     struct sl_bench_redis_load mget = {.redis = bench->redis, .keys = 100, .pipeline = 1};
-    struct sl_bench_contestant contestants[] = {
+    struct sl_bench_contestant contestants[4] = {
         load_contestant(bench, bench->polling, "pull 100 rows, dim 64, 4 x 8", &shape),
         sl_bench_table_reads_contestant("in process, 100 rows, dim 64", bench->reads),
         {.name = "bare 64 KB sends",
@@ -223,8 +225,10 @@ static int compare_wide_rows(struct bench *bench)
          .quantity_count = 1,
          .run = run_send,
          .ctx = &send},
-        sl_bench_redis_contestant("redis MGET of 100", &mget),
     };
+    if (bench->redis != NULL) {
+        contestants[3] = sl_bench_redis_contestant("redis MGET of 100", &mget);
+    }
     err = run_contest(bench, contestants, bench->redis == NULL ? 3 : 4);
     if (err != 0) {
         return err;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
@@ -181,6 +182,11 @@ int sl_bench_targets_run(int argc, char **argv)
     }
     struct sl_bench_report *report = NULL;
     err = sl_bench_report_create("targets", "what each benchmark holds Starling against", &report);
+    if (err == 0 && options.common.plot != NULL && mkdir(options.common.plot, 0777) != 0 &&
+        errno != EEXIST) {
+        sl_log_error("--plot %s: %s", options.common.plot, strerror(errno));
+        err = SL_ERR_IO;
+    }
     for (size_t i = 0; err == 0 && i < PART_COUNT; i++) {
         if (options.only == NULL || is_listed(options.only, parts[i].name)) {
             err = run_part(&parts[i], &options.common, report);

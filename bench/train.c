@@ -1,5 +1,7 @@
 /* starling-bench train: a job of one ps and several workers on a generated click log, from the
  * reading of the data to the last push, and where its time goes. */
+#include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -7,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "bench/bench.h"
 #include "bench/child.h"
@@ -36,6 +40,8 @@ struct bench {
     char folder[SL_BENCH_PATH_BYTES - 64]; /* ours, removed at the end */
     char data[SL_BENCH_PATH_BYTES];
     char program[SL_BENCH_PATH_BYTES]; /* starling-worker */
+    pid_t cleaner;                     /* 0: none */
+    int cleaner_pipe;
     struct sl_bench_contestant contestants[MODELS];
     struct entry {
         const struct bench *bench;
@@ -244,6 +250,48 @@ static int generate(struct bench *bench)
                                                                                      : SL_ERR_IO;
 }
 
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
+{
+    (void)status;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+/* A process that removes the folder when we end, however that happens: it waits for the end of a
+ * pipe whose other end only we have. */
+static int start_cleaner(struct bench *bench)
+{
+    int ends[2];
+    char byte;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return SL_ERR_IO;
+    }
+    (void)fflush(NULL); /* what is buffered is ours to write, once */
+    bench->cleaner = fork();
+    if (bench->cleaner == 0) {
+        (void)setsid(); /* Ctrl-C is not for it */
+        (void)close(ends[1]);
+        while (read(ends[0], &byte, 1) < 0 && errno == EINTR) {
+        }
+        (void)nftw(bench->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+        _exit(0);
+    }
+    (void)close(ends[0]);
+    bench->cleaner_pipe = ends[1];
+    return bench->cleaner < 0 ? SL_ERR_IO : 0;
+}
+
+static void clean_up(const struct bench *bench)
+{
+    if (bench->cleaner > 0) {
+        (void)close(bench->cleaner_pipe);
+        (void)waitpid(bench->cleaner, NULL, 0);
+    } else if (bench->folder[0] != '\0') {
+        (void)rmdir(bench->folder); /* nothing is in it yet */
+    }
+}
+
 static int prepare(struct bench *bench)
 {
     const struct options *options = bench->options;
@@ -257,6 +305,10 @@ static int prepare(struct bench *bench)
     if (mkdtemp(bench->folder) == NULL) {
         bench->folder[0] = '\0';
         sl_log_error("no folder can be made in $TMPDIR or /tmp");
+        return SL_ERR_IO;
+    }
+    if (start_cleaner(bench) != 0) {
+        sl_log_error("no process can be started: %s", strerror(errno));
         return SL_ERR_IO;
     }
     for (uint32_t i = 0; i < MODELS; i++) {
@@ -274,21 +326,6 @@ static int prepare(struct bench *bench)
         return 0;
     }
     return generate(bench);
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
-static void clean_up(const struct bench *bench)
-{
-    if (bench->folder[0] != '\0') {
-        (void)nftw(bench->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    }
 }
 
 static int measure(struct bench *bench)
@@ -313,6 +350,22 @@ static int measure(struct bench *bench)
     return sl_bench_contest_report(&contest, &options->common);
 }
 
+/* As starling-worker has it. Errors, printed: INVALID. */
+static int check_consistency(const char *text)
+{
+    const bool bounded = strncmp(text, "ssp:", 4) == 0 && text[4] != '\0' &&
+                         strspn(text + 4, "0123456789") == strlen(text + 4);
+    if (!bounded && strcmp(text, "asp") != 0 && strcmp(text, "bsp") != 0 &&
+        strcmp(text, "ssp") != 0) {
+        (void)fprintf(stderr,
+                      "starling-bench train: --consistency=%s: accepts asp, bsp, ssp or "
+                      "ssp:N\n",
+                      text);
+        return SL_ERR_INVALID;
+    }
+    return SL_CLI_RUN;
+}
+
 int sl_bench_train_run(int argc, char **argv)
 {
     struct options options = {.rows = 200000,
@@ -329,7 +382,7 @@ int sl_bench_train_run(int argc, char **argv)
         sl_bench_number("workers", &options.workers, 1, WORKERS_MAX, "Worker processes."),
         sl_bench_number("epochs", &options.epochs, 1, 1000, "Passes over the data."),
         sl_bench_number("batch-size", &options.batch_rows, 1, 1 << 20, "Rows of a step."),
-        sl_bench_text("consistency", &options.consistency, "asp|bsp|ssp",
+        sl_bench_text("consistency", &options.consistency, "asp|bsp|ssp[:N]",
                       "What the workers wait for, as starling-worker has it."),
         sl_bench_choice("protocol", &options.protocol, "star_server|star_server_lite",
                         "How steps travel."),
@@ -340,6 +393,9 @@ int sl_bench_train_run(int argc, char **argv)
                                 "Trains lr, fm and deepfm end to end; --seconds and --warm-up do "
                                 "not count here.",
                                 own, sizeof own / sizeof own[0], &options.common, argc, argv);
+    if (parsed == SL_CLI_RUN) {
+        parsed = check_consistency(options.consistency);
+    }
     if (parsed != SL_CLI_RUN) {
         return parsed < 0 ? 2 : 0;
     }
