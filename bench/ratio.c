@@ -9,22 +9,27 @@
 #include "bench/options.h"
 #include "bench/ps_process.h"
 #include "bench/ratio_workers.h"
+#include "core/limits.h"
 #include "core/log.h"
 
 #define LITE_OF_PLAIN 2.0 /* the target: steps/s */
 
-enum { DIMS = 2, CROWDS = 2, PROTOCOLS = 2 };
+enum { SHAPES_MAX = 8, CROWDS = 2, PROTOCOLS = 2 };
 
-static const uint32_t DIM[DIMS] = {16, 64};
+#define ENTRIES_MAX ((SHAPES_MAX) * (SHAPES_MAX) * (CROWDS) * (PROTOCOLS))
+
 static const char *const PROTOCOL_NAMES[PROTOCOLS] = {
     [SL_PROTOCOL_STAR_SERVER] = "star_server",
     [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite",
 };
 
 struct options {
-    uint64_t processes, clients, tables, keys, rows, seed;
+    uint64_t processes, clients, tables, rows, seed;
+    const char *dims_text, *keys_text;
+    uint64_t dims[SHAPES_MAX], keys[SHAPES_MAX];
+    uint32_t dim_count, keys_count;
     double exponent;
-    int ps_mode;
+    int ps_mode, client;
     const char *congestion;
     struct sl_bench_common common;
 };
@@ -38,8 +43,9 @@ struct entry {
 struct bench {
     const struct options *options;
     struct sl_bench_ps *ps;
-    struct entry entries[DIMS][CROWDS][PROTOCOLS];
-    struct sl_bench_contestant contestants[DIMS * CROWDS * PROTOCOLS];
+    struct entry entries[ENTRIES_MAX];
+    struct sl_bench_contestant contestants[ENTRIES_MAX];
+    uint32_t entry_count;
 };
 
 static const struct sl_bench_quantity QUANTITIES[] = {
@@ -76,32 +82,37 @@ static int run_entry(void *ctx, const struct sl_bench_common *common, double *va
     return err;
 }
 
-static void add_entry(struct bench *bench, uint32_t dim, uint32_t crowd, uint32_t protocol,
-                      uint32_t place)
+/* One shape of a step. */
+struct shape {
+    uint32_t clients, keys, dim;
+};
+
+static void add_entry(struct bench *bench, struct shape shape, enum sl_protocol protocol)
 {
     const struct options *options = bench->options;
-    struct entry *entry = &bench->entries[dim][crowd][protocol];
+    struct entry *entry = &bench->entries[bench->entry_count];
     *entry = (struct entry){
         .ps = bench->ps,
         .workers =
             {
                 .coordinator = sl_bench_ps_coordinator(bench->ps),
                 .processes = (uint32_t)options->processes,
-                .clients = crowd == 0 ? 1 : (uint32_t)options->clients,
+                .clients = shape.clients,
                 .tables = (uint32_t)options->tables,
-                .keys = (uint32_t)options->keys,
-                .dim = DIM[dim],
+                .keys = shape.keys,
+                .dim = shape.dim,
                 .rows = options->rows,
                 .zipf_exponent = options->exponent,
-                .protocol = (enum sl_protocol)protocol,
+                .protocol = protocol,
+                .driven = options->client == 0,
                 .congestion = options->congestion,
                 .seed = options->seed,
             },
     };
-    (void)snprintf(entry->name, sizeof entry->name, "%u:1, dim %u, %s",
-                   entry->workers.processes * entry->workers.clients, DIM[dim],
+    (void)snprintf(entry->name, sizeof entry->name, "%u:1, %u keys, dim %u, %s",
+                   entry->workers.processes * shape.clients, shape.keys, shape.dim,
                    PROTOCOL_NAMES[protocol]);
-    bench->contestants[place] = (struct sl_bench_contestant){
+    bench->contestants[bench->entry_count++] = (struct sl_bench_contestant){
         .name = entry->name,
         .quantities = QUANTITIES,
         .quantity_count = sizeof QUANTITIES / sizeof QUANTITIES[0],
@@ -112,13 +123,16 @@ static void add_entry(struct bench *bench, uint32_t dim, uint32_t crowd, uint32_
 
 static void add_entries(struct bench *bench)
 {
-    uint32_t place = 0;
-    for (uint32_t dim = 0; dim < DIMS; dim++) {
-        for (uint32_t crowd = 0; crowd < CROWDS; crowd++) {
-            for (uint32_t protocol = 0; protocol < PROTOCOLS; protocol++) {
-                add_entry(bench, dim, crowd, protocol, place++);
-            }
-        }
+    const struct options *options = bench->options;
+    uint32_t crowds = options->clients == 1 ? 1 : CROWDS;
+    for (uint32_t i = 0; i < options->dim_count * options->keys_count * crowds; i++) {
+        const struct shape shape = {
+            .clients = i % crowds == 0 ? 1 : (uint32_t)options->clients,
+            .keys = (uint32_t)options->keys[i / crowds % options->keys_count],
+            .dim = (uint32_t)options->dims[i / crowds / options->keys_count],
+        };
+        add_entry(bench, shape, SL_PROTOCOL_STAR_SERVER);
+        add_entry(bench, shape, SL_PROTOCOL_STAR_SERVER_LITE);
     }
 }
 
@@ -126,7 +140,7 @@ static void add_entries(struct bench *bench)
 static void add_ratios(void *ctx, struct sl_bench_report *report)
 {
     const struct bench *bench = ctx;
-    for (uint32_t i = 0; i < DIMS * CROWDS * PROTOCOLS; i += PROTOCOLS) {
+    for (uint32_t i = 0; i < bench->entry_count; i += PROTOCOLS) {
         const struct sl_bench_contestant *plain = &bench->contestants[i];
         const struct sl_bench_contestant *lite = &bench->contestants[i + 1];
         char name[SL_BENCH_NAME_BYTES];
@@ -151,8 +165,9 @@ static int start(struct bench *bench)
         return err;
     }
     add_entries(bench);
-    for (uint32_t dim = 0; err == 0 && dim < DIMS; dim++) {
-        err = sl_bench_ratio_fill(&bench->entries[dim][0][0].workers);
+    const uint32_t of_dim = bench->entry_count / options->dim_count;
+    for (uint32_t i = 0; err == 0 && i < bench->entry_count; i += of_dim) {
+        err = sl_bench_ratio_fill(&bench->entries[i].workers);
     }
     sl_bench_ps_park(bench->ps);
     return err;
@@ -162,20 +177,28 @@ static int measure(struct bench *bench)
 {
     const struct options *options = bench->options;
     char setting[256];
-    (void)snprintf(
-        setting, sizeof setting,
-        "a step pulls, then pushes %" PRIu64 " keys of each of %" PRIu64 " tables of %" PRIu64
-        " rows, Zipf %.2f, Adagrad; %" PRIu64 " processes on one core",
-        options->keys, options->tables, options->rows, options->exponent, options->processes);
+    (void)snprintf(setting, sizeof setting,
+                   "a step pulls, then pushes keys of each of %" PRIu64 " tables of %" PRIu64
+                   " rows, Zipf %.2f, Adagrad; %" PRIu64 " processes on one core",
+                   options->tables, options->rows, options->exponent, options->processes);
     const struct sl_bench_contest contest = {
         .benchmark = "ratio",
         .setting = setting,
         .contestants = bench->contestants,
-        .count = DIMS * CROWDS * PROTOCOLS,
+        .count = bench->entry_count,
         .conclude = add_ratios,
         .ctx = bench,
     };
     return sl_bench_contest_report(&contest, &options->common);
+}
+
+static int read_lists(struct options *options)
+{
+    int err = sl_bench_list("ratio", "dims", options->dims_text, 1, SL_LIMIT_DIM, options->dims,
+                            SHAPES_MAX, &options->dim_count);
+    return err != 0 ? err
+                    : sl_bench_list("ratio", "keys", options->keys_text, 1, 8192, options->keys,
+                                    SHAPES_MAX, &options->keys_count);
 }
 
 static int parse(struct options *options, int argc, char **argv)
@@ -186,15 +209,20 @@ static int parse(struct options *options, int argc, char **argv)
                         "Workers that each process plays where it plays several."),
         sl_bench_number("tables", &options->tables, 1, SL_BENCH_RATIO_TABLES_MAX,
                         "Tables that a step visits."),
-        sl_bench_number("keys", &options->keys, 1, 8192, "Keys of each table in a step."),
+        sl_bench_text("dims", &options->dims_text, "LIST", "Columns of the rows."),
+        sl_bench_text("keys", &options->keys_text, "LIST", "Keys of each table in a step."),
         sl_bench_number("rows", &options->rows, 1, 1e8, "Rows of each table."),
         sl_bench_exponent("exponent", &options->exponent),
         sl_bench_number("seed", &options->seed, 0, 0, "Seed of the keys drawn."),
         sl_bench_choice("ps-mode", &options->ps_mode, "event|polling", "How the ps waits."),
+        sl_bench_choice("client", &options->client, "caller|reactor",
+                        "Who serves a worker's connection: its own thread or another."),
         sl_bench_congestion(&options->congestion),
     };
-    return sl_bench_parse("ratio", "Measures many workers of one ps.", own,
-                          sizeof own / sizeof own[0], &options->common, argc, argv);
+    int parsed = sl_bench_parse("ratio", "Measures many workers of one ps.", own,
+                                sizeof own / sizeof own[0], &options->common, argc, argv);
+    int err = parsed == SL_CLI_RUN ? read_lists(options) : 0;
+    return err != 0 ? err : parsed;
 }
 
 int sl_bench_ratio_run(int argc, char **argv)
@@ -202,7 +230,8 @@ int sl_bench_ratio_run(int argc, char **argv)
     struct options options = {.processes = 8,
                               .clients = 8,
                               .tables = 8,
-                              .keys = 32,
+                              .dims_text = "16,64",
+                              .keys_text = "4,32",
                               .rows = 100000,
                               .seed = 1,
                               .exponent = 1.05,

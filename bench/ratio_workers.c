@@ -82,6 +82,7 @@ static int connect_worker(struct worker *worker)
         .coordinator = workers->coordinator,
         .task_index = -1,
         .reactor_count = 1,
+        .caller_driven = workers->driven,
         .protocol = workers->protocol,
         .congestion_control = workers->congestion,
     };

@@ -20,6 +20,7 @@ struct sl_bench_ratio_workers {
     uint64_t rows;               /* of each table */
     double zipf_exponent;
     enum sl_protocol protocol;
+    bool driven; /* each worker's thread serves its connection itself */
     const char *congestion;
     uint64_t seed;
 };
