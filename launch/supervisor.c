@@ -1,7 +1,6 @@
 #include "launch/supervisor.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,14 +9,12 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "launch/child.h"
 #include "launch/policy.h"
-#include "launch/relay.h"
+#include "launch/run.h"
 
 #define UNREAD_NS                                                                                  \
     SL_CLOCK_NS_PER_S /* a job that is stopped waits so long for who reads its output */
@@ -33,20 +30,10 @@ enum phase {
     STOPPING, /* somebody failed, or the user wants it: the workers have been asked to end */
 };
 
-struct process {
-    const struct sl_plan_task *task;
-    struct sl_child child; /* pid 0: has ended, or never began */
-    struct sl_relay out, err;
-    bool fresh;          /* ended since the last look */
-    int wait_status;     /* once it has ended */
-    uint32_t restarts;   /* so far */
-    uint64_t restart_ns; /* when it is started again; SL_CLOCK_NEVER: it is not */
-};
-
 struct supervisor {
     const struct sl_launch_options *options;
     struct sl_report *report;
-    struct process *processes;
+    struct sl_run *processes;
     struct pollfd *polled; /* the signals, the reports, then two of each process */
     uint32_t count;
     uint32_t running[2]; /* by role */
@@ -55,7 +42,6 @@ struct supervisor {
     struct sl_policy policy;
     char lost[256]; /* "worker/1, worker/3": went on without them */
     int signal_fd;
-    int shown_log; /* worker 0's log, which its shown output is copied to; -1: none */
     enum phase phase;
     int status;          /* what the launcher will exit with */
     uint64_t timeout_ns; /* when the job's time is up */
@@ -71,44 +57,12 @@ static uint64_t now_ns(void)
     return sl_clock_now_ns(sl_clock_system());
 }
 
-/* "worker/3 on node7" */
-static const char *name_of(const struct process *process, char text[static 320])
-{
-    snprintf(text, 320, "%s%s", process->task->name, process->task->where);
-    return text;
-}
-
-static void log_path(const struct supervisor *all, const struct sl_plan_task *task, char *path,
-                     size_t path_bytes)
-{
-    snprintf(path, path_bytes, "%s/%s-%u.log", all->options->log_dir,
-             task->role == SL_CLUSTER_PS ? "ps" : "worker", task->index);
-}
-
-static void ask_to_end(struct process *process, int signal_number)
-{
-    switch (process->task->stop) {
-    case SL_PLAN_STOP_SIGNAL:
-        kill(process->child.pid, signal_number);
-        break;
-    case SL_PLAN_STOP_TERM:
-        kill(process->child.pid, SIGTERM);
-        break;
-    case SL_PLAN_STOP_STDIN:
-        if (process->child.in >= 0) {
-            close(process->child.in);
-            process->child.in = -1;
-        }
-        break;
-    }
-}
-
 static void ask_role(struct supervisor *all, enum sl_cluster_role role, int signal_number)
 {
     for (uint32_t i = 0; i < all->count; i++) {
-        struct process *process = &all->processes[i];
+        struct sl_run *process = &all->processes[i];
         if (process->child.pid != 0 && process->task->role == role) {
-            ask_to_end(process, signal_number);
+            sl_run_ask_to_end(process, signal_number);
         }
     }
 }
@@ -141,11 +95,11 @@ static void stop(struct supervisor *all, int status, int signal_number)
 
 static void kill_all(struct supervisor *all)
 {
-    char name[320];
+    char name[SL_RUN_NAME_BYTES];
     for (uint32_t i = 0; i < all->count; i++) {
-        struct process *process = &all->processes[i];
+        struct sl_run *process = &all->processes[i];
         if (process->child.pid != 0) {
-            sl_log_warn("%s is killed: it has not ended by itself", name_of(process, name));
+            sl_log_warn("%s is killed: it has not ended by itself", sl_run_name(process, name));
             kill(process->child.pid, SIGKILL);
         }
     }
@@ -197,35 +151,13 @@ static bool waits_on(void *ctx)
     return all->phase != STOPPING || now_ns() < all->unread_ns;
 }
 
-static bool ended_well(const struct process *process)
-{
-    return WIFEXITED(process->wait_status) && WEXITSTATUS(process->wait_status) == 0;
-}
-
-/* "worker/3 on node7 failed: exit status 1" */
-static void describe_end(const struct process *process, const char *what, char *text, size_t bytes)
-{
-    char name[320];
-    const int status = process->wait_status;
-    name_of(process, name);
-    if (WIFSIGNALED(status)) {
-        snprintf(text, bytes, "%s %s: killed by signal %d (%s)", name, what, WTERMSIG(status),
-                 strsignal(WTERMSIG(status)));
-    } else if (WEXITSTATUS(status) == 255 && process->task->stop == SL_PLAN_STOP_STDIN) {
-        snprintf(text, bytes, "%s %s: exit status 255, by which ssh says that it could not connect",
-                 name, what);
-    } else {
-        snprintf(text, bytes, "%s %s: exit status %d", name, what, WEXITSTATUS(status));
-    }
-}
-
-static void fail(struct supervisor *all, const struct process *process, const char *what)
+static void fail(struct supervisor *all, const struct sl_run *process, const char *what)
 {
     char text[512], log[4200] = "";
-    describe_end(process, what, text, sizeof text);
+    sl_run_describe_end(process, what, text, sizeof text);
     if (all->options->log_dir != NULL) {
         char path[4096];
-        log_path(all, process->task, path, sizeof path);
+        sl_run_log_path(process, all->options->log_dir, path, sizeof path);
         snprintf(log, sizeof log, "; see %s", path);
     }
     sl_log_error("%s%s", text, log);
@@ -236,20 +168,8 @@ static void reap(struct supervisor *all)
 {
     all->child_ended = false;
     for (uint32_t i = 0; i < all->count; i++) {
-        struct process *process = &all->processes[i];
-        if (process->child.pid == 0 ||
-            waitpid(process->child.pid, &process->wait_status, WNOHANG) != process->child.pid) {
-            continue;
-        }
-        process->child.pid = 0;
-        process->fresh = true;
-        all->running[process->task->role]--;
-        sl_relay_fini(&process->out);
-        sl_relay_fini(&process->err);
-        if (process->child.in >= 0) {
-            close(process->child.in);
-            process->child.in = -1;
-        }
+        struct sl_run *process = &all->processes[i];
+        all->running[process->task->role] -= sl_run_reap(process);
     }
 }
 
@@ -259,7 +179,7 @@ static void go_on_without(struct supervisor *all, const char *name)
     snprintf(all->lost + used, sizeof all->lost - used, "%s%s", used == 0 ? "" : ", ", name);
 }
 
-static void judge_worker(struct supervisor *all, struct process *process)
+static void judge_worker(struct supervisor *all, struct sl_run *process)
 {
     char text[512];
     switch (sl_policy_judge(&all->policy, process->wait_status)) {
@@ -270,14 +190,14 @@ static void judge_worker(struct supervisor *all, struct process *process)
         process->restarts++;
         process->restart_ns = now_ns() + sl_policy_delay_ns(process->restarts);
         all->resting++;
-        describe_end(process, "failed", text, sizeof text);
+        sl_run_describe_end(process, "failed", text, sizeof text);
         sl_log_warn("%s; it is started again in %llu s (restart %llu of %llu)", text,
                     (unsigned long long)(sl_policy_delay_ns(process->restarts) / SL_CLOCK_NS_PER_S),
                     (unsigned long long)all->policy.restarts,
                     (unsigned long long)all->policy.restarts_max);
         break;
     case SL_POLICY_CONTINUE:
-        describe_end(process, "is lost", text, sizeof text);
+        sl_run_describe_end(process, "is lost", text, sizeof text);
         sl_log_warn("%s; the job goes on without it", text);
         go_on_without(all, process->task->name);
         break;
@@ -314,13 +234,13 @@ static void judge(struct supervisor *all)
 {
     const bool early = workers_left(all) > 0;
     for (uint32_t i = 0; i < all->count; i++) {
-        struct process *process = &all->processes[i];
+        struct sl_run *process = &all->processes[i];
         if (!process->fresh) {
             continue;
         }
         process->fresh = false;
         const bool is_ps = process->task->role == SL_CLUSTER_PS;
-        const bool well = ended_well(process);
+        const bool well = sl_run_ended_well(process);
         all->done_well += !is_ps && well;
         if (all->phase == STOPPING || (well && !(is_ps && early))) {
             continue;
@@ -336,65 +256,10 @@ static void judge(struct supervisor *all)
     }
 }
 
-/* The log of one process, opened anew but for one that is started again, or -1 where there is none;
- * false with the reason logged. */
-static bool open_log(const struct supervisor *all, const struct process *process, int *out)
+static bool start_process(struct supervisor *all, struct sl_run *process)
 {
-    *out = -1;
-    if (all->options->log_dir == NULL) {
-        return true;
-    }
-    char path[4096];
-    log_path(all, process->task, path, sizeof path);
-    const int truncate = process->restarts == 0 ? O_TRUNC : 0;
-    *out = open(path, O_WRONLY | O_CREAT | truncate | O_APPEND | O_CLOEXEC, 0644);
-    if (*out < 0) {
-        sl_log_error("cannot write %s: %s", path, strerror(errno));
-    }
-    return *out >= 0;
-}
-
-static bool start_process(struct supervisor *all, struct process *process)
-{
-    const struct sl_plan_task *task = process->task;
-    /* Worker 0 prints the job's report: it is shown in any case. */
-    const bool shown = task->role == SL_CLUSTER_WORKER && task->index == 0;
-    char reason[512], name[320];
-    int log;
-    char **argv = calloc(task->argv.count + 1, sizeof *argv);
-    if (argv == NULL || !open_log(all, process, &log)) {
-        free(argv);
-        return false;
-    }
-    memcpy(argv, task->argv.items, task->argv.count * sizeof *argv);
-    const struct sl_child_options options = {.argv = argv,
-                                             .log_fd = log,
-                                             .show_out = shown,
-                                             .hold_in = task->stop == SL_PLAN_STOP_STDIN};
-    int err = sl_child_start(&options, &process->child, reason, sizeof reason);
-    free(argv);
-    if (err != 0) {
-        sl_log_error("%s: %s", name_of(process, name), reason);
-    } else {
-        all->running[task->role]++;
-    }
-    if (err == 0 && process->child.out >= 0) {
-        sl_relay_init(&process->out, process->child.out, STDOUT_FILENO, log,
-                      log >= 0 ? NULL : task->name);
-    }
-    if (err == 0 && process->child.err >= 0) {
-        sl_relay_init(&process->err, process->child.err, STDERR_FILENO, -1, task->name);
-    }
-    process->out.waits_on = process->err.waits_on = waits_on;
-    process->out.ctx = process->err.ctx = all;
-    if (shown && err == 0) {
-        if (all->shown_log >= 0) {
-            close(all->shown_log);
-        }
-        all->shown_log = log;
-    } else if (log >= 0) {
-        close(log);
-    }
+    const int err = sl_run_start(process, all->options->log_dir, waits_on, all);
+    all->running[process->task->role] += err == 0;
     return err == 0;
 }
 
@@ -411,7 +276,7 @@ static void start_all(struct supervisor *all)
 static void restart_due(struct supervisor *all)
 {
     for (uint32_t i = 0; all->resting > 0 && i < all->count; i++) {
-        struct process *process = &all->processes[i];
+        struct sl_run *process = &all->processes[i];
         if (process->restart_ns > now_ns()) {
             continue;
         }
@@ -486,7 +351,7 @@ static void turn(struct supervisor *all)
     polled[0] = (struct pollfd){.fd = all->signal_fd, .events = POLLIN};
     polled[1] = (struct pollfd){.fd = sl_report_fd(all->report), .events = POLLIN};
     for (uint32_t i = 0; i < all->count; i++) {
-        struct process *process = &all->processes[i];
+        struct sl_run *process = &all->processes[i];
         polled[2 + 2 * i] = (struct pollfd){.fd = process->out.from, .events = POLLIN};
         polled[3 + 2 * i] = (struct pollfd){.fd = process->err.from, .events = POLLIN};
     }
@@ -547,10 +412,7 @@ static bool set_up(struct supervisor *all, const struct sl_plan *plan)
     }
     all->count = plan->task_count;
     for (uint32_t i = 0; i < all->count; i++) {
-        all->processes[i].task = &plan->tasks[i];
-        all->processes[i].child = (struct sl_child){.in = -1, .out = -1, .err = -1};
-        all->processes[i].out.from = all->processes[i].err.from = -1;
-        all->processes[i].restart_ns = SL_CLOCK_NEVER;
+        sl_run_init(&all->processes[i], &plan->tasks[i]);
     }
     if (!open_signals(&all->signal_fd)) {
         sl_log_error("cannot take signals: %s", strerror(errno));
@@ -569,7 +431,6 @@ int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options
                    .continues = options->on_worker_loss == SL_LAUNCH_LOSS_CONTINUE},
         .report = report,
         .signal_fd = -1,
-        .shown_log = -1,
         .timeout_ns = SL_CLOCK_NEVER,
         .kill_ns = SL_CLOCK_NEVER,
         .ps_stop_ns = SL_CLOCK_NEVER};
@@ -587,8 +448,8 @@ int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options
     if (all.signal_fd >= 0) {
         close(all.signal_fd);
     }
-    if (all.shown_log >= 0) {
-        close(all.shown_log);
+    for (uint32_t i = 0; i < all.count; i++) {
+        sl_run_fini(&all.processes[i]);
     }
     free(all.polled);
     free(all.processes);
