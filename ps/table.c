@@ -13,7 +13,7 @@
 #define CREATE_GROUP       256 /* keys looked up before the missing ones are created */
 #define CACHE_LINE         64
 #define LINE_FLOATS        (CACHE_LINE / sizeof(float))
-#define VISIT_GROUP        8   /* records that an optimizer is given at once */
+#define VISIT_GROUP        256 /* records that an optimizer is given at once */
 #define PREFETCH_AHEAD     16  /* records */
 #define PREFETCH_BYTES     512 /* of a record; the processor fetches the rest of a long one itself */
 
@@ -33,15 +33,10 @@ static size_t record_bytes(uint32_t dim, const struct sl_optimizer *optimizer)
     return (sizeof(struct sl_table_record) + floats * sizeof(float) + 7) / 8 * 8;
 }
 
-/* What one visit touches, as far as it is worth prefetching. */
+/* What is read of a record, as far as it is worth prefetching. */
 static size_t prefetch_bytes(size_t touched)
 {
     return touched < PREFETCH_BYTES ? touched : PREFETCH_BYTES;
-}
-
-static size_t row_bytes(const struct sl_table_store *store)
-{
-    return sizeof(struct sl_table_record) + store->spec.dim * sizeof(float);
 }
 
 int sl_table_store_create(const struct sl_table_spec *spec, size_t bytes_max,
@@ -63,7 +58,7 @@ int sl_table_store_create(const struct sl_table_spec *spec, size_t bytes_max,
     sl_assert(store->optimizer != NULL);
     sl_table_memory_init(&store->records, &store->budget, record_bytes(spec->dim, store->optimizer),
                          RECORD_CHUNK_BYTES);
-    store->touch_bytes = prefetch_bytes(row_bytes(store));
+    store->touch_bytes = prefetch_bytes(sizeof(struct sl_table_record) + spec->dim * sizeof(float));
     int err = SL_ERR_NO_MEMORY;
     if (sl_table_budget_take(&store->budget, sizeof *store)) {
         err = sl_table_index_init(&store->index, &store->budget, &store->records);
@@ -186,16 +181,17 @@ static inline struct sl_table_record *place_at(const struct places *places, uint
                     (number & places->mask) * places->unit_bytes);
 }
 
-/* The first `bytes` of a record, header included. Inlined by force: a function of its own that does
- * nothing but prefetch has no effect in GCC's eyes, and the calls of it are removed. */
+/* A record's row, without the header, which who reads rows does not look at. Inlined by force: a
+ * function of its own that does nothing but prefetch has no effect in GCC's eyes, and the calls of
+ * it are removed. */
 static inline __attribute__((always_inline)) void prefetch(const struct places *places,
                                                            uint32_t number, size_t bytes)
 {
-    const char *record = (const char *)place_at(places, number);
+    const char *row = (const char *)place_at(places, number)->values;
     for (size_t line = 0; line < bytes; line += CACHE_LINE) {
-        __builtin_prefetch(record + line);
+        __builtin_prefetch(row + line);
     }
-    __builtin_prefetch(record + bytes - 1);
+    __builtin_prefetch(row + bytes - 1);
 }
 
 /* Whole lines, so that the compiler moves them without asking how long they are. */
@@ -218,7 +214,7 @@ static inline __attribute__((always_inline)) void gather_rows(const struct sl_ta
                                                               float *rows)
 {
     const struct places places = places_of(store);
-    const size_t bytes = prefetch_bytes(sizeof(struct sl_table_record) + dim * sizeof *rows);
+    const size_t bytes = prefetch_bytes(dim * sizeof *rows);
     const uint32_t ahead = count < PREFETCH_AHEAD ? count : PREFETCH_AHEAD;
     for (uint32_t i = 0; i < ahead; i++) {
         prefetch(&places, records[i], bytes);
@@ -250,22 +246,12 @@ void sl_table_store_gather(struct sl_table_store *store, const uint32_t *records
     case 64:
         gather_rows(store, records, count, 64, rows);
         break;
+    case 128:
+        gather_rows(store, records, count, 128, rows);
+        break;
     default:
         gather_rows(store, records, count, store->spec.dim, rows);
         break;
-    }
-}
-
-/* Counts the visit of each of the records and says where their values are. */
-static void visit_headers(const struct places *places, const uint32_t *records, uint32_t count,
-                          uint64_t step, float **values, uint32_t *visits)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct sl_table_record *record = place_at(places, records[i]);
-        values[i] = record->values;
-        visits[i] = record->count;
-        record->last_step = (uint32_t)step;
-        record->count += record->count < UINT32_MAX;
     }
 }
 
@@ -274,7 +260,6 @@ void sl_table_store_apply(struct sl_table_store *store, const uint32_t *records,
                           uint64_t step)
 {
     const struct places places = places_of(store);
-    const size_t bytes = prefetch_bytes(store->records.unit_bytes);
     const uint32_t dim = store->spec.dim;
     const struct sl_optimizer_visit visit = {
         .spec = &store->spec.optimizer,
@@ -282,21 +267,17 @@ void sl_table_store_apply(struct sl_table_store *store, const uint32_t *records,
         .dim = dim,
         .step = step,
     };
-    float *values[VISIT_GROUP];
-    uint32_t visits[VISIT_GROUP];
-    uint32_t asked = 0;
+    struct sl_table_record *visited[VISIT_GROUP];
     for (uint32_t done = 0; done < count; done += VISIT_GROUP) {
-        for (; asked < count && asked < done + PREFETCH_AHEAD + VISIT_GROUP; asked++) {
-            prefetch(&places, records[asked], bytes);
-        }
         const uint32_t left = count - done;
         const struct sl_optimizer_rows rows = {
             .count = left < VISIT_GROUP ? left : VISIT_GROUP,
-            .values = values,
-            .visits = visits,
+            .records = visited,
             .gradients = gradients + (size_t)done * dim,
         };
-        visit_headers(&places, records + done, rows.count, step, values, visits);
+        for (uint32_t i = 0; i < rows.count; i++) {
+            visited[i] = place_at(&places, records[done + i]);
+        }
         store->optimizer->apply_rows(&visit, &rows);
     }
 }
@@ -306,7 +287,7 @@ void sl_table_store_pool(struct sl_table_store *store, const uint32_t *records,
 {
     const struct sl_optimizer_visit visit = {.dim = store->spec.dim};
     const struct places places = places_of(store);
-    const size_t bytes = prefetch_bytes(row_bytes(store));
+    const size_t bytes = prefetch_bytes(store->spec.dim * sizeof *pooled);
     const uint32_t count = bag_count == 0 ? 0 : bag_ends[bag_count - 1];
     uint32_t i = 0;
     for (uint32_t bag = 0; bag < bag_count; bag++) {

@@ -22,16 +22,9 @@
 
 #include "core/err.h"
 #include "ps/optimizer/optimizer.h"
+#include "ps/table_record.h"
 
 struct sl_table_store;
-
-/* What a record begins with; dim f32 of the row follow, then the slots. */
-struct sl_table_record {
-    uint64_t key;
-    uint32_t last_step; /* of the last push that visited it, modulo 2^32; 0 before the first */
-    uint32_t count;     /* visits by pushes, saturating */
-    float values[];
-};
 
 #define SL_TABLE_NO_RECORD UINT32_MAX
 

@@ -30,18 +30,52 @@ extern const struct sl_optimizer *const SL_FORM_NAME(sl_optimizer_forms)[SL_OPTI
 typedef void (*sl_form_apply_fn)(const struct sl_optimizer_visit *visit, float *restrict w,
                                  float *restrict s, float *restrict r, const float *restrict g);
 
+#define SL_FORM_CACHE_LINE  64
+#define SL_FORM_FETCH_BYTES 512 /* the processor fetches the rest of a long record itself */
+
+/* Asks for a record's cache lines, many rows ahead of its visit. */
+static SL_FORM_INLINE void sl_form_fetch(const struct sl_table_record *record, size_t bytes)
+{
+    const char *at = (const char *)record;
+    const size_t worth = bytes < SL_FORM_FETCH_BYTES ? bytes : SL_FORM_FETCH_BYTES;
+    for (size_t line = 0; line < worth; line += SL_FORM_CACHE_LINE) {
+        __builtin_prefetch(at + line);
+    }
+    __builtin_prefetch(at + worth - 1);
+}
+
+/* Rows between a fetch and the visit: as many as are a few kilobytes. */
+static SL_FORM_INLINE uint32_t sl_form_ahead(size_t bytes)
+{
+    return bytes <= 256 ? 16 : 8;
+}
+
+/* Fetches stand between the visits, one row's at a time: a burst of them fills the processor's
+ * queue of misses, and no arithmetic gets past it. */
 static inline __attribute__((always_inline)) void
 sl_form_apply_each(const struct sl_optimizer_visit *visit, const struct sl_optimizer_rows *rows,
                    uint32_t dim, uint32_t slots_per_value, sl_form_apply_fn apply)
 {
+    const struct sl_optimizer_rows all = *rows;
+    const size_t floats = (size_t)dim * (1 + slots_per_value);
+    const size_t bytes = sizeof(struct sl_table_record) + floats * sizeof(float);
+    const uint32_t ahead = sl_form_ahead(bytes);
     struct sl_optimizer_visit one = *visit;
     one.dim = dim;
     one.slot_stride = dim;
-    for (uint32_t i = 0; i < rows->count; i++) {
-        float *w = rows->values[i];
-        one.count = rows->visits[i];
-        apply(&one, w, w + dim, w + (size_t)dim * (1 + slots_per_value),
-              rows->gradients + (size_t)i * dim);
+    for (uint32_t i = 0; i < ahead && i < all.count; i++) {
+        sl_form_fetch(all.records[i], bytes);
+    }
+    for (uint32_t i = 0; i < all.count; i++) {
+        struct sl_table_record *record = all.records[i];
+        float *w = record->values;
+        if (all.count - i > ahead) {
+            sl_form_fetch(all.records[i + ahead], bytes);
+        }
+        one.count = record->count;
+        record->last_step = (uint32_t)one.step;
+        record->count = one.count + (one.count < UINT32_MAX);
+        apply(&one, w, w + dim, w + floats, all.gradients + (size_t)i * dim);
     }
 }
 
@@ -63,6 +97,9 @@ sl_form_apply_rows(const struct sl_optimizer_visit *visit, const struct sl_optim
         break;
     case 64:
         sl_form_apply_each(visit, rows, 64, slots_per_value, apply);
+        break;
+    case 128:
+        sl_form_apply_each(visit, rows, 128, slots_per_value, apply);
         break;
     default:
         sl_form_apply_each(visit, rows, visit->dim, slots_per_value, apply);

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
+#include "ps/table_record.h"
 
 /* State of a table that is not per row: AdamAsync's beta powers. They begin as beta1 and beta2 and
  * are multiplied by them once after each push (end_push). */
@@ -33,9 +34,8 @@ struct sl_optimizer_visit {
 /* Rows of a table that are visited one after the other. A row may come more than once. */
 struct sl_optimizer_rows {
     uint32_t count;
-    float *const *values;   /* [count]: dim values each, and behind them their slots */
-    const uint32_t *visits; /* [count]: of each row before this one */
-    const float *gradients; /* [count][dim] */
+    struct sl_table_record *const *records; /* [count]: dim values each, behind them their slots */
+    const float *gradients;                 /* [count][dim] */
 };
 
 struct sl_optimizer {
@@ -54,8 +54,8 @@ struct sl_optimizer {
      * not read where there are no such slots. */
     void (*apply)(const struct sl_optimizer_visit *visit, float *restrict w, float *restrict s,
                   float *restrict r, const float *restrict g);
-    /* `apply` for each of the rows in order, with the same bits; of `visit`, slot_stride and count
-     * are not read. */
+    /* `apply` for each of the rows in order, with the same bits, its visit counted in its record;
+     * of `visit`, slot_stride and count are not read. The rows need not be in the cache. */
     void (*apply_rows)(const struct sl_optimizer_visit *visit,
                        const struct sl_optimizer_rows *rows);
 };

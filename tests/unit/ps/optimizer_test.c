@@ -307,49 +307,55 @@ static void optimizer_forms__bit_identical(void **state)
     }
 }
 
-/* Records as a table has them, values and slots behind one another; the row visited first is
- * visited again at the end. */
+/* Records as a table has them, visited several times each; the count of one comes to its end. */
 static void visit_rows(const struct sl_optimizer_spec *spec, enum sl_optimizer_form form,
                        uint32_t dim)
 {
-    enum { ROWS = 3, VISITS = 4, ROW_FLOATS = DIM_MAX + SLOTS_MAX };
+    enum { ROWS = 3, VISITS = 20, STEP = 2 * DECAY_STEP, ROW_FLOATS = DIM_MAX + SLOTS_MAX };
     static float one_by_one[ROWS][ROW_FLOATS];
-    static float together[ROWS][ROW_FLOATS];
+    static uint64_t together[ROWS][(sizeof(struct sl_table_record) / 4 + ROW_FLOATS + 1) / 2];
     static float gradients[VISITS * DIM_MAX];
-    static const uint32_t order[VISITS] = {2, 0, 1, 2};
-    static const uint32_t visits[VISITS] = {4, 0, 9, 5};
+    uint32_t counts[ROWS] = {4, UINT32_MAX - 1, 0};
     const struct sl_optimizer *scalar = sl_optimizer_find(spec->kind, SL_OPTIMIZER_FORM_SCALAR);
     const size_t own = (size_t)dim * (1 + scalar->slots_per_value);
     uint64_t seed = dim;
+    struct sl_table_record *records[VISITS];
     struct sl_optimizer_state powers;
+    struct sl_optimizer_visit visit = {
+        .spec = spec, .state = &powers, .dim = dim, .slot_stride = dim, .step = STEP};
     sl_optimizer_state_init(spec, &powers);
     memset(one_by_one, 0, sizeof one_by_one);
     for (uint32_t row = 0; row < ROWS; row++) {
+        struct sl_table_record *record = (void *)together[row];
         for (uint32_t i = 0; i < dim; i++) {
             one_by_one[row][i] = random_float(&seed);
         }
         if (scalar->init != NULL) {
             scalar->init(spec, dim, one_by_one[row] + dim);
         }
+        *record = (struct sl_table_record){.key = row, .count = counts[row]};
+        memcpy(record->values, one_by_one[row], sizeof one_by_one[row]);
     }
-    memcpy(together, one_by_one, sizeof together);
     for (uint32_t i = 0; i < VISITS * dim; i++) {
         gradients[i] = random_float(&seed);
     }
-    float *values[VISITS];
-    struct sl_optimizer_visit visit = {
-        .spec = spec, .state = &powers, .dim = dim, .slot_stride = dim, .step = 2 * DECAY_STEP};
     for (uint32_t i = 0; i < VISITS; i++) {
-        float *w = one_by_one[order[i]];
-        visit.count = visits[i];
+        const uint32_t row = i * 2 % ROWS;
+        float *w = one_by_one[row];
+        visit.count = counts[row];
+        counts[row] += counts[row] < UINT32_MAX;
         scalar->apply(&visit, w, w + dim, w + own, gradients + (size_t)i * dim);
-        values[i] = together[order[i]];
+        records[i] = (void *)together[row];
     }
-    const struct sl_optimizer_rows rows = {
-        .count = VISITS, .values = values, .visits = visits, .gradients = gradients};
+    const struct sl_optimizer_rows rows = {VISITS, records, gradients};
     sl_optimizer_find(spec->kind, form)->apply_rows(&visit, &rows);
-    if (memcmp(one_by_one, together, sizeof together) != 0) {
-        fail_msg("%s: form %d differs over rows of %u", scalar->name, (int)form, dim);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        const struct sl_table_record *record = (void *)together[row];
+        assert_int_equal(record->last_step, STEP);
+        assert_int_equal(record->count, counts[row]);
+        if (memcmp(record->values, one_by_one[row], sizeof one_by_one[row]) != 0) {
+            fail_msg("%s: form %d differs over rows of %u", scalar->name, (int)form, dim);
+        }
     }
 }
 
