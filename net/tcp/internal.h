@@ -49,7 +49,8 @@ struct sl_tcp {
     struct sl_tcp_list pending; /* to be looked at in the next poll */
     struct sl_tcp_list stalled; /* for memory to receive a frame into: asked again in each poll */
     struct sl_tcp_list starved; /* for a buffer to come back to the ring */
-    struct sl_tcp_list ended;   /* for `closed` to be made */
+    struct sl_tcp_list sliced; /* for what is short to be sent, before the next slice is received */
+    struct sl_tcp_list ended;  /* for `closed` to be made */
 
     struct sl_tcp_conn *spare; /* closed connections, to be used again */
     struct sl_tcp_listener *listeners;
@@ -184,6 +185,12 @@ static inline void sl_tcp_note_short(struct sl_tcp_conn *conn)
     if (now_ns >= conn->long_until_ns) {
         tcp->short_until_ns = now_ns + SL_TCP_SLICING_NS;
     }
+}
+
+/* It has had long frames lately. */
+static inline bool sl_tcp_has_long(const struct sl_tcp_conn *conn)
+{
+    return sl_reactor_now_ns(conn->tcp->base.reactor) < conn->long_until_ns;
 }
 
 /* How much of `bytes` a call may move. */
@@ -328,6 +335,9 @@ void sl_tcp_receive_drop(struct sl_tcp_conn *conn);
  * completions that end one. */
 struct io_uring_sqe *sl_tcp_receive_begin(struct sl_tcp_conn *conn);
 void sl_tcp_receive_complete(struct sl_tcp_conn *conn, int32_t result);
+
+/* The turn's sends are under way: now slices of long frames are received. */
+void sl_tcp_receive_slices(struct sl_tcp *tcp);
 
 /* Starved connections try again, as many as there are buffers. */
 void sl_tcp_receive_feed(struct sl_tcp *tcp);

@@ -324,6 +324,12 @@ static void receive_direct(struct sl_tcp_conn *conn)
                        receive->payload + receive->payload_have, bytes, sl_tcp_wait_all(conn->tcp));
 }
 
+static bool is_sliced(struct sl_tcp_conn *conn)
+{
+    uint32_t left = conn->receive.frame.payload_bytes - conn->receive.payload_have;
+    return sl_tcp_slice(conn, left) < left;
+}
+
 static void receive_buffers(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
@@ -394,6 +400,8 @@ static void receive_next(struct sl_tcp_conn *conn)
         }
     } else if (conn->tls != NULL) {
         sl_tcp_secure_receive(conn);
+    } else if (wants_direct(conn) && is_sliced(conn)) {
+        sl_tcp_list_append(&conn->tcp->sliced, &conn->waiting);
     } else if (wants_direct(conn)) {
         receive_direct(conn);
     } else if (receive->empty_ring) {
@@ -424,6 +432,16 @@ void sl_tcp_receive_advance(struct sl_tcp_conn *conn)
         reconsider(conn);
     } else {
         receive_next(conn);
+    }
+}
+
+/* The kernel does what it is asked in that order: a slice that was asked for before the short
+ * answers of the turn would be copied before they go out. */
+void sl_tcp_receive_slices(struct sl_tcp *tcp)
+{
+    struct sl_tcp_link *link;
+    while ((link = sl_tcp_list_pop(&tcp->sliced)) != NULL) {
+        receive_direct(SL_TCP_CONN_OF(link, waiting));
     }
 }
 

@@ -88,6 +88,7 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
     sl_tcp_list_init(&tcp->pending);
     sl_tcp_list_init(&tcp->stalled);
     sl_tcp_list_init(&tcp->starved);
+    sl_tcp_list_init(&tcp->sliced);
     sl_tcp_list_init(&tcp->ended);
     int err = set_congestion(tcp, options->congestion_control);
     if (err == 0 && options->tls != NULL) {
@@ -178,14 +179,26 @@ static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
     return work + finish_ended(tcp, budget);
 }
 
+/* What is short goes first: it would wait for the others, and they hardly wait for it. */
 static void tcp_flush(struct sl_transport *transport)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
     sl_tcp_receive_feed(tcp);
+    struct sl_tcp_list behind;
+    sl_tcp_list_init(&behind);
     struct sl_tcp_link *link;
     while ((link = sl_tcp_list_pop(&tcp->sending)) != NULL) {
+        struct sl_tcp_conn *conn = SL_TCP_CONN_OF(link, sending);
+        if (sl_tcp_has_long(conn)) {
+            sl_tcp_list_append(&behind, link);
+        } else {
+            sl_tcp_send_start(conn);
+        }
+    }
+    while ((link = sl_tcp_list_pop(&behind)) != NULL) {
         sl_tcp_send_start(SL_TCP_CONN_OF(link, sending));
     }
+    sl_tcp_receive_slices(tcp);
 }
 
 static bool tcp_arm(struct sl_transport *transport)

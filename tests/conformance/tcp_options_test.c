@@ -299,6 +299,82 @@ static void long_frames__in_slices_beside_short_ones(void **state)
     assert_true(receive_calls_of_long_frames(true) > slices / 2);
 }
 
+/* Looks at what its reactor is about to ask the kernel for. */
+struct order {
+    struct sl_reactor_source source;
+    struct sl_ring *ring;
+    uint32_t slices, sends_behind; /* receives of slices; and sends that come after one */
+};
+
+static bool receives_slice(const struct io_uring_sqe *sqe)
+{
+    return sqe->opcode == IORING_OP_RECV && (sqe->flags & IOSQE_BUFFER_SELECT) == 0 &&
+           sqe->len == 64U << 10;
+}
+
+static void look_at_order(struct sl_reactor_source *source)
+{
+    struct order *order = (struct order *)source;
+    struct io_uring *uring = &order->ring->uring;
+    const uint32_t count = io_uring_sq_ready(uring);
+    const uint32_t first = uring->sq.sqe_tail - count;
+    bool behind = false;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct io_uring_sqe *sqe = &uring->sq.sqes[(first + i) & uring->sq.ring_mask];
+        const bool sends = sqe->opcode == IORING_OP_SEND || sqe->opcode == IORING_OP_SENDMSG;
+        order->slices += receives_slice(sqe);
+        order->sends_behind += behind && sends;
+        behind = behind || receives_slice(sqe);
+    }
+}
+
+static uint32_t poll_nothing(struct sl_reactor_source *source, uint32_t budget)
+{
+    (void)source;
+    (void)budget;
+    return 0;
+}
+
+static void add_order(struct node *node, void *ctx)
+{
+    struct order *order = ctx;
+    order->ring = sl_reactor_ring(node->reactor);
+    sl_reactor_add_source(node->reactor, &order->source);
+}
+
+/* Or a short answer would leave only when the slice has been copied. */
+static void long_frames__slices_are_received_after_short_ones_are_sent(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 20, SHORT_FRAMES = 50 };
+    struct order order = {
+        .source = {.name = "order", .poll = poll_nothing, .flush = look_at_order}};
+    struct world *world = world_open_in_amber(2, NULL);
+    struct node *server = &world->nodes[0];
+    node_set_policy(server, (struct policy){.echo = true});
+    struct peer *other = peer_connect(&world->nodes[1], &server->bound);
+    struct peer *client = peer_connect(&world->nodes[1], &server->bound);
+    uint32_t short_sizes[SHORT_FRAMES], long_sizes[LONG_FRAMES];
+    for (uint32_t i = 0; i < SHORT_FRAMES; i++) {
+        short_sizes[i] = 64;
+    }
+    for (uint32_t i = 0; i < LONG_FRAMES; i++) {
+        long_sizes[i] = SL_LIMIT_FRAME_PAYLOAD_BYTES;
+    }
+    peer_send_from_test(other, short_sizes, SHORT_FRAMES);
+    WAIT_UNTIL(other->received == SHORT_FRAMES);
+    node_run(server, add_order, &order);
+    peer_send_from_test(client, long_sizes, LONG_FRAMES);
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        peer_send_from_test(other, short_sizes, SHORT_FRAMES);
+        WAIT_UNTIL(other->received == (round + 1) * SHORT_FRAMES);
+    }
+    WAIT_UNTIL(client->received == LONG_FRAMES);
+    world_close(world);
+    assert_true(order.slices > 0);
+    assert_int_equal(order.sends_behind, 0);
+}
+
 /* ---- A reactor that ends while a connection is on its way to it -------------------------------
  */
 
@@ -387,6 +463,7 @@ int main(void)
         cmocka_unit_test(connect__stopped_is_not_the_peers_silence),
         cmocka_unit_test(window__closed_for_long),
         cmocka_unit_test(long_frames__in_slices_beside_short_ones),
+        cmocka_unit_test(long_frames__slices_are_received_after_short_ones_are_sent),
         cmocka_unit_test(hand_over__to_a_reactor_that_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
