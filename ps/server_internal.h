@@ -15,6 +15,10 @@
 #define SL_SERVER_SLICE_KEYS    512
 #define SL_SERVER_SLICED_KEYS   1024
 
+/* A turn that has answered so many keys of small requests, or fewer, leaves the slices to the next,
+ * so that the answers go out first; one that has answered more is long in any case. */
+#define SL_SERVER_YIELD_KEYS    512
+
 /* The keys of a pull of a dense array, which only copies, are done so many times as fast as others.
  */
 #define SL_SERVER_DENSE_PULL    4
@@ -191,6 +195,7 @@ struct sl_server {
     bool blocked;            /* all that could run wait for memory: until some is given back */
     uint32_t turn_keys;      /* left of this turn's budget */
     bool resume_next;        /* whose turn it is: resumed ones or the ring */
+    bool yielded;            /* slices were left to this turn by the one before */
 
     bool draining;
     bool goodbye_said;

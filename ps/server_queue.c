@@ -441,6 +441,16 @@ static uint32_t queue_keys(const struct sl_server *server)
     return server->turn_keys < least ? least : server->turn_keys;
 }
 
+/* True when slices are left to the next turn, which comes at once and does them. */
+static bool yields(struct sl_server *server)
+{
+    uint32_t spent = SL_LIMIT_TURN_KEYS - server->turn_keys;
+    bool is_light = spent > 0 && spent <= SL_SERVER_YIELD_KEYS;
+    bool is_wanted = server->crowded_count > 0 || sl_shard_commit_due(server->shard);
+    server->yielded = is_light && !is_wanted && !server->yielded && server->runnable_count > 0;
+    return server->yielded;
+}
+
 static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
 {
     (void)budget; /* in events; this counts keys */
@@ -449,6 +459,9 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
         return 0;
     }
     sl_server_pulls_answer(server);
+    if (yields(server)) {
+        return 0;
+    }
     uint32_t keys = queue_keys(server);
     uint32_t sliced_keys = SL_SERVER_SLICED_KEYS;
     uint32_t work = 0;

@@ -259,6 +259,42 @@ static void requests__that_wait_for_their_turn_are_not_overtaken(void **state)
     free(other);
 }
 
+/* A long push rests in a turn that answers small pulls, so that the answers go out at once, but
+ * never in two turns in a row, however many pulls come. */
+static void pushes__rest_while_small_pulls_are_answered_but_not_for_long(void **state)
+{
+    struct stepped *world = *state;
+    stepped_start(world, 5);
+    struct stepped_peer *peer = join(world, 7);
+    const struct sl_server_list *queue = &world->server->conns->queue;
+    struct stepped_peer *other = join(world, 8);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    stepped_push(peer, 1, 0, STEPPED_KEYS);
+    while (queue->first == NULL || !queue->first->started) {
+        stepped_turns(world, 1);
+    }
+    uint32_t rests = 0;
+    bool rested = false;
+    for (uint64_t id = 1; queue->first != NULL; id++) {
+        send_pull(other, id, 0, 0, 3);
+        const struct sl_shard_work before = queue->first->work;
+        const uint64_t answered = world->server->request_count;
+        stepped_turns(world, 1);
+        const bool answers = world->server->request_count != answered;
+        const struct sl_server_request *push = queue->first;
+        const bool moved =
+            push == NULL || push->work.phase != before.phase || push->work.done != before.done;
+        assert_int_equal(moved, rested || !answers);
+        rested = !moved;
+        rests += rested;
+    }
+    assert_true(rests > 1);
+    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    stepped_stop(world);
+    free(peer);
+    free(other);
+}
+
 /* The server's own turn does not come while it is held. */
 static void hold_turns(struct stepped *world)
 {
@@ -324,6 +360,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(requests__that_wait_for_their_turn_are_not_overtaken, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            pushes__rest_while_small_pulls_are_answered_but_not_for_long, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
