@@ -86,7 +86,7 @@ static int run_ours(void *ctx, const struct sl_bench_common *common, double *val
     sl_bench_ps_unpark(ours->ps);
     const double cpu_before = sl_bench_ps_cpu_seconds(ours->ps);
     int err = sl_bench_bulk_transfer_run(&ours->transfer, common->client_core, common->warm_up,
-                                         common->seconds, NULL, NULL, &result);
+                                         common->seconds, &result);
     const double cpu_seconds = sl_bench_ps_cpu_seconds(ours->ps) - cpu_before;
     if (err == 0) {
         values[0] = (double)(result.steps * ours->transfer.bytes) / result.seconds;
@@ -216,16 +216,9 @@ static void add_small(struct bench *bench)
     for (int beside = 0; beside < 2; beside++) {
         bench->small[beside] = (struct sl_bench_bulk_small){
             .ps = bench->ps[MODE_EVENT],
-            .pushes =
-                {
-                    .coordinator = sl_bench_ps_coordinator(bench->ps[MODE_EVENT]),
-                    .bytes = beside == 1 ? PUSH_BYTES : 0,
-                    .push = true,
-                    .depth = 1,
-                    .optimizer = (enum sl_optimizer_kind)options->optimizer,
-                    .congestion = options->congestion,
-                    .memory = bench->memory,
-                },
+            .push_bytes = beside == 1 ? PUSH_BYTES : 0,
+            .optimizer = (enum sl_optimizer_kind)options->optimizer,
+            .congestion = options->congestion,
             .push_core = third_core(&options->common),
             .connections = (uint32_t)options->small_connections,
         };
@@ -292,7 +285,7 @@ static void conclude(void *ctx, struct sl_bench_report *report)
 static int bench_init(struct bench *bench)
 {
     const struct options *options = bench->options;
-    uint64_t most = PUSH_BYTES;
+    uint64_t most = 0;
     for (uint32_t i = 0; i < options->size_count; i++) {
         most = options->bytes[i] > most ? options->bytes[i] : most;
     }

@@ -1,60 +1,20 @@
 #include "bench/bulk_small.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #include "bench/load.h"
-#include "core/assert.h"
-#include "core/log.h"
 
 enum { ROWS = 10000, DIM = 16 };
 
-/* The thread that pushes. */
-struct pusher {
-    const struct sl_bench_bulk_small *small;
-    bool yields; /* to the small pulls, whose core it shares */
-    sem_t stop, started;
-    int err;
-    struct sl_bench_bulk_result result;
-    pthread_t thread;
+/* As the client library sends them: long ranges travel in pieces, as many as the credit allows. */
+#define PIECE_BYTES ((uint64_t)1 << 20)
+
+struct pair {
+    struct sl_bench_load *pulls, *pushes; /* pushes NULL: none */
 };
 
-static void *push(void *ctx)
-{
-    struct pusher *pusher = ctx;
-    if (pusher->yields) {
-        const struct sched_param none = {0};
-        (void)sched_setscheduler(0, SCHED_IDLE, &none); /* the client's threads inherit it */
-    }
-    pusher->err = sl_bench_bulk_transfer_run(&pusher->small->pushes, pusher->small->push_core, 0, 0,
-                                             &pusher->stop, &pusher->started, &pusher->result);
-    (void)sem_post(&pusher->started); /* also when it has failed */
-    return NULL;
-}
-
-static int start_pusher(struct pusher *pusher)
-{
-    if (pthread_create(&pusher->thread, NULL, push, pusher) != 0) {
-        sl_log_error("no thread for the pushes");
-        return SL_ERR_NO_MEMORY;
-    }
-    while (sem_wait(&pusher->started) != 0) {
-        sl_assert(errno == EINTR);
-    }
-    return 0;
-}
-
-static int stop_pusher(struct pusher *pusher)
-{
-    (void)sem_post(&pusher->stop);
-    (void)pthread_join(pusher->thread, NULL);
-    return pusher->err;
-}
-
-static int open_load(const struct sl_bench_bulk_small *small, const struct sl_bench_common *common,
-                     struct sl_bench_load **out)
+static int open_pulls(const struct sl_bench_bulk_small *small, const struct sl_bench_common *common,
+                      struct sl_bench_load **out)
 {
     const struct sl_bench_load_options options = {
         .coordinator = sl_bench_ps_coordinator(small->ps),
@@ -72,66 +32,102 @@ static int open_load(const struct sl_bench_bulk_small *small, const struct sl_be
         .rows = ROWS,
         .seed = 1,
         .core = common->client_core,
-        .congestion = small->pushes.congestion,
+        .congestion = small->congestion,
     };
     return sl_bench_load_open(&options, out);
 }
 
-static int run_beside(const struct sl_bench_bulk_small *small, const struct sl_bench_common *common,
-                      struct sl_bench_load *load, struct sl_bench_load_result *result,
-                      double *pushed)
+static int open_pushes(const struct sl_bench_bulk_small *small,
+                       const struct sl_bench_common *common, struct sl_bench_load *pulls,
+                       struct sl_bench_load **out)
 {
-    struct pusher pusher = {.small = small, .yields = small->push_core == common->client_core};
-    (void)sem_init(&pusher.stop, 0, 0);
-    (void)sem_init(&pusher.started, 0, 0);
-    int err = start_pusher(&pusher);
-    if (err != 0) {
-        return err;
-    }
-    err = sl_bench_load_run(load, common->warm_up, common->seconds, result);
-    int stopped = stop_pusher(&pusher);
-    err = err != 0 ? err : stopped;
-    if (err == 0) {
-        *pushed = (double)(pusher.result.steps * small->pushes.bytes) / pusher.result.seconds;
+    const struct sl_bench_load_options options = {
+        .coordinator = sl_bench_ps_coordinator(small->ps),
+        .table =
+            {
+                .name = "bulk/beside",
+                .kind = SL_TABLE_DENSE,
+                .length = small->push_bytes / sizeof(float),
+                .optimizer = sl_optimizer_defaults(small->optimizer),
+            },
+        .operation = SL_BENCH_PUSH,
+        .connections = 1,
+        .depth = (uint32_t)(small->push_bytes / PIECE_BYTES),
+        .keys = PIECE_BYTES / sizeof(float),
+        .core = small->push_core,
+        .congestion = small->congestion,
+        .host = small->push_core == common->client_core ? pulls : NULL,
+    };
+    return sl_bench_load_open(&options, out);
+}
+
+static int open_pair(const struct sl_bench_bulk_small *small, const struct sl_bench_common *common,
+                     struct pair *pair)
+{
+    *pair = (struct pair){0};
+    int err = open_pulls(small, common, &pair->pulls);
+    if (err == 0 && small->push_bytes > 0) {
+        err = open_pushes(small, common, pair->pulls, &pair->pushes);
+        if (err != 0) {
+            sl_bench_load_close(&pair->pulls);
+        }
     }
     return err;
 }
 
-static int measure(const struct sl_bench_bulk_small *small, const struct sl_bench_common *common,
-                   struct sl_bench_load_result *result, double *pushed)
+static void close_pair(struct pair *pair)
 {
-    struct sl_bench_load *load;
-    int err = open_load(small, common, &load);
-    if (err != 0) {
-        return err;
+    sl_bench_load_close(&pair->pushes);
+    sl_bench_load_close(&pair->pulls);
+}
+
+/* The pushes end last. */
+static int run_pair(const struct pair *pair, const struct sl_bench_common *common,
+                    struct sl_bench_load_result *pulled, struct sl_bench_load_result *pushed)
+{
+    int err = sl_bench_load_begin(pair->pulls, common->warm_up, common->seconds);
+    if (err != 0 || pair->pushes == NULL) {
+        return err != 0 ? err : sl_bench_load_wait(pair->pulls, pulled);
     }
-    err = small->pushes.bytes == 0
-              ? sl_bench_load_run(load, common->warm_up, common->seconds, result)
-              : run_beside(small, common, load, result, pushed);
-    sl_bench_load_close(&load);
+    err = sl_bench_load_run(pair->pushes, common->warm_up, common->seconds, pushed);
+    int waited = sl_bench_load_wait(pair->pulls, pulled);
+    return err != 0 ? err : waited;
+}
+
+static int measure(const struct sl_bench_bulk_small *small, const struct sl_bench_common *common,
+                   struct sl_bench_load_result *pulled, struct sl_bench_load_result *pushed)
+{
+    struct pair pair;
+    sl_bench_ps_unpark(small->ps);
+    int err = open_pair(small, common, &pair);
+    if (err == 0) {
+        err = run_pair(&pair, common, pulled, pushed);
+        close_pair(&pair);
+    }
+    if (err != 0) {
+        sl_bench_ps_show_log(small->ps);
+    }
+    sl_bench_ps_park(small->ps);
     return err;
 }
 
 static int run(void *ctx, const struct sl_bench_common *common, double *values)
 {
-    const struct sl_bench_bulk_small *small = ctx;
-    struct sl_bench_load_result *result = malloc(sizeof *result);
-    if (result == NULL) {
+    struct sl_bench_load_result *results = calloc(2, sizeof *results);
+    if (results == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    double pushed = 0;
-    sl_bench_ps_unpark(small->ps);
-    int err = measure(small, common, result, &pushed);
-    if (err != 0) {
-        sl_bench_ps_show_log(small->ps);
-    } else {
-        values[SL_BENCH_BULK_SMALL_P50] = (double)sl_metric_quantile(&result->latency, 0.5) / 1e3;
-        values[SL_BENCH_BULK_SMALL_P99] = (double)sl_metric_quantile(&result->latency, 0.99) / 1e3;
-        values[SL_BENCH_BULK_SMALL_RATE] = (double)result->requests / result->seconds;
-        values[SL_BENCH_BULK_SMALL_PUSHED] = pushed;
+    struct sl_bench_load_result *pulled = &results[0], *pushed = &results[1];
+    int err = measure(ctx, common, pulled, pushed);
+    if (err == 0) {
+        const double pushed_bytes = (double)(pushed->requests * PIECE_BYTES);
+        values[SL_BENCH_BULK_SMALL_P50] = (double)sl_metric_quantile(&pulled->latency, 0.5) / 1e3;
+        values[SL_BENCH_BULK_SMALL_P99] = (double)sl_metric_quantile(&pulled->latency, 0.99) / 1e3;
+        values[SL_BENCH_BULK_SMALL_RATE] = (double)pulled->requests / pulled->seconds;
+        values[SL_BENCH_BULK_SMALL_PUSHED] =
+            pushed->requests == 0 ? 0 : pushed_bytes / pushed->seconds;
     }
-    sl_bench_ps_park(small->ps);
-    free(result);
+    free(results);
     return err;
 }
 

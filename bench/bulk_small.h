@@ -2,19 +2,20 @@
 #ifndef SL_BENCH_BULK_SMALL_H
 #define SL_BENCH_BULK_SMALL_H
 
-#include "bench/bulk_transfer.h"
 #include "bench/contest.h"
+#include "bench/ps_process.h"
 
 struct sl_bench_bulk_small {
     struct sl_bench_ps *ps; /* parked between repeats */
-    /* The pushes beside; bytes 0: none. Its threads run on push_core; where that is the core of the
-     * small pulls, only while these have nothing to do, so that they do not wait for the pusher
-     * itself. */
-    struct sl_bench_bulk_transfer pushes;
+    /* The pushes beside, to a dense table: a multiple of 1 MiB, which is under way all the time; 0:
+     * none. Where push_core is the core of the small pulls, one thread drives both, in short turns:
+     * two threads would wait for one another, and a pull that is answered for the thread that
+     * pushes, which the kernel does not interrupt while it copies. */
+    uint64_t push_bytes;
     int push_core;
-    /* Of the small pulls, of one row of 16 f32 each: one under way on each. The next goes when the
-     * one before is answered, and the core sleeps between; a load at a fixed rate would spin, and
-     * leave a pusher that shares its core no time. */
+    enum sl_optimizer_kind optimizer;
+    const char *congestion;
+    /* Of the small pulls, of one row of 16 f32 each: one under way on each. */
     uint32_t connections;
 };
 

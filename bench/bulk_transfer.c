@@ -89,8 +89,8 @@ static double processor_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / (double)SL_CLOCK_NS_PER_S;
 }
 
-/* Keeps `depth` steps under way until `until_ns`, or until `stop`. */
-static int keep_going(struct flow *flow, uint64_t until_ns, sem_t *stop)
+/* Keeps `depth` steps under way until `until_ns`. */
+static int keep_going(struct flow *flow, uint64_t until_ns)
 {
     int err = 0;
     do {
@@ -98,22 +98,19 @@ static int keep_going(struct flow *flow, uint64_t until_ns, sem_t *stop)
             err = send_one(flow);
         }
         err = err != 0 ? err : finish_one(flow);
-    } while (err == 0 && (stop == NULL ? now_ns() < until_ns : sem_trywait(stop) != 0));
+    } while (err == 0 && now_ns() < until_ns);
     return err;
 }
 
-static int measure(struct flow *flow, double warm_up, double seconds, sem_t *stop, sem_t *started,
+static int measure(struct flow *flow, double warm_up, double seconds,
                    struct sl_bench_bulk_result *out)
 {
-    int err = keep_going(flow, now_ns() + (uint64_t)(warm_up * (double)SL_CLOCK_NS_PER_S), NULL);
-    if (started != NULL) {
-        (void)sem_post(started);
-    }
+    int err = keep_going(flow, now_ns() + (uint64_t)(warm_up * (double)SL_CLOCK_NS_PER_S));
     const uint64_t begin_ns = now_ns();
     const uint64_t done_before = flow->done;
     const double cpu_before = processor_seconds();
     if (err == 0) {
-        err = keep_going(flow, begin_ns + (uint64_t)(seconds * (double)SL_CLOCK_NS_PER_S), stop);
+        err = keep_going(flow, begin_ns + (uint64_t)(seconds * (double)SL_CLOCK_NS_PER_S));
     }
     *out = (struct sl_bench_bulk_result){
         .steps = flow->done - done_before,
@@ -154,8 +151,7 @@ static int connect_flow(struct flow *flow)
 }
 
 int sl_bench_bulk_transfer_run(const struct sl_bench_bulk_transfer *transfer, int core,
-                               double warm_up, double seconds, sem_t *stop, sem_t *started,
-                               struct sl_bench_bulk_result *out)
+                               double warm_up, double seconds, struct sl_bench_bulk_result *out)
 {
     sl_assert(transfer->depth >= 1);
     sl_assert(transfer->depth <= SL_BENCH_BULK_DEPTH_MAX);
@@ -164,7 +160,7 @@ int sl_bench_bulk_transfer_run(const struct sl_bench_bulk_transfer *transfer, in
     cpu_set_t before;
     sl_bench_pin_begin(core, &before);
     int err = connect_flow(&flow);
-    err = err != 0 ? err : measure(&flow, warm_up, seconds, stop, started, out);
+    err = err != 0 ? err : measure(&flow, warm_up, seconds, out);
     if (flow.client != NULL) {
         sl_client_destroy(&flow.client);
     }

@@ -3,7 +3,6 @@
 #ifndef SL_BENCH_BULK_TRANSFER_H
 #define SL_BENCH_BULK_TRANSFER_H
 
-#include <semaphore.h>
 #include <starling.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,10 +32,8 @@ struct sl_bench_bulk_result {
 };
 
 /* Connects, runs for warm_up seconds, measures for `seconds`, disconnects. The threads of the
- * client run on `core`. With `stop` (may be NULL) it ends when that has been posted, whatever
- * `seconds` says; `started` (may be NULL) is posted when the first step is done. Errors, logged. */
+ * client run on `core`. Errors, logged. */
 int sl_bench_bulk_transfer_run(const struct sl_bench_bulk_transfer *transfer, int core,
-                               double warm_up, double seconds, sem_t *stop, sem_t *started,
-                               struct sl_bench_bulk_result *out);
+                               double warm_up, double seconds, struct sl_bench_bulk_result *out);
 
 #endif

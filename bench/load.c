@@ -129,20 +129,23 @@ static void on_stop(void *ctx)
     sl_reactor_remove_source(load->reactor, &load->source);
 }
 
+static int open_mail(struct sl_bench_load *load)
+{
+    int err = sl_mailbox_create(&load->mailbox);
+    if (err == 0) {
+        err = sl_mailbox_lane_open(sl_reactor_mailbox(load->reactor), &load->to_load);
+    }
+    return err != 0 ? err : sl_mailbox_lane_open(load->mailbox, &load->to_owner);
+}
+
 static int start_reactor(struct sl_bench_load *load)
 {
     struct sl_reactor_options options = {.core = load->options.core, .spin_us = SPIN_US};
     (void)snprintf(options.name, sizeof options.name, "load.%d",
                    load->options.core < 0 ? 0 : load->options.core % 10000);
-    int err = sl_mailbox_create(&load->mailbox);
+    int err = sl_reactor_create(&options, &load->reactor);
     if (err == 0) {
-        err = sl_reactor_create(&options, &load->reactor);
-    }
-    if (err == 0) {
-        err = sl_mailbox_lane_open(sl_reactor_mailbox(load->reactor), &load->to_load);
-    }
-    if (err == 0) {
-        err = sl_mailbox_lane_open(load->mailbox, &load->to_owner);
+        err = open_mail(load);
     }
     if (err == 0) {
         sl_reactor_on_stop(load->reactor, on_stop, load);
@@ -151,6 +154,46 @@ static int start_reactor(struct sl_bench_load *load)
     }
     if (err != 0) {
         sl_log_error("the load's thread cannot be started: %s", sl_err_name(err));
+    }
+    return err;
+}
+
+/* Mail. What this load sends goes out a turn later than what its host sends: its source comes after
+ * the transport. */
+static void move_in(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_bench_load *load = ctx;
+    load->source = sl_bench_load_source;
+    sl_reactor_add_source(load->reactor, &load->source);
+    load->transport = load->options.host->transport;
+    sl_bench_load_answer(load);
+}
+
+static void move_out(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_bench_load *load = ctx;
+    struct sl_mailbox_lane *to_owner = load->to_owner;
+    load->to_owner = NULL;
+    sl_timer_disarm(sl_reactor_timers(load->reactor), &load->timer);
+    sl_reactor_remove_source(load->reactor, &load->source);
+    /* With the answer the load is its owner's, who frees it; the lane is ours until it is closed.
+     */
+    int err = sl_mailbox_post(to_owner, (struct sl_mail){.run = take_answer, .ctx = load});
+    sl_assert(err == 0);
+    sl_mailbox_lane_close(&to_owner);
+}
+
+static int join_host(struct sl_bench_load *load)
+{
+    load->reactor = load->options.host->reactor;
+    int err = open_mail(load);
+    if (err == 0) {
+        err = sl_bench_load_ask(load, move_in, 0, CONNECT_TIMEOUT_NS);
+        load->started = err == 0;
     }
     return err;
 }
@@ -181,7 +224,7 @@ static int open_connections(struct sl_bench_load *load, struct sl_client *client
         sl_log_error("no memory for the load's requests");
     }
     if (err == 0) {
-        err = start_reactor(load);
+        err = load->options.host != NULL ? join_host(load) : start_reactor(load);
     }
     if (err == 0) {
         err = sl_bench_load_ask(load, sl_bench_load_connect, 0, CONNECT_TIMEOUT_NS);
@@ -227,6 +270,30 @@ static void free_connections(struct sl_bench_load *load)
     free(load->gradients);
 }
 
+/* The host's connections go on, so nothing but their own end frees those of this load. */
+static void leave_host(struct sl_bench_load *load)
+{
+    if (post(load, sl_bench_load_disconnect, 0) == 0) {
+        while (!is_answered(load, CLOSE_TIMEOUT_NS)) {
+            sl_log_warn("connections of the load are slow to end");
+        }
+    }
+    if (post(load, move_out, 0) == 0) {
+        while (!is_answered(load, CLOSE_TIMEOUT_NS)) {
+            sl_log_warn("the load's thread does not answer");
+        }
+    }
+}
+
+static void stop_reactor(struct sl_bench_load *load)
+{
+    if (post(load, sl_bench_load_disconnect, 0) == 0) {
+        (void)is_answered(load, CLOSE_TIMEOUT_NS);
+    }
+    sl_reactor_stop(load->reactor);
+    sl_reactor_join(load->reactor);
+}
+
 void sl_bench_load_close(struct sl_bench_load **load)
 {
     struct sl_bench_load *gone = *load;
@@ -234,12 +301,10 @@ void sl_bench_load_close(struct sl_bench_load **load)
     if (gone == NULL) {
         return;
     }
-    if (gone->started) {
-        if (post(gone, sl_bench_load_disconnect, 0) == 0) {
-            (void)is_answered(gone, CLOSE_TIMEOUT_NS);
-        }
-        sl_reactor_stop(gone->reactor);
-        sl_reactor_join(gone->reactor);
+    if (gone->started && gone->options.host != NULL) {
+        leave_host(gone);
+    } else if (gone->started) {
+        stop_reactor(gone);
     }
     if (gone->to_load != NULL) {
         sl_mailbox_lane_close(&gone->to_load);
@@ -247,7 +312,9 @@ void sl_bench_load_close(struct sl_bench_load **load)
     if (gone->to_owner != NULL) {
         sl_mailbox_lane_close(&gone->to_owner);
     }
-    sl_reactor_destroy(&gone->reactor);
+    if (gone->options.host == NULL) {
+        sl_reactor_destroy(&gone->reactor);
+    }
     if (gone->mailbox != NULL) {
         sl_mailbox_destroy(&gone->mailbox);
     }

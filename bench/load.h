@@ -22,6 +22,8 @@ enum sl_bench_operation {
     SL_BENCH_PUSH_PULL = 2,
 };
 
+struct sl_bench_load;
+
 struct sl_bench_load_options {
     const char *coordinator;    /* "host:port" */
     struct sl_table_spec table; /* opened by the load, its rows created before anything is timed */
@@ -37,9 +39,10 @@ struct sl_bench_load_options {
     int core;     /* that the load's thread is pinned to; -1: none */
     bool polling; /* it spins when idle */
     const char *congestion;
+    /* Another load, whose thread is to drive this one too, instead of one of its own; NULL: none.
+     * It is closed after this one; core and polling are then its. */
+    struct sl_bench_load *host;
 };
-
-struct sl_bench_load;
 
 struct sl_bench_load_result {
     uint64_t requests, keys; /* answered in the time measured */

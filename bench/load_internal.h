@@ -72,7 +72,7 @@ struct sl_bench_load {
     struct sl_mailbox_lane *to_load;  /* the caller's */
     struct sl_mailbox_lane *to_owner; /* the reactor's */
     bool answered;
-    bool started; /* the reactor's thread */
+    bool started; /* it is on its reactor, whose thread runs */
 
     /* What every request is like. */
     uint16_t table_id;

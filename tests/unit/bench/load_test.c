@@ -156,6 +156,39 @@ static void load_run__again_and_two_at_a_time(void **state)
     sl_cluster_stop(&cluster);
 }
 
+/* Two loads on one thread, of which one ends while the other goes on. */
+static void load_run__beside_another_on_its_thread(void **state)
+{
+    (void)state;
+    static struct sl_bench_load_result result;
+    struct sl_cluster *cluster = start(1);
+    struct sl_bench_load_options options = options_for(cluster);
+    struct sl_bench_load *host, *guest;
+    assert_int_equal(sl_bench_load_open(&options, &host), 0);
+    options.table.kind = SL_TABLE_DENSE;
+    options.table.name[0] = 'd';
+    options.table.dim = 0;
+    options.table.length = 1 << 20;
+    options.operation = SL_BENCH_PUSH;
+    options.keys = 1 << 18;
+    options.host = host;
+    assert_int_equal(sl_bench_load_open(&options, &guest), 0);
+    bool both = false;
+    for (double seconds = 0.05; !both && seconds < SECONDS_MAX; seconds *= 2) {
+        assert_int_equal(sl_bench_load_begin(host, 0, seconds), 0);
+        assert_int_equal(sl_bench_load_run(guest, 0, seconds, &result), 0);
+        both = result.requests > 0;
+        assert_int_equal(sl_bench_load_wait(host, &result), 0);
+        both = both && result.requests > 0;
+    }
+    assert_true(both);
+    assert_int_equal(sl_bench_load_begin(host, 0, 0.05), 0);
+    sl_bench_load_close(&guest);
+    assert_int_equal(sl_bench_load_wait(host, &result), 0);
+    sl_bench_load_close(&host);
+    sl_cluster_stop(&cluster);
+}
+
 /* ---- Open loop ------------------------------------------------------------------------------- */
 
 /* Every request that was due in the time measured has a latency, no more and no fewer. */
@@ -305,6 +338,7 @@ int main(void)
         cmocka_unit_test(load_run__long_requests_and_replies),
         cmocka_unit_test(load_run__dense_tables),
         cmocka_unit_test(load_run__again_and_two_at_a_time),
+        cmocka_unit_test(load_run__beside_another_on_its_thread),
         cmocka_unit_test(load_run__open_loop_counts_what_was_due),
         cmocka_unit_test(load_run__open_loop_counts_what_could_not_be_sent),
         cmocka_unit_test(load_run__open_loop_does_not_leave_out_a_pause),
