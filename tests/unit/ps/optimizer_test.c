@@ -307,7 +307,7 @@ static void optimizer_forms__bit_identical(void **state)
     }
 }
 
-/* Records as a table has them, visited several times each; the count of one comes to its end. */
+/* Records as a table has them; the count of one comes to its end. */
 static void visit_rows(const struct sl_optimizer_spec *spec, enum sl_optimizer_form form,
                        uint32_t dim)
 {
@@ -318,8 +318,8 @@ static void visit_rows(const struct sl_optimizer_spec *spec, enum sl_optimizer_f
     uint32_t counts[ROWS] = {4, UINT32_MAX - 1, 0};
     const struct sl_optimizer *scalar = sl_optimizer_find(spec->kind, SL_OPTIMIZER_FORM_SCALAR);
     const size_t own = (size_t)dim * (1 + scalar->slots_per_value);
-    uint64_t seed = dim;
     struct sl_table_record *records[VISITS];
+    uint64_t seed = dim;
     struct sl_optimizer_state powers;
     struct sl_optimizer_visit visit = {
         .spec = spec, .state = &powers, .dim = dim, .slot_stride = dim, .step = STEP};
@@ -351,8 +351,7 @@ static void visit_rows(const struct sl_optimizer_spec *spec, enum sl_optimizer_f
     sl_optimizer_find(spec->kind, form)->apply_rows(&visit, &rows);
     for (uint32_t row = 0; row < ROWS; row++) {
         const struct sl_table_record *record = (void *)together[row];
-        assert_int_equal(record->last_step, STEP);
-        assert_int_equal(record->count, counts[row]);
+        assert_true(record->last_step == STEP && record->count == counts[row]);
         if (memcmp(record->values, one_by_one[row], sizeof one_by_one[row]) != 0) {
             fail_msg("%s: form %d differs over rows of %u", scalar->name, (int)form, dim);
         }
