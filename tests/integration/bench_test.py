@@ -3,11 +3,15 @@
 they measure is not judged here, but for one thing: a pause of the server is not left out."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 import unittest
+import xml.etree.ElementTree
 
 import harness
 
@@ -118,6 +122,54 @@ class BenchTest(harness.StarlingTest):
                             (["--congestion", "nosuch"], "--congestion=nosuch")):
             output = self.run_to_end("starling-bench", "pull", *args, status=2)
             self.assertIn(words, output)
+
+
+class ProfileTest(harness.StarlingTest):
+    """bench/profile.py, but for what perf and valgrind do."""
+
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/profile.py")
+
+    def load(self):
+        spec = importlib.util.spec_from_file_location("bench_profile", self.path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    def run_profile(self, *args, path):
+        return subprocess.run([sys.executable, self.path, "--out", self.folder, *args], text=True,
+                              capture_output=True, env={"PATH": path}, check=False, timeout=60)
+
+    def test_callgrind_counts_are_of_functions_themselves(self):
+        out = os.path.join(self.folder, "callgrind.out")
+        with open(out, "w", encoding="ascii") as file:
+            file.write("events: Ir\n\nfl=(1) /x/net/receive.c\nfn=(1) take\n10 5\ncfi=(2) /x/ps/server.c\n"
+                       "cfn=(2) on_received\ncalls=3 40\n11 60\n+1 2\n\nfl=(2)\nfn=(2)\n40 60\n")
+        own, calls = self.load().read_callgrind(out)
+        self.assertEqual(own, {("/x/net/receive.c", "take"): 7, ("/x/ps/server.c", "on_received"): 60})
+        self.assertEqual(calls, {("/x/ps/server.c", "on_received"): 3})
+
+    def test_flames_are_as_wide_as_their_share(self):
+        profile = self.load()
+        stacks = profile.fold("\n    1f leaf+0x3\n    2f main\n\n\n    3f other\n    2f main\n\n    1f leaf\n    2f main\n\n")
+        self.assertEqual(stacks, {("main", "leaf"): 2, ("main", "other"): 1})
+        svg = os.path.join(self.folder, "flames.svg")
+        profile.draw_flames(stacks, "a < b", svg)
+        root = xml.etree.ElementTree.parse(svg).getroot()
+        titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+        self.assertEqual(sorted(titles), ["leaf: 66.7%", "main: 100.0%", "other: 33.3%"])
+
+    def test_what_is_missing_is_named(self):
+        done = self.run_profile(path=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("calls left out: perf not installed", done.stdout)
+        done = self.run_profile("--parts", "nothing", path=self.folder)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("accepts some of calls,flames,instructions,copies", done.stderr)
+        with open(os.path.join(self.folder, "perf"), "w", encoding="ascii") as file:
+            os.fchmod(file.fileno(), 0o755)
+        done = self.run_profile("--parts", "calls", "--bin", "/nowhere", path=self.folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nowhere/starling-ps is not there", done.stderr)
 
 
 if __name__ == "__main__":
