@@ -8,6 +8,7 @@ could be measured failed."""
 import argparse
 import collections
 import contextlib
+import ctypes
 import glob
 import html
 import json
@@ -35,6 +36,11 @@ LOADS = {
 
 class Failure(Exception):
     """A part cannot be measured; what it says is for the user."""
+
+
+def end_with_parent():
+    """In a child, before exec: killed when this process is."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def end_process(process):
@@ -78,7 +84,8 @@ class Bench:
         with open(log_path, "wb") as log:
             process = subprocess.Popen([*tool, self.program("starling-ps"), "--ps-hosts", address, "--worker-hosts", "w",
                                         "--job-name", "ps", "--task-index", "0", "--lease", "3600"],
-                                       env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                                       env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       preexec_fn=end_with_parent)
         try:
             os.sched_setaffinity(process.pid, {self.options.server_core})
             end = time.monotonic() + START_S
@@ -103,7 +110,8 @@ class Bench:
              "--connections", str(load.connections), "--depth", str(load.depth), "--dim", str(load.dim),
              "--rows", str(rows), "--rounds", "1", "--warm-up", "0", "--seconds", str(seconds),
              "--client-core", str(self.options.client_core), "--congestion", self.options.congestion, "--json", path],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            preexec_fn=end_with_parent)
 
         def rate():
             try:
