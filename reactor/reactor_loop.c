@@ -147,6 +147,9 @@ static int thread_begin(struct sl_reactor *reactor)
                      options->name, options->core);
         return err;
     }
+    if (options->core >= 0) {
+        sl_spin_lengthen(&reactor->spin);
+    }
     err = make_ring(reactor);
     return err == 0 && reactor->on_start != NULL ? reactor->on_start(reactor->on_start_ctx) : err;
 }

@@ -3,28 +3,60 @@
 /* Of the last eight idle times, how many must have been short for spinning to pay. */
 #define SHORT_IDLES_NEEDED 2
 
+/* How far the limit may grow with the work that came before. */
+#define GROWTH             8
+
+/* Between two looks of a loop that spins lies far less, unless somebody else had the core. */
+#define PREEMPTED_NS       20000
+
 void sl_spin_init(struct sl_spin *spin, uint64_t spin_ns_max)
 {
-    *spin = (struct sl_spin){.spin_ns_max = spin_ns_max, .short_idles = UINT8_MAX};
+    *spin = (struct sl_spin){
+        .spin_ns_max = spin_ns_max, .longest_ns = spin_ns_max, .short_idles = UINT8_MAX};
+}
+
+void sl_spin_lengthen(struct sl_spin *spin)
+{
+    spin->longest_ns = GROWTH * spin->spin_ns_max;
+}
+
+static void begin(struct sl_spin *spin, uint64_t now_ns)
+{
+    uint64_t worked_ns = spin->has_worked ? now_ns - spin->busy_since_ns : 0;
+    spin->limit_ns = worked_ns > spin->spin_ns_max ? worked_ns : spin->spin_ns_max;
+    spin->limit_ns = spin->limit_ns < spin->longest_ns ? spin->limit_ns : spin->longest_ns;
+    spin->idle = true;
+    spin->idle_since_ns = spin->looked_ns = now_ns;
+    spin->gave_up = __builtin_popcount(spin->short_idles) < SHORT_IDLES_NEEDED;
 }
 
 bool sl_spin_idle(struct sl_spin *spin, uint64_t now_ns)
 {
     if (!spin->idle) {
-        spin->idle = true;
-        spin->idle_since_ns = now_ns;
+        begin(spin, now_ns);
     }
-    return now_ns - spin->idle_since_ns < spin->spin_ns_max &&
-           __builtin_popcount(spin->short_idles) >= SHORT_IDLES_NEEDED;
+    if (spin->gave_up) {
+        return false;
+    }
+    if (now_ns - spin->looked_ns > PREEMPTED_NS) {
+        spin->short_idles = 0;
+        spin->gave_up = true;
+    }
+    spin->gave_up = spin->gave_up || now_ns - spin->idle_since_ns >= spin->limit_ns;
+    spin->looked_ns = now_ns;
+    return !spin->gave_up;
 }
 
 void sl_spin_busy(struct sl_spin *spin, uint64_t now_ns)
 {
-    if (!spin->idle) {
-        return;
+    if (spin->idle) {
+        /* Twice the limit: a sleep that work ended has the cost of the wake-up in it. */
+        bool was_short = now_ns - spin->idle_since_ns < 2 * spin->limit_ns;
+        spin->short_idles = (uint8_t)(spin->short_idles << 1 | was_short);
     }
-    /* Twice the limit: a sleep that work ended has the cost of the wake-up in it. */
-    bool was_short = now_ns - spin->idle_since_ns < 2 * spin->spin_ns_max;
-    spin->short_idles = (uint8_t)(spin->short_idles << 1 | was_short);
+    if (spin->idle || !spin->has_worked) {
+        spin->busy_since_ns = now_ns;
+    }
+    spin->has_worked = true;
     spin->idle = false;
 }

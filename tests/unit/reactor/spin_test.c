@@ -59,12 +59,56 @@ static void idle__gives_up_when_work_comes_late_and_comes_back(void **state)
     assert_int_equal(idle_for(&spin, &now_ns, SPIN_NS / 2), SPIN_NS / 2);
 }
 
+static void work_for(struct sl_spin *spin, uint64_t *now_ns, uint64_t work_ns)
+{
+    sl_spin_busy(spin, *now_ns);
+    *now_ns += work_ns;
+    sl_spin_busy(spin, *now_ns);
+    *now_ns += 300;
+}
+
+static void lengthen__after_long_work_spins_as_long(void **state)
+{
+    (void)state;
+    struct sl_spin spin;
+    uint64_t now_ns = 12345;
+    sl_spin_init(&spin, SPIN_NS);
+    idle_for(&spin, &now_ns, 10000);
+    work_for(&spin, &now_ns, 4 * SPIN_NS);
+    assert_int_equal(idle_for(&spin, &now_ns, 3 * SPIN_NS), SPIN_NS);
+    sl_spin_lengthen(&spin);
+    work_for(&spin, &now_ns, 4 * SPIN_NS);
+    assert_int_equal(idle_for(&spin, &now_ns, 3 * SPIN_NS), 3 * SPIN_NS);
+    work_for(&spin, &now_ns, 1000 * SPIN_NS);
+    assert_int_equal(idle_for(&spin, &now_ns, 1000 * SPIN_NS), 8 * SPIN_NS);
+    /* It was short work that ended this one. */
+    assert_int_equal(idle_for(&spin, &now_ns, 3 * SPIN_NS), SPIN_NS);
+}
+
+static void idle__gives_up_when_others_take_the_core(void **state)
+{
+    (void)state;
+    struct sl_spin spin;
+    uint64_t now_ns = 12345;
+    sl_spin_init(&spin, SPIN_NS);
+    assert_true(sl_spin_idle(&spin, now_ns));
+    now_ns += SPIN_NS / 2;
+    assert_false(sl_spin_idle(&spin, now_ns));
+    assert_false(sl_spin_idle(&spin, now_ns + 100));
+    sl_spin_busy(&spin, now_ns + 200);
+    now_ns += 500;
+    assert_int_equal(idle_for(&spin, &now_ns, SPIN_NS / 2), 0);
+    assert_int_equal(idle_for(&spin, &now_ns, SPIN_NS / 2), SPIN_NS / 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle__spins_no_longer_than_the_limit),
         cmocka_unit_test(idle__zero_never_spins),
         cmocka_unit_test(idle__gives_up_when_work_comes_late_and_comes_back),
+        cmocka_unit_test(lengthen__after_long_work_spins_as_long),
+        cmocka_unit_test(idle__gives_up_when_others_take_the_core),
     };
     return cmocka_run_group_tests_name("reactor/spin", tests, NULL, NULL);
 }
