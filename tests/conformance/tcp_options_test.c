@@ -188,49 +188,59 @@ static int listen_full(struct sl_endpoint *out, int *out_filler)
     return listener;
 }
 
+/* A client that gives up after 60 s, and a peer that never answers it. */
+struct unanswered {
+    struct world *world;
+    struct peer *client;
+    int listener, filler;
+};
+
+static struct unanswered unanswered_open(void)
+{
+    struct sl_transport_options options = {.peer_timeout_ms = 60000};
+    struct unanswered it = {.world = world_open_in_amber(2, &options)};
+    struct sl_endpoint full;
+    it.listener = listen_full(&full, &it.filler);
+    it.client = peer_connect(&it.world->nodes[1], &full);
+    return it;
+}
+
+static void unanswered_close(struct unanswered *it)
+{
+    close(it->filler);
+    close(it->listener);
+    world_close(it->world);
+}
+
 static void connect__unanswered(void **state)
 {
     (void)state;
-    struct sl_transport_options options = {.peer_timeout_ms = 60000};
-    struct world *world = world_open_in_amber(2, &options);
-    struct sl_endpoint full;
-    int filler;
-    int listener = listen_full(&full, &filler);
-    struct peer *client = peer_connect(&world->nodes[1], &full);
+    struct unanswered it = unanswered_open();
     for (uint32_t passed_ms = 0; passed_ms < 45000; passed_ms += 15000) {
-        assert_int_equal(client->closed, 0);
-        world_pass(world, 15000);
+        assert_int_equal(it.client->closed, 0);
+        world_pass(it.world, 15000);
     }
-    assert_int_equal(client->closed, 0);
-    world_pass(world, 20000);
-    WAIT_UNTIL(client->closed == 1);
-    assert_int_equal(client->close_err, SL_ERR_DEADLINE);
-    assert_false(client->open);
-    close(filler);
-    close(listener);
-    world_close(world);
+    assert_int_equal(it.client->closed, 0);
+    world_pass(it.world, 20000);
+    WAIT_UNTIL(it.client->closed == 1);
+    assert_int_equal(it.client->close_err, SL_ERR_DEADLINE);
+    assert_false(it.client->open);
+    unanswered_close(&it);
 }
 
 /* We were stopped in the meantime: what the peer answered has yet to be seen. */
 static void connect__stopped_is_not_the_peers_silence(void **state)
 {
     (void)state;
-    struct sl_transport_options options = {.peer_timeout_ms = 60000};
-    struct world *world = world_open_in_amber(2, &options);
-    struct sl_endpoint full;
-    int filler;
-    int listener = listen_full(&full, &filler);
-    struct peer *client = peer_connect(&world->nodes[1], &full);
-    world_pass(world, 600000);
-    assert_int_equal(client->closed, 0);
+    struct unanswered it = unanswered_open();
+    world_pass(it.world, 600000);
+    assert_int_equal(it.client->closed, 0);
     for (uint32_t i = 0; i < 3; i++) {
-        world_pass(world, 15000);
+        world_pass(it.world, 15000);
     }
-    WAIT_UNTIL(client->closed == 1);
-    assert_int_equal(client->close_err, SL_ERR_DEADLINE);
-    close(filler);
-    close(listener);
-    world_close(world);
+    WAIT_UNTIL(it.client->closed == 1);
+    assert_int_equal(it.client->close_err, SL_ERR_DEADLINE);
+    unanswered_close(&it);
 }
 
 /* The peer has no memory for more, and says so all the while: that is no silence, though it goes on

@@ -28,13 +28,6 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    server_fixture_stop(*state);
-    free(*state);
-    return 0;
-}
-
 static struct sl_message_hello hello_of(enum sl_message_purpose purpose, uint32_t shard)
 {
     struct sl_message_hello hello = {
@@ -194,7 +187,7 @@ static void server_auth__waits_for_a_proof_in_vain(void **state)
     free(world);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
 
 int main(void)
 {

@@ -42,13 +42,6 @@ static int setup_late(void **state)
     return setup_with(state, true, true);
 }
 
-static int teardown(void **state)
-{
-    server_fixture_stop(*state);
-    free(*state);
-    return 0;
-}
-
 /* A pull without keys, which belongs to every shard. */
 static uint64_t send_pull(struct peer *peer, uint32_t clock)
 {
@@ -296,18 +289,19 @@ static void server_drain__refuses_newcomers(void **state)
     peer_close(&peer);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(server_hello__is_welcomed_by_the_shard_it_names),
         cmocka_unit_test_setup_teardown(server_hello__waits_for_the_shards_number, setup_late,
-                                        teardown),
+                                        server_fixture_teardown),
         CASE(server_hello__of_another_version_is_told_both),
         CASE(server_hello__to_a_shard_that_is_not_there_is_refused),
         cmocka_unit_test_setup_teardown(
-            server_hello__for_control_is_refused_without_the_coordinator, setup_alone, teardown),
+            server_hello__for_control_is_refused_without_the_coordinator, setup_alone,
+            server_fixture_teardown),
         CASE(server_hello__for_control_reaches_the_coordinator),
         CASE(server_version__of_a_member_that_changes_ends_its_membership),
         CASE(server_hello__must_come_first),

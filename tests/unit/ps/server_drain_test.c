@@ -23,20 +23,8 @@ static float gradients[LONG_KEYS * DIM];
 
 static int setup(void **state)
 {
-    struct server_fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
-    fixture->options.buffer_bytes_max = 1; /* as little as it does with */
-    server_fixture_start(fixture, false);
     server_fixture_keys(0, keys, LONG_KEYS);
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    server_fixture_stop(*state);
-    free(*state);
-    return 0;
+    return server_fixture_setup_least(state);
 }
 
 static void post_drained(void *ctx)
@@ -157,7 +145,7 @@ static void server_drain__ends_when_the_last_request_is_late(void **state)
     peer_close(&peer);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
 
 int main(void)
 {

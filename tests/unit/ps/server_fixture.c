@@ -76,6 +76,13 @@ void server_fixture_keys(uint32_t shard, uint64_t *keys, uint32_t count)
     }
 }
 
+void server_fixture_gradients(float *gradients, uint32_t count)
+{
+    for (uint32_t i = 0; i < count * SERVER_FIXTURE_DIM; i++) {
+        gradients[i] = (float)(i / SERVER_FIXTURE_DIM % 1000);
+    }
+}
+
 void server_fixture_number(struct server_fixture *fixture)
 {
     for (uint32_t i = 0; i < SERVER_COUNT; i++) {
@@ -123,6 +130,23 @@ void server_fixture_stop(struct server_fixture *fixture)
     if (fixture->coordinator != NULL) {
         sl_coordinator_destroy(&fixture->coordinator);
     }
+}
+
+int server_fixture_setup_least(void **state)
+{
+    struct server_fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    fixture->options.buffer_bytes_max = 1;
+    server_fixture_start(fixture, false);
+    *state = fixture;
+    return 0;
+}
+
+int server_fixture_teardown(void **state)
+{
+    server_fixture_stop(*state);
+    free(*state);
+    return 0;
 }
 
 struct errand {
@@ -362,7 +386,7 @@ void peer_open_table(struct peer *peer, uint32_t id, enum sl_consistency_mode mo
         .kind = SL_MESSAGE_TABLE_OPEN,
         .id = 5,
         .table_open = {.spec = {.kind = SL_TABLE_SPARSE,
-                                .dim = 4,
+                                .dim = SERVER_FIXTURE_DIM,
                                 .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
                                 .consistency = {.mode = mode}},
                        .table_id = id},

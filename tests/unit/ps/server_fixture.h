@@ -11,7 +11,8 @@
 #include "ps/server.h"
 #include "shard_request.h"
 
-#define SERVER_COUNT 2 /* shards 0 and 1 of 2 */
+#define SERVER_COUNT       2 /* shards 0 and 1 of 2 */
+#define SERVER_FIXTURE_DIM 4
 
 struct server_fixture {
     struct sl_reactor *reactors[SERVER_COUNT];
@@ -29,8 +30,16 @@ void server_fixture_start(struct server_fixture *fixture, bool with_coordinator)
 void server_fixture_stop(struct server_fixture *fixture);
 void server_fixture_number(struct server_fixture *fixture);
 
+/* CMocka's, of a fixture on the heap: servers that have as few buffers as they do with, without a
+ * coordinator; and the end of any. */
+int server_fixture_setup_least(void **state);
+int server_fixture_teardown(void **state);
+
 /* The first `count` keys of the shard, ascending. */
 void server_fixture_keys(uint32_t shard, uint64_t *keys, uint32_t count);
+
+/* For each of `count` keys a gradient of its own, of the dim that peer_open_table gives. */
+void server_fixture_gradients(float *gradients, uint32_t count);
 
 /* Runs on the reactor of that server, before it returns. */
 void server_fixture_run_on(struct server_fixture *fixture, uint32_t index,
@@ -87,7 +96,7 @@ void peer_join_clock(struct peer *peer, uint32_t clock);
 /* Returns when the server has seen everything that the peer sent. */
 void peer_sync(struct peer *peer);
 
-/* Opens a SUM table of dim 4; consistency: over two workers. */
+/* Opens a SUM table of SERVER_FIXTURE_DIM; consistency: over two workers. */
 void peer_open_table(struct peer *peer, uint32_t id, enum sl_consistency_mode mode);
 
 #endif

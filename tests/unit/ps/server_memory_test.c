@@ -22,25 +22,9 @@ static float gradients[LONG_KEYS * DIM];
 
 static int setup(void **state)
 {
-    struct server_fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
-    fixture->options.buffer_bytes_max = 1; /* as little as it does with */
-    server_fixture_start(fixture, false);
     server_fixture_keys(0, keys, LONG_KEYS);
-    for (uint32_t i = 0; i < LONG_KEYS; i++) {
-        for (uint32_t c = 0; c < DIM; c++) {
-            gradients[i * DIM + c] = (float)(i % 1000);
-        }
-    }
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    server_fixture_stop(*state);
-    free(*state);
-    return 0;
+    server_fixture_gradients(gradients, LONG_KEYS);
+    return server_fixture_setup_least(state);
 }
 
 static const float *rows_of(const struct peer *peer)
@@ -193,7 +177,7 @@ static void server_queue__who_lacks_memory_holds_nobody_up(void **state)
     peer_close(&modest);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
 
 int main(void)
 {

@@ -123,6 +123,17 @@ static void pulls__see_what_their_client_pushed_before_and_nothing_later(void **
     }
 }
 
+/* The world anew, with two clients and an ASP table 0. */
+static void start_with_two(struct stepped *world, uint64_t seed, struct stepped_peer **peer,
+                           struct stepped_peer **other)
+{
+    memset(world, 0, sizeof *world);
+    stepped_start(world, seed);
+    *peer = join(world, 7);
+    *other = join(world, 8);
+    stepped_open_table(*peer, 0, SL_CONSISTENCY_ASP);
+}
+
 static uint64_t requests_carried_out(const struct stepped *world)
 {
     struct sl_message answer = {.kind = SL_MESSAGE_STATS};
@@ -136,11 +147,8 @@ static void pulls__before_a_bad_request_are_carried_out(void **state)
 {
     struct stepped *world = *state;
     for (uint64_t seed = 1; seed <= 12; seed++) {
-        memset(world, 0, sizeof *world);
-        stepped_start(world, seed);
-        struct stepped_peer *peer = join(world, 7);
-        struct stepped_peer *other = join(world, 8);
-        stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+        struct stepped_peer *peer, *other;
+        start_with_two(world, seed, &peer, &other);
         for (uint64_t id = 1; id <= 5; id++) {
             send_pull(peer, id, 0, 0, 3);
             send_pull(other, id, 0, 0, 3);
@@ -163,11 +171,8 @@ static void pulls__of_a_connection_that_ends_are_forgotten(void **state)
 {
     struct stepped *world = *state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        memset(world, 0, sizeof *world);
-        stepped_start(world, seed);
-        struct stepped_peer *peer = join(world, 7);
-        struct stepped_peer *other = join(world, 8);
-        stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+        struct stepped_peer *peer, *other;
+        start_with_two(world, seed, &peer, &other);
         for (uint64_t id = 1; id <= 20; id++) {
             send_pull(peer, id, 0, 0, 1);
             send_pull(other, id, 0, 0, 1);

@@ -15,34 +15,12 @@
 
 #define NOBODY UINT32_MAX
 
-struct world {
-    struct stepped stepped;
-    struct stepped_peer first, second;
-};
-
-static int setup(void **state)
-{
-    struct world *world = calloc(1, sizeof *world);
-    assert_non_null(world);
-    stepped_start(&world->stepped, 1);
-    *state = world;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct world *world = *state;
-    stepped_stop(&world->stepped);
-    free(world);
-    return 0;
-}
-
-static float value_of(struct world *world, uint16_t table)
+static float value_of(struct stepped_two *world, uint16_t table)
 {
     return stepped_values(&world->stepped, table, STEPPED_KEYS);
 }
 
-static float first_value_of(struct world *world, uint16_t table)
+static float first_value_of(struct stepped_two *world, uint16_t table)
 {
     return stepped_values(&world->stepped, table, 1);
 }
@@ -65,14 +43,14 @@ static void resume(struct stepped_peer *peer)
     assert_true(answer->welcome.resumed);
 }
 
-static void join_two(struct world *world)
+static void join_two(struct stepped_two *world)
 {
     stepped_join_two(&world->first, &world->second, &world->stepped);
 }
 
 static void server_replay__of_a_done_push_pushes_no_more(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     stepped_join(peer, &world->stepped, NOBODY, 7);
     assert_false(peer->answer.welcome.resumed);
@@ -93,7 +71,7 @@ static void server_replay__of_a_done_push_pushes_no_more(void **state)
 
 static void server_replay__of_a_done_request_reads_again(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     stepped_join(peer, &world->stepped, NOBODY, 7);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -128,7 +106,7 @@ static void begin_push(struct stepped_peer *peer, uint64_t id)
 
 static void server_replay__of_a_running_push_waits_for_it(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     stepped_join(peer, &world->stepped, NOBODY, 7);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -150,7 +128,7 @@ static void server_replay__of_a_running_push_waits_for_it(void **state)
 
 static void server_replay__finds_done_what_ended_meanwhile(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     stepped_join(peer, &world->stepped, NOBODY, 7);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -169,7 +147,7 @@ static void server_replay__finds_done_what_ended_meanwhile(void **state)
 /* Its client has given the request up, and does not send it again; what comes behind it waits. */
 static void server_replay__is_not_needed_for_an_orphan_to_end(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     stepped_join(peer, &world->stepped, NOBODY, 7);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -195,7 +173,7 @@ static void send_parked(struct stepped_peer *peer, uint64_t id, uint32_t budget_
 
 static void server_replay__of_a_parked_request_goes_on_in_its_middle(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     send_parked(peer, 2, STEPPED_BUDGET);
@@ -219,7 +197,7 @@ static void server_replay__of_a_parked_request_goes_on_in_its_middle(void **stat
 
 static void server_replay__of_a_parked_request_that_went_on_alone(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     send_parked(peer, 2, STEPPED_BUDGET);
@@ -238,7 +216,7 @@ static void server_replay__of_a_parked_request_that_went_on_alone(void **state)
 
 static void server_replay__of_a_parked_request_whose_deadline_passed_fails(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     send_parked(peer, 2, 2000000);
@@ -256,7 +234,7 @@ static void server_replay__of_a_parked_request_whose_deadline_passed_fails(void 
 /* Of requests that had not begun nothing is left, and they are carried out once, in their order. */
 static void server_replay__of_what_never_began_is_new(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     send_parked(peer, 2, STEPPED_BUDGET);
@@ -281,7 +259,7 @@ static void server_replay__of_what_never_began_is_new(void **state)
 
 static void server_replay__of_a_failed_write_fails_again(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     stepped_tick(peer, 2, 5);
@@ -303,7 +281,7 @@ static void server_replay__of_a_failed_write_fails_again(void **state)
 
 static void server_replay__remembers_the_last_256_failures(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     for (uint64_t id = 2; id < 402; id++) {
@@ -323,7 +301,7 @@ static void server_replay__remembers_the_last_256_failures(void **state)
 /* A client that gives other requests up, and loses the same answer each time. */
 static void server_replay__keeps_a_failure_that_is_asked_for_again_and_again(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     join_two(world);
     stepped_tick(peer, 2, 99);
@@ -344,7 +322,7 @@ static void server_replay__keeps_a_failure_that_is_asked_for_again_and_again(voi
 
 static void server_replay__out_of_order_ends_the_connection(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     stepped_join(peer, &world->stepped, NOBODY, 7);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -438,7 +416,7 @@ static void break_and_resume(struct chance_client *client)
 
 static void server_replay__carries_every_write_out_once(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct chance_client client = {.peer = &world->first, .random = 42, .next_id = 1};
     stepped_join(client.peer, &world->stepped, NOBODY, 7);
     stepped_open_table(client.peer, 0, SL_CONSISTENCY_ASP);
@@ -455,7 +433,7 @@ static void server_replay__carries_every_write_out_once(void **state)
     assert_true(first_value_of(world, 0) == (float)WRITES);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, stepped_two_setup, stepped_two_teardown)
 
 int main(void)
 {

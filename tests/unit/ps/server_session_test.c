@@ -14,43 +14,16 @@
 
 #define NOBODY UINT32_MAX
 
-struct world {
-    struct stepped stepped;
-    struct stepped_peer first, second;
-};
-
-static int setup(void **state)
-{
-    struct world *world = calloc(1, sizeof *world);
-    assert_non_null(world);
-    stepped_start(&world->stepped, 1);
-    *state = world;
-    return 0;
-}
-
 static int setup_few(void **state)
 {
-    struct world *world = calloc(1, sizeof *world);
-    assert_non_null(world);
-    world->stepped.options.transport_options.connections_max = 4;
-    stepped_start(&world->stepped, 1);
-    *state = world;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct world *world = *state;
-    stepped_stop(&world->stepped);
-    free(world);
-    return 0;
+    return stepped_two_setup_with(state, 4);
 }
 
 /* ---- Who takes whose place ------------------------------------------------------------------- */
 
 static void server_session__of_another_process_is_refused_while_the_first_is_there(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, 3, 7);
     struct stepped_peer *other = &world->second;
     other->world = &world->stepped;
@@ -71,7 +44,7 @@ static void server_session__of_another_process_is_refused_while_the_first_is_the
 
 static void server_session__keeps_who_the_client_was(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, 3, 7);
     stepped_break(&world->first);
     world->first.hello.task_index = 4;
@@ -82,7 +55,7 @@ static void server_session__keeps_who_the_client_was(void **state)
 
 static void server_session__takes_the_place_of_its_open_connection(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     stepped_join(peer, &world->stepped, NOBODY, 7);
     stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
@@ -101,7 +74,7 @@ static void server_session__takes_the_place_of_its_open_connection(void **state)
 /* ---- Ends ------------------------------------------------------------------------------------ */
 
 /* worker/0 waits in iteration 1 for worker/1. */
-static void wait_for_second(struct world *world)
+static void wait_for_second(struct stepped_two *world)
 {
     stepped_join_two(&world->first, &world->second, &world->stepped);
     shard_request_begin(&world->stepped.request, 1);
@@ -113,7 +86,7 @@ static void wait_for_second(struct world *world)
 
 static void server_session__ends_with_its_lease(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     wait_for_second(world);
     stepped_break(&world->second);
     stepped_pass(&world->stepped, STEPPED_LEASE - SL_CLOCK_NS_PER_S);
@@ -150,7 +123,7 @@ static void speak(struct stepped_peer *peer)
 /* Its welcome may have been lost: then the client believes that it still has the session before. */
 static void server_session__is_not_resumed_by_one_that_was_never_heard(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     stepped_join(peer, &world->stepped, NOBODY, 7);
     stepped_break(peer);
@@ -162,7 +135,7 @@ static void server_session__is_not_resumed_by_one_that_was_never_heard(void **st
 
 static void server_session__holds_the_others_while_it_is_back_in_time(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     wait_for_second(world);
     speak(&world->second);
     for (int round = 0; round < 3; round++) {
@@ -178,7 +151,7 @@ static void server_session__holds_the_others_while_it_is_back_in_time(void **sta
 
 static void server_session__ends_with_a_goodbye(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     wait_for_second(world);
     struct sl_message goodbye = {.kind = SL_MESSAGE_GOODBYE};
     stepped_tell(&world->second, &goodbye);
@@ -199,7 +172,7 @@ static struct sl_message_lost lost_of(const struct stepped_peer *peer)
 
 static void server_lost__ends_a_session_with_its_connection(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     wait_for_second(world);
     struct sl_message_lost lost = lost_of(&world->second);
     lost.client_id++; /* an earlier process of that name */
@@ -216,7 +189,7 @@ static void server_lost__ends_a_session_with_its_connection(void **state)
 
 static void server_lost__of_one_that_never_came_counts_no_more(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, 0, 7);
     stepped_open_table(&world->first, 0, SL_CONSISTENCY_BSP);
     stepped_tick(&world->first, 1, 0);
@@ -233,7 +206,7 @@ static void server_lost__of_one_that_never_came_counts_no_more(void **state)
 /* Two pushes in one request: the one in progress is finished, the other is not begun. */
 static void server_lost__leaves_no_push_by_half(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     for (uint32_t round = 0; round < 30; round++) {
         stepped_join(peer, &world->stepped, 0, 100 + round);
@@ -257,7 +230,7 @@ static void server_lost__leaves_no_push_by_half(void **state)
 
 static void server_session__count_is_bounded(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     struct stepped_peer *peer = &world->first;
     for (uint64_t id = 1; id <= 6; id++) {
         memset(peer, 0, sizeof *peer);
@@ -274,7 +247,7 @@ static void server_session__count_is_bounded(void **state)
 
 static void server_join__is_for_workers(void **state)
 {
-    struct world *world = *state;
+    struct stepped_two *world = *state;
     stepped_join(&world->first, &world->stepped, NOBODY, 7);
     const struct sl_message join = {.kind = SL_MESSAGE_JOIN, .id = 9, .clock = 3};
     const struct sl_message *answer = stepped_ask(&world->first, &join);
@@ -283,7 +256,7 @@ static void server_join__is_for_workers(void **state)
     assert_int_equal(answer->error.err, SL_ERR_INVALID);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, stepped_two_setup, stepped_two_teardown)
 
 int main(void)
 {
@@ -298,7 +271,8 @@ int main(void)
         CASE(server_lost__ends_a_session_with_its_connection),
         CASE(server_lost__of_one_that_never_came_counts_no_more),
         CASE(server_lost__leaves_no_push_by_half),
-        cmocka_unit_test_setup_teardown(server_session__count_is_bounded, setup_few, teardown),
+        cmocka_unit_test_setup_teardown(server_session__count_is_bounded, setup_few,
+                                        stepped_two_teardown),
         CASE(server_join__is_for_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

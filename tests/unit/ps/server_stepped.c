@@ -49,6 +49,29 @@ void stepped_stop(struct stepped *world)
     sl_loop_network_fini(&world->network);
 }
 
+int stepped_two_setup_with(void **state, uint32_t connections_max)
+{
+    struct stepped_two *two = calloc(1, sizeof *two);
+    assert_non_null(two);
+    two->stepped.options.transport_options.connections_max = connections_max;
+    stepped_start(&two->stepped, 1);
+    *state = two;
+    return 0;
+}
+
+int stepped_two_setup(void **state)
+{
+    return stepped_two_setup_with(state, 0);
+}
+
+int stepped_two_teardown(void **state)
+{
+    struct stepped_two *two = *state;
+    stepped_stop(&two->stepped);
+    free(two);
+    return 0;
+}
+
 void stepped_turns(struct stepped *world, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -56,6 +56,18 @@ struct stepped_peer {
     _Alignas(8) uint8_t sink[SL_LIMIT_FRAME_PAYLOAD_BYTES];
 };
 
+/* A world and two peers in it, not joined. */
+struct stepped_two {
+    struct stepped stepped;
+    struct stepped_peer first, second;
+};
+
+/* CMocka's setup and teardown of one; and a setup with so many connections at the most (0: the
+ * default). */
+int stepped_two_setup(void **state);
+int stepped_two_setup_with(void **state, uint32_t connections_max);
+int stepped_two_teardown(void **state);
+
 /* The world is zeroed but for options; large, so from the heap. */
 void stepped_start(struct stepped *world, uint64_t seed);
 void stepped_stop(struct stepped *world);

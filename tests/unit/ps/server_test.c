@@ -19,15 +19,11 @@ static struct shard_request request;
 static uint64_t keys[LONG_KEYS];
 static float gradients[LONG_KEYS * DIM];
 
-/* Keys of the shard, distinct, ascending; each with a gradient of its own. */
+/* Keys of the shard, each with a gradient of its own. */
 static void fill_keys(uint32_t shard)
 {
     server_fixture_keys(shard, keys, LONG_KEYS);
-    for (uint32_t i = 0; i < LONG_KEYS; i++) {
-        for (uint32_t c = 0; c < DIM; c++) {
-            gradients[i * DIM + c] = (float)(i % 1000);
-        }
-    }
+    server_fixture_gradients(gradients, LONG_KEYS);
 }
 
 static int setup(void **state)
@@ -38,13 +34,6 @@ static int setup(void **state)
     server_fixture_start(fixture, false);
     fill_keys(0);
     *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    server_fixture_stop(*state);
-    free(*state);
     return 0;
 }
 
@@ -498,7 +487,7 @@ static void server_stats__count_requests_and_rows(void **state)
     peer_close(&peer);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
 
 int main(void)
 {

@@ -25,20 +25,8 @@ static float gradients[LONG_KEYS * DIM];
 
 static int setup(void **state)
 {
-    struct server_fixture *fixture = calloc(1, sizeof *fixture);
-    assert_non_null(fixture);
-    fixture->options.buffer_bytes_max = 1; /* as few as there can be */
-    server_fixture_start(fixture, false);
     server_fixture_keys(0, keys, LONG_KEYS);
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    server_fixture_stop(*state);
-    free(*state);
-    return 0;
+    return server_fixture_setup_least(state);
 }
 
 static struct peer *join(const struct server_fixture *fixture)
@@ -294,7 +282,7 @@ static void server_watch__who_is_being_closed_keeps_nobody_waiting(void **state)
     peer_close(&second);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, server_fixture_teardown)
 
 int main(void)
 {
