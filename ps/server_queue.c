@@ -447,7 +447,8 @@ static bool yields(struct sl_server *server)
     uint32_t spent = SL_LIMIT_TURN_KEYS - server->turn_keys;
     bool is_light = spent > 0 && spent <= SL_SERVER_YIELD_KEYS;
     bool is_wanted = server->crowded_count > 0 || sl_shard_commit_due(server->shard);
-    server->yielded = is_light && !is_wanted && !server->yielded && server->runnable_count > 0;
+    bool would_run = server->runnable_count > 0 && !server->blocked;
+    server->yielded = is_light && would_run && !is_wanted && !server->yielded;
     return server->yielded;
 }
 
