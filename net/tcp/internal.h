@@ -22,6 +22,9 @@
 #define SL_TCP_DIRECT_BYTES                                                                        \
     (32U << 10) /* what is left of a long payload is received in place from                        \
                    here on; below, a copy is cheaper than to cancel */
+#define SL_TCP_PATIENT_BYTES                                                                       \
+    (256U << 10) /* of a long payload are awaited before anybody is woken for it: a                \
+                    wake-up for every segment costs both sides more than the copy */
 #define SL_TCP_SLICE_BYTES                                                                         \
     (64U << 10) /* of a long frame, sent or received at a time while others                        \
                    have short ones: about 10 us */
@@ -87,6 +90,7 @@ struct sl_tcp_receive {
     struct sl_frame frame;            /* in all phases but HEADER */
     uint32_t header_have;
     uint32_t payload_have;
+    uint32_t low_bytes; /* the socket is readable from so many on, as it was told; 0: from one */
     struct sl_tcp_staging *staging; /* INLINE: being filled, or NULL */
     uint8_t *payload;               /* LONG: the sink */
     uint8_t header[SL_FRAME_HEADER_BYTES];
@@ -196,12 +200,13 @@ static inline bool sl_tcp_has_long(const struct sl_tcp_conn *conn)
 /* How much of `bytes` a call may move. */
 static inline size_t sl_tcp_slice(struct sl_tcp_conn *conn, size_t bytes)
 {
-    if (bytes <= 2 * SL_TCP_SLICE_BYTES) {
+    if (bytes <= SL_TCP_SLICE_BYTES) {
         return bytes;
     }
     uint64_t now_ns = sl_reactor_now_ns(conn->tcp->base.reactor);
     conn->long_until_ns = now_ns + SL_TCP_SLICING_NS;
-    return now_ns < conn->tcp->short_until_ns ? SL_TCP_SLICE_BYTES : bytes;
+    bool cuts = bytes > 2 * SL_TCP_SLICE_BYTES && now_ns < conn->tcp->short_until_ns;
+    return cuts ? SL_TCP_SLICE_BYTES : bytes;
 }
 
 /* ---- socket.c ---------------------------------------------------------------------------------
@@ -217,6 +222,10 @@ void sl_tcp_socket_tune(const struct sl_tcp *tcp, int fd);
  * program with one of those closed must not have what it prints sent to a peer. Takes fd. Errors:
  * IO, NO_MEMORY; then fd is closed. */
 int sl_tcp_socket_lift(int fd, int *out_fd);
+
+/* The socket is readable once so many bytes are there, or the stream has ended. False: it does not
+ * learn it. */
+bool sl_tcp_socket_set_low(int fd, uint32_t bytes);
 
 /* How long sent data may stay unacknowledged. */
 void sl_tcp_socket_set_patience(int fd, uint32_t timeout_ms);

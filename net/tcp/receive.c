@@ -313,6 +313,22 @@ struct io_uring_sqe *sl_tcp_receive_begin(struct sl_tcp_conn *conn)
     return sl_ring_sqe(conn->tcp->ring, &conn->receive.op);
 }
 
+/* From how many bytes on the connection is worth looking at; false: it cannot be told. */
+static bool await_bytes(struct sl_tcp_conn *conn, uint32_t bytes)
+{
+    struct sl_tcp_receive *receive = &conn->receive;
+    bool known = receive->low_bytes == bytes || sl_tcp_socket_set_low(conn->fd, bytes);
+    receive->low_bytes = known ? bytes : receive->low_bytes;
+    return known;
+}
+
+/* Never more than are on their way: the rest of the payload is all that the peer may ever send. */
+static bool await_most(struct sl_tcp_conn *conn, size_t bytes)
+{
+    return conn->tcp->ring->multishot_recv && /* or the kernel may not know POLL_FIRST */
+           await_bytes(conn, bytes < SL_TCP_PATIENT_BYTES ? (uint32_t)bytes : SL_TCP_PATIENT_BYTES);
+}
+
 static void receive_direct(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
@@ -320,8 +336,12 @@ static void receive_direct(struct sl_tcp_conn *conn)
     receive->multishot = false;
     receive->direct = true;
     size_t bytes = sl_tcp_slice(conn, receive->frame.payload_bytes - receive->payload_have);
-    io_uring_prep_recv(sl_tcp_receive_begin(conn), conn->fd,
-                       receive->payload + receive->payload_have, bytes, sl_tcp_wait_all(conn->tcp));
+    bool patient = await_most(conn, bytes);
+    struct io_uring_sqe *sqe = sl_tcp_receive_begin(conn);
+    io_uring_prep_recv(sqe, conn->fd, receive->payload + receive->payload_have, bytes, 0);
+    if (patient) {
+        sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
+    }
 }
 
 static bool is_sliced(struct sl_tcp_conn *conn)
@@ -336,6 +356,9 @@ static void receive_buffers(struct sl_tcp_conn *conn)
     struct sl_tcp_buffers *buffers = &conn->tcp->buffers;
     receive->op.complete = on_buffer;
     receive->direct = false;
+    if (receive->low_bytes > 1) {
+        (void)await_bytes(conn, 1);
+    }
     receive->multishot = conn->tcp->ring->multishot_recv && !receive->peek;
     struct io_uring_sqe *sqe = sl_tcp_receive_begin(conn);
     if (receive->multishot) {
@@ -350,13 +373,15 @@ static void receive_buffers(struct sl_tcp_conn *conn)
     receive->peek = false;
 }
 
-/* Whether the rest of a long payload is better received in place; it always is when the ring has no
- * buffers, so that a connection that has been given memory never waits for those that have not. */
+/* Whether the rest of a long payload is better received in place; it always is where that has
+ * begun, and when the ring has no buffers, so that a connection that has been given memory never
+ * waits for those that have not. */
 static bool wants_direct(const struct sl_tcp_conn *conn)
 {
     const struct sl_tcp_receive *receive = &conn->receive;
     return conn->tls == NULL && conn->life == SL_TCP_LIVE && receive->phase == SL_TCP_PHASE_LONG &&
-           (receive->frame.payload_bytes - receive->payload_have >= SL_TCP_DIRECT_BYTES ||
+           (receive->direct ||
+            receive->frame.payload_bytes - receive->payload_have >= SL_TCP_DIRECT_BYTES ||
             conn->tcp->buffers.offered == 0 || receive->empty_ring);
 }
 

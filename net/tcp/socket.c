@@ -20,6 +20,12 @@ static int set_int(int fd, int level, int option, int value)
     return setsockopt(fd, level, option, &value, sizeof value);
 }
 
+bool sl_tcp_socket_set_low(int fd, uint32_t bytes)
+{
+    const int low = (int)bytes;
+    return setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low) == 0;
+}
+
 void sl_tcp_socket_set_patience(int fd, uint32_t timeout_ms)
 {
     (void)set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
