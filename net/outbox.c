@@ -249,16 +249,11 @@ static_assert(SL_OUTBOX_RUN_BYTES_MAX +
                   ROOM_BYTES,
               "a block has room for the longest run");
 
-static void queue_append(struct sl_outbox_queue *queue, struct sl_outbox_waiting *waiting)
+static void append(struct sl_outbox_waiting **first, struct sl_outbox_waiting **last,
+                   struct sl_outbox_waiting *waiting)
 {
-    waiting->queue = queue;
-    if (queue->last == NULL) {
-        queue->first = waiting;
-    } else {
-        queue->last->next = waiting;
-    }
-    queue->last = waiting;
-    queue->count++;
+    *(*last == NULL ? first : &(*last)->next) = waiting;
+    *last = waiting;
 }
 
 static struct sl_transport_frame frame_of(struct sl_outbox_waiting *waiting)
@@ -273,10 +268,10 @@ static struct sl_transport_frame frame_of(struct sl_outbox_waiting *waiting)
 }
 
 /* Behind others that the transport did not take, `writable` goes on. */
-static void send_waiting(struct sl_conn *conn, struct sl_outbox_queue *queue,
-                         struct sl_outbox_waiting *waiting)
+static void offer_next(struct sl_conn *conn, struct sl_outbox_queue *queue,
+                       struct sl_outbox_waiting *waiting)
 {
-    queue_append(queue, waiting);
+    append(&queue->first, &queue->last, waiting);
     if (queue->offer != NULL) {
         return;
     }
@@ -286,14 +281,27 @@ static void send_waiting(struct sl_conn *conn, struct sl_outbox_queue *queue,
     }
 }
 
+static void send_waiting(struct sl_conn *conn, struct sl_outbox_queue *queue,
+                         struct sl_outbox_waiting *waiting)
+{
+    waiting->queue = queue;
+    queue->count++;
+    if (queue->is_open) {
+        append(&queue->behind_first, &queue->behind_last, waiting);
+        queue->behind_count++;
+    } else {
+        offer_next(conn, queue, waiting);
+    }
+}
+
 /* The last of the queue, if the transport can report a frame in the block along with it. */
 static struct sl_outbox_waiting *joinable(const struct sl_outbox_queue *queue,
                                           const struct sl_outbox_block *block,
                                           const struct sl_conn *conn)
 {
     struct sl_outbox_waiting *last = queue->last;
-    if (last == NULL || queue->offer != NULL || last->block != block || last->rest != NULL ||
-        (conn->transport->ops->capabilities & SL_TRANSPORT_JOINS) == 0) {
+    if (last == NULL || queue->offer != NULL || queue->is_open || last->block != block ||
+        last->rest != NULL || (conn->transport->ops->capabilities & SL_TRANSPORT_JOINS) == 0) {
         return NULL;
     }
     return last;
@@ -419,6 +427,40 @@ void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
     }
 }
 
+/* The frame that they waited for is complete. */
+static void send_behind(struct sl_conn *conn, struct sl_outbox_queue *queue)
+{
+    struct sl_outbox_waiting *waiting = queue->behind_first;
+    queue->behind_first = queue->behind_last = NULL;
+    queue->behind_count = 0;
+    while (waiting != NULL) {
+        struct sl_outbox_waiting *next = waiting->next;
+        waiting->next = NULL;
+        offer_next(conn, queue, waiting);
+        waiting = next;
+    }
+}
+
+void sl_outbox_commit_part(struct sl_outbox *outbox, struct sl_conn *conn,
+                           struct sl_outbox_queue *queue, uint32_t part_bytes, bool more)
+{
+    sl_assert(outbox != NULL);
+    sl_assert(outbox->reserved != NULL);
+    sl_assert(part_bytes > 0);
+    sl_assert(part_bytes % 8 == 0);
+    sl_assert(part_bytes <= outbox->reserved_bytes);
+    sl_assert((conn->transport->ops->capabilities & SL_TRANSPORT_PARTS) != 0);
+    sl_assert(!outbox->checksum);
+    struct sl_outbox_block *block = outbox->reserved;
+    outbox->reserved = NULL;
+    queue->is_open = false;
+    commit_piece(outbox, conn, queue, block, part_bytes);
+    queue->is_open = more;
+    if (!more) {
+        send_behind(conn, queue);
+    }
+}
+
 /* The memory is its owner's again. The callback comes last: it may reserve and commit. */
 static void waiting_release(struct sl_outbox *outbox, struct sl_outbox_waiting *waiting)
 {
@@ -477,16 +519,22 @@ void sl_outbox_writable(struct sl_outbox *outbox, struct sl_conn *conn,
     }
 }
 
-void sl_outbox_closed(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_outbox_queue *queue)
+static void release_all(struct sl_outbox *outbox, struct sl_outbox_waiting *waiting)
 {
-    sl_assert(outbox != NULL);
-    sl_assert(conn != NULL);
-    sl_assert(queue != NULL);
-    struct sl_outbox_waiting *waiting = queue->first;
-    *queue = (struct sl_outbox_queue){0};
     while (waiting != NULL) {
         struct sl_outbox_waiting *next = waiting->next;
         waiting_release(outbox, waiting);
         waiting = next;
     }
+}
+
+void sl_outbox_closed(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_outbox_queue *queue)
+{
+    sl_assert(outbox != NULL);
+    sl_assert(conn != NULL);
+    sl_assert(queue != NULL);
+    struct sl_outbox_queue ended = *queue;
+    *queue = (struct sl_outbox_queue){0};
+    release_all(outbox, ended.first);
+    release_all(outbox, ended.behind_first);
 }

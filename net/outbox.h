@@ -26,6 +26,9 @@ struct sl_outbox_queue {
     struct sl_outbox_waiting *first, *last;
     struct sl_outbox_waiting *offer; /* the first that the transport has not taken; NULL: none */
     uint32_t count;
+    bool is_open; /* the last part of a frame has not been committed: others wait for it here: */
+    struct sl_outbox_waiting *behind_first, *behind_last;
+    uint32_t behind_count; /* of count */
 };
 
 struct sl_outbox {
@@ -80,6 +83,15 @@ void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_
 uint8_t *sl_outbox_reserve_run(struct sl_outbox *outbox, uint32_t run_bytes, uint32_t frame_count);
 void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
                           struct sl_outbox_queue *queue, uint32_t run_bytes, bool seal);
+
+/* A frame whose payload is made part by part, each sent while it is still in the cache, over a
+ * transport with SL_TRANSPORT_PARTS. Each part is reserved as a run of one frame, of a multiple of
+ * 8 bytes. The first begins with the header, which the caller has encoded; nothing seals it.
+ * `more`: it is not the last. Until the last one is committed, whatever else is committed to the
+ * connection waits behind them. A frame that is begun must be completed, or its connection ended.
+ */
+void sl_outbox_commit_part(struct sl_outbox *outbox, struct sl_conn *conn,
+                           struct sl_outbox_queue *queue, uint32_t part_bytes, bool more);
 
 /* To be called from the upcalls of the same names. After `closed` the queue is empty. */
 void sl_outbox_sent(struct sl_outbox *outbox, void *cookie);

@@ -37,7 +37,9 @@ enum sl_transport_capability {
     SL_TRANSPORT_HANDS_OVER = 1 << 3, /* hand_over works */
     SL_TRANSPORT_STREAMS = 1 << 4,    /* the head of what is sent may be several whole frames, one
                                        * behind the other: they count as one until `sent` */
-    SL_TRANSPORT_JOINS = 1 << 5       /* takes frames whose cookie is SL_TRANSPORT_JOINED */
+    SL_TRANSPORT_JOINS = 1 << 5,      /* takes frames whose cookie is SL_TRANSPORT_JOINED */
+    SL_TRANSPORT_PARTS = 1 << 6       /* what is sent need not be a whole frame: the next is its
+                                       * continuation, as far as the receiver can tell */
 };
 
 /* The cookie of a frame that goes with the one before it on the connection, which was taken and has
@@ -220,7 +222,8 @@ static inline uint32_t sl_transport_send_burst(struct sl_conn *conn,
     sl_reactor_assert_owner(conn->transport->reactor);
     sl_assert(conn->state != SL_CONN_CLOSED);
     for (uint32_t i = 0; i < count; i++) {
-        sl_assert(frames[i].head_bytes >= SL_FRAME_HEADER_BYTES);
+        sl_assert(frames[i].head_bytes >= SL_FRAME_HEADER_BYTES ||
+                  (ops->capabilities & SL_TRANSPORT_PARTS) != 0);
         sl_assert(frames[i].payload != NULL || frames[i].payload_bytes == 0);
         sl_assert_slow(frames[i].cookie != SL_TRANSPORT_JOINED ||
                        (ops->capabilities & SL_TRANSPORT_JOINS) != 0);

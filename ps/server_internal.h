@@ -59,6 +59,7 @@ struct sl_server_request {
     uint8_t *payload;
     uint8_t *reply; /* where it takes several turns to make */
     bool started;
+    bool streams; /* the reply has begun to be sent, part by part */
     bool done;    /* the reply is complete; the outbox had no room */
     bool passed;  /* it was parked, or orphaned: later requests may have run before it */
     bool is_long; /* its payload came in a sink */
@@ -369,6 +370,14 @@ void sl_server_request_fail_late(struct sl_server_request *request, bool waits);
 
 /* Frees a request that nobody waits for. */
 void sl_server_request_free(struct sl_server_request *request);
+
+/* ---- server_stream.c: long replies that are made as they are sent ---- */
+
+/* Whether the reply to this request, which has not begun, is sent part by part. */
+bool sl_server_stream_fits(const struct sl_server_conn *conn, const struct sl_shard_work *work);
+
+/* Makes and sends what the connection may have under way. */
+enum sl_server_outcome sl_server_stream_run(struct sl_server_request *request, uint32_t *spent);
 
 /* ---- server_pulls.c: small pulls that arrive in one turn are answered together ---- */
 

@@ -71,7 +71,7 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
                                              offsetof(struct sl_server_request, deadline));
     struct sl_server *server = request->server;
     bool waits = request->list == &server->parked;
-    bool has_reply = request->reply != NULL || request->work.reply_bytes == 0;
+    bool has_reply = request->reply != NULL || request->streams || request->work.reply_bytes == 0;
     if (request->started && has_reply && !waits) {
         return; /* it has begun, and is about to be done, or to be parked: see there */
     }
@@ -243,7 +243,9 @@ void sl_server_request_serve(struct sl_server_conn *conn,
     }
     bool is_held = sl_server_request_writes(work) && conn->session->passed_writes > 0;
     bool is_free = sl_server_queue_is_free(conn) && !is_held;
-    bool is_ready = is_free && may_run_at_once(server, work, SL_LIMIT_TURN_KEYS);
+    bool at_once =
+        !sl_server_stream_fits(conn, work) && may_run_at_once(server, work, SL_LIMIT_TURN_KEYS);
+    bool is_ready = is_free && at_once;
     bool has_turn = server->crowded_count == 0 && work->cost <= server->turn_keys;
     uint32_t spent = 0;
     if (is_ready && has_turn && run_in_place(conn, work, id, credit_bytes, &spent)) {
@@ -252,8 +254,7 @@ void sl_server_request_serve(struct sl_server_conn *conn,
     }
     bool is_behind = !is_free && has_crowd(conn) && !is_held;
     enum waits_for what = WAITS_FOR_OTHERS;
-    if ((is_ready && !has_turn) ||
-        (is_behind && may_run_at_once(server, work, SL_LIMIT_TURN_KEYS))) {
+    if ((is_ready && !has_turn) || (is_behind && at_once)) {
         what = WAITS_FOR_ITS_TURN;
     } else if (is_free && sl_shard_waits(server->shard, work)) {
         what = WAITS_FOR_CLOCKS;
@@ -387,6 +388,9 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
     if (sl_shard_waits(server->shard, &request->work)) {
         return SL_SERVER_WAITS;
     }
+    if (sl_server_stream_fits(request->conn, &request->work)) {
+        return sl_server_stream_run(request, spent);
+    }
     keys = keys < SL_SERVER_OVERDRAW_KEYS ? SL_SERVER_OVERDRAW_KEYS : keys;
     if (may_run_at_once(server, &request->work, keys)) {
         if (!run_in_place(request->conn, &request->work, request->id, request->credit_bytes,
@@ -411,6 +415,9 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
     *spent = 0;
     if (!request->started) {
         return run_first(request, keys, spent);
+    }
+    if (request->streams) {
+        return sl_server_stream_run(request, spent);
     }
     if (!request->done) {
         if (!sl_server_watch_reply(request)) {

@@ -133,6 +133,16 @@ bool sl_shard_pulls_find(struct sl_shard *shard, uint16_t table_id, const uint64
 void sl_shard_pull_read(struct sl_shard *shard, uint16_t table_id, const float *const *rows,
                         uint32_t key_count, uint8_t *reply);
 
+/* A request that pulls one long range of a dense array, and nothing else: its reply can be made
+ * part by part, front to back, each where the next part is wanted. Asked before it has begun. */
+bool sl_shard_streams(const struct sl_shard *shard, const struct sl_shard_work *work);
+
+/* The reply's next `bytes`, a multiple of 8 and no more than are left of work->reply_bytes, of a
+ * request that streams and does not wait for clocks. Returns what it spent, in units of key_budget.
+ */
+uint32_t sl_shard_stream(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *reply,
+                         uint32_t bytes);
+
 /* The request, just begun, has been carried out before, and only its reply was lost: it will read,
  * as it did then, and neither push nor tick again; that is what its cost is from now on. Its pulls
  * see what is there now: in BSP, whole steps, of its own iteration too where that has been complete

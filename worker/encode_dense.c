@@ -9,6 +9,9 @@
  * that nobody waits for long. */
 #define PIECE_ELEMENTS_MAX (((uint64_t)1 << 20) / sizeof(float))
 
+/* So much of a pull is a request of its own, whose reply goes straight to its place. */
+#define ALONE_ELEMENTS_MIN (((uint64_t)128 << 10) / sizeof(float))
+
 /* The part of the operation's elements that the shard holds. */
 struct sl_encoder_range sl_encode_dense_range(const struct sl_encode_plan *plan, uint32_t shard,
                                               const struct sl_operation *operation)
@@ -86,7 +89,8 @@ static int encode_dense_piece(struct sl_encoder *encoder, const struct sl_operat
     bool body_too_long = as_tail && encoder->request != NULL &&
                          encoder->writer.next > encoder->base + SL_ENCODE_TAIL_BODY_BYTES_MAX -
                                                     SL_ENCODER_SECTION_BYTES;
-    if ((fit < wanted || body_too_long) && encoder->request != NULL) {
+    bool alone = !sl_encoder_pushes(operation) && wanted >= ALONE_ELEMENTS_MIN;
+    if ((fit < wanted || body_too_long || alone) && encoder->request != NULL) {
         sl_encoder_close(encoder);
         fit = dense_that_fits(encoder, operation, wanted);
     }
@@ -96,10 +100,14 @@ static int encode_dense_piece(struct sl_encoder *encoder, const struct sl_operat
         err = sl_encoder_open(encoder, as_tail ? SL_ENCODER_SECTION_BYTES
                                                : sl_encode_dense_bytes(operation, fit));
     }
+    if (err == 0) {
+        err = put_dense(encoder, operation, (struct sl_encoder_range){range.start, fit}, as_tail);
+    }
+    if (err == 0 && alone) {
+        sl_encoder_close(encoder);
+    }
     *taken = fit;
-    return err != 0 ? err
-                    : put_dense(encoder, operation, (struct sl_encoder_range){range.start, fit},
-                                as_tail);
+    return err;
 }
 
 int sl_encode_dense(struct sl_encoder *encoder, const struct sl_operation *operation,

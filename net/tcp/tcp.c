@@ -231,7 +231,8 @@ static void memory_unregister(struct sl_transport *transport, void *base)
 
 const struct sl_transport_ops sl_tcp_ops = {
     .scheme = "tcp",
-    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS | SL_TRANSPORT_JOINS,
+    .capabilities =
+        SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS | SL_TRANSPORT_JOINS | SL_TRANSPORT_PARTS,
     .open = tcp_open,
     .close = tcp_close,
     .memory_register = memory_register,

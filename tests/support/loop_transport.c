@@ -27,6 +27,8 @@ struct loop_conn {
     struct sl_transport_frame queue[QUEUE_FRAMES];
     uint32_t sent, carried, taken; /* counters, each <= the next <= sent + QUEUE_FRAMES */
     struct loop_message *inbox_first, *inbox_last;
+    struct loop_message *part; /* a frame for the inbox that has come in part, or NULL */
+    uint32_t part_have;
     bool arriving;    /* `accepted` is due */
     bool short_taken; /* `writable` is due */
     bool peer_ended;  /* nothing more comes */
@@ -97,11 +99,14 @@ static void inbox_empty(struct loop_conn *conn)
         message_free(home_of(conn)->network, message);
     }
     conn->inbox_last = NULL;
+    if (conn->part != NULL) {
+        message_free(home_of(conn)->network, conn->part);
+        conn->part = NULL;
+    }
 }
 
 static void inbox_append(struct loop_conn *conn, struct loop_message *message)
 {
-    home_of(conn)->network->message_count++;
     if (conn->inbox_last == NULL) {
         conn->inbox_first = message;
     } else {
@@ -110,27 +115,36 @@ static void inbox_append(struct loop_conn *conn, struct loop_message *message)
     conn->inbox_last = message;
 }
 
-static void carry_frame(struct loop_conn *peer, const uint8_t *head, uint32_t head_bytes,
-                        const void *payload, uint32_t payload_bytes)
-{
-    uint32_t bytes = head_bytes + payload_bytes;
-    struct loop_message *message = aligned_alloc(16, (sizeof *message + bytes + 15) / 16 * 16);
-    sl_assert(message != NULL);
-    *message = (struct loop_message){.bytes = bytes};
-    memcpy(message->data, head, head_bytes);
-    if (payload_bytes != 0) {
-        memcpy(message->data + head_bytes, payload, payload_bytes);
-    }
-    inbox_append(peer, message);
-}
-
-/* How much of the head is its first frame: all of it, unless there are several. */
-static uint32_t first_bytes(const uint8_t *head, uint32_t head_bytes)
+/* Room for the frame whose header is here. */
+static struct loop_message *message_make(struct loop_conn *peer, const uint8_t *head)
 {
     uint32_t payload_bytes;
     memcpy(&payload_bytes, head, sizeof payload_bytes);
-    uint64_t bytes = (uint64_t)payload_bytes + SL_FRAME_HEADER_BYTES;
-    return bytes < head_bytes ? (uint32_t)bytes : head_bytes;
+    uint32_t bytes = SL_FRAME_HEADER_BYTES + payload_bytes;
+    struct loop_message *message = aligned_alloc(16, (sizeof *message + bytes + 15) / 16 * 16);
+    sl_assert(message != NULL);
+    *message = (struct loop_message){.bytes = bytes};
+    home_of(peer)->network->message_count++;
+    return message;
+}
+
+/* More of the stream: frames, whole or in parts. A header is never cut. */
+static void carry_bytes(struct loop_conn *peer, const uint8_t *bytes, uint32_t count)
+{
+    for (uint32_t more; count > 0; bytes += more, count -= more) {
+        if (peer->part == NULL) {
+            peer->part = message_make(peer, bytes);
+            peer->part_have = 0;
+        }
+        uint32_t left = peer->part->bytes - peer->part_have;
+        more = count < left ? count : left;
+        memcpy(peer->part->data + peer->part_have, bytes, more);
+        peer->part_have += more;
+        if (more == left) {
+            inbox_append(peer, peer->part);
+            peer->part = NULL;
+        }
+    }
 }
 
 /* Copies the oldest frame, or frames in one piece, that was taken and not carried to the peer, as
@@ -144,15 +158,8 @@ static void carry_one(struct loop_conn *conn)
     if (peer == NULL || peer->base.state == SL_CONN_CLOSED) {
         return;
     }
-    const uint8_t *head = frame->head;
-    uint32_t left = frame->head_bytes;
-    while (frame->payload_bytes == 0 && first_bytes(head, left) < left) {
-        uint32_t bytes = first_bytes(head, left);
-        carry_frame(peer, head, bytes, NULL, 0);
-        head += bytes;
-        left -= bytes;
-    }
-    carry_frame(peer, head, left, frame->payload, frame->payload_bytes);
+    carry_bytes(peer, frame->head, frame->head_bytes);
+    carry_bytes(peer, frame->payload, frame->payload_bytes);
 }
 
 static void inbox_pop(struct loop_conn *conn)
@@ -574,7 +581,7 @@ static void loop_stats(const struct sl_transport *transport, struct sl_transport
 
 const struct sl_transport_ops sl_loop_transport_ops = {
     .scheme = "loop",
-    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS,
+    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS | SL_TRANSPORT_PARTS,
     .open = loop_open,
     .close = loop_close,
     .memory_register = loop_memory_register,

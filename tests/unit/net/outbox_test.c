@@ -277,6 +277,60 @@ static void outbox_commit_run__delivers_frames_in_order(void **state)
     }
 }
 
+/* One part of the next frame, from so far on; false when memory is short. */
+static bool commit_part(struct fixture *fixture, uint32_t payload_bytes, uint32_t from,
+                        uint32_t bytes, uint64_t n)
+{
+    uint32_t header_bytes = from == 0 ? SL_FRAME_HEADER_BYTES : 0;
+    uint8_t *room = sl_outbox_reserve_run(&fixture->outbox, header_bytes + bytes, 1);
+    if (room == NULL) {
+        return false;
+    }
+    if (from == 0) {
+        sl_frame_encode(&(struct sl_frame){.type = SL_FRAME_REPLY,
+                                           .request_id = n,
+                                           .payload_bytes = payload_bytes},
+                        room);
+    }
+    fill(room + header_bytes, from, bytes, n);
+    sl_outbox_commit_part(&fixture->outbox, fixture->conn, &fixture->queue, header_bytes + bytes,
+                          from + bytes < payload_bytes);
+    return true;
+}
+
+/* Whole frames that are committed between the parts of one come behind it. */
+static void outbox_commit_part__others_wait_for_the_last(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct fixture fixture;
+        uint64_t random = seed;
+        setup(&fixture, seed, false);
+        for (int i = 0; i < 30; i++) {
+            uint32_t payload_bytes = (uint32_t)(sl_hash_random(&random) % 40000 * 8 + 8);
+            uint64_t n = ++fixture.committed;
+            for (uint32_t from = 0; from < payload_bytes;) {
+                uint32_t left = payload_bytes - from;
+                uint32_t bytes = (uint32_t)(sl_hash_random(&random) % 8000 * 8 + 8);
+                bytes = bytes < left ? bytes : left;
+                while (!commit_part(&fixture, payload_bytes, from, bytes, n)) {
+                    sl_stepped_pair_turn(&fixture.pair, SL_CLOCK_NS_PER_MS);
+                }
+                from += bytes;
+                if (sl_hash_random(&random) % 4 == 0) {
+                    uint32_t waiting = fixture.queue.count;
+                    bool added = commit(&fixture, random_bytes(&random) % 500, 100, 0);
+                    assert_int_equal(fixture.queue.count - waiting, added ? 1 : 0);
+                }
+                sl_stepped_pair_turn(&fixture.pair, SL_CLOCK_NS_PER_MS);
+                assert_true(from == payload_bytes || fixture.received < n);
+            }
+        }
+        assert_true(sl_stepped_pair_until(&fixture.pair, 40000, all_received, &fixture));
+        teardown(&fixture);
+    }
+}
+
 static bool is_closed(void *ctx)
 {
     return ((struct fixture *)ctx)->closed;
@@ -300,6 +354,22 @@ static void outbox_closed__gives_back_what_was_not_sent(void **state)
         assert_null(fixture.queue.first);
         teardown(&fixture);
     }
+}
+
+static void outbox_closed__gives_back_what_waits_for_a_last_part(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    setup(&fixture, 1, false);
+    assert_true(commit_part(&fixture, 1000, 0, 500 / 8 * 8, ++fixture.committed));
+    assert_true(commit(&fixture, 40, 8, 0));
+    sl_stepped_pair_turn(&fixture.pair, SL_CLOCK_NS_PER_MS);
+    assert_int_equal(fixture.rests_back, 0);
+    sl_transport_disconnect(fixture.accepted);
+    assert_true(sl_stepped_pair_until(&fixture.pair, 1000, is_closed, &fixture));
+    assert_int_equal(fixture.rests_back, 1);
+    assert_false(fixture.queue.is_open);
+    teardown(&fixture);
 }
 
 static void outbox_reserve__is_null_while_memory_is_short(void **state)
@@ -384,7 +454,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outbox_commit__delivers_random_frames_in_order),
         cmocka_unit_test(outbox_commit_run__delivers_frames_in_order),
+        cmocka_unit_test(outbox_commit_part__others_wait_for_the_last),
         cmocka_unit_test(outbox_closed__gives_back_what_was_not_sent),
+        cmocka_unit_test(outbox_closed__gives_back_what_waits_for_a_last_part),
         cmocka_unit_test(outbox_reserve__is_null_while_memory_is_short),
         cmocka_unit_test(outbox_reserve__keeps_long_allocations_for_the_next_frame),
         cmocka_unit_test(outbox_abandon__gives_the_room_back),

@@ -1,0 +1,58 @@
+/* Replies that are made as they are sent: long pulls of dense arrays. What is copied into a part is
+ * read by the kernel while it is in the cache, and the few parts that are under way lie in the same
+ * memory again and again; no reply fills a buffer of its own. */
+#include "core/assert.h"
+#include "ps/server_internal.h"
+
+/* Four of these and their bookkeeping fill a block of the outbox. */
+#define PART_BYTES (60U << 10)
+
+/* What one connection has under way: a quarter of a second-level cache, or half of a small one. */
+#define PARTS_MAX  4
+
+bool sl_server_stream_fits(const struct sl_server_conn *conn, const struct sl_shard_work *work)
+{
+    return sl_shard_streams(conn->server->shard, work) &&
+           (conn->conn->transport->ops->capabilities & SL_TRANSPORT_PARTS) != 0 &&
+           !conn->hello.checksum && !conn->outbox->checksum;
+}
+
+/* Makes and sends the next part; false: no room for it now. */
+static bool send_part(struct sl_server_request *request, uint32_t *spent)
+{
+    struct sl_server_conn *conn = request->conn;
+    struct sl_shard_work *work = &request->work;
+    const uint32_t header_bytes = request->streams ? 0 : SL_FRAME_HEADER_BYTES;
+    const uint64_t left = work->reply_bytes - work->reply_done;
+    const uint32_t room_bytes = PART_BYTES - header_bytes;
+    const uint32_t bytes = left < room_bytes ? (uint32_t)left : room_bytes;
+    uint8_t *room = sl_server_watch_reserve_run(conn, header_bytes + bytes, 1);
+    if (room == NULL) {
+        return false;
+    }
+    if (!request->streams) {
+        const struct sl_frame header = sl_server_reply_header(
+            conn, request->id, request->credit_bytes, (uint32_t)work->reply_bytes);
+        sl_frame_encode(&header, room);
+        request->started = request->streams = true;
+        conn->server->request_count++;
+    }
+    *spent += sl_shard_stream(conn->server->shard, work, room + header_bytes, bytes);
+    sl_outbox_commit_part(conn->outbox, conn->conn, &conn->out, header_bytes + bytes, bytes < left);
+    return true;
+}
+
+enum sl_server_outcome sl_server_stream_run(struct sl_server_request *request, uint32_t *spent)
+{
+    struct sl_server_conn *conn = request->conn;
+    sl_assert(conn != NULL); /* it writes nothing, and so is nobody's orphan */
+    /* Those behind the reply are waiting for it. */
+    while (conn->out.count - conn->out.behind_count < PARTS_MAX && send_part(request, spent)) {
+        if (request->work.reply_done == request->work.reply_bytes) {
+            sl_server_queue_remove(request);
+            sl_server_request_free(request);
+            return SL_SERVER_ANSWERED;
+        }
+    }
+    return SL_SERVER_GOES_ON;
+}

@@ -1,0 +1,48 @@
+/* Long pulls of dense arrays, whose replies are made part by part. A part is still in the cache
+ * when the transport reads it, and the memory that it was made in when the next one is. */
+#include <string.h>
+
+#include "core/assert.h"
+#include "ps/shard_internal.h"
+
+#define STREAM_BYTES_MIN (128U << 10)
+
+bool sl_shard_streams(const struct sl_shard *shard, const struct sl_shard_work *work)
+{
+    return work->prefix.section_count == 1 && work->in_section &&
+           work->phase == SL_SHARD_PHASE_NEW && work->view.section.op == SL_REQUEST_DENSE_PULL &&
+           work->reply_bytes >= STREAM_BYTES_MIN && !shard->commit.due;
+}
+
+/* As many elements as the bytes hold; behind the last of an odd number there is padding. */
+static uint64_t take_elements(struct sl_shard_work *work, uint32_t bytes)
+{
+    const uint64_t left = work->view.section.count - work->done;
+    const uint64_t room = bytes / sizeof(float);
+    return left < room ? left : room;
+}
+
+uint32_t sl_shard_stream(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *reply,
+                         uint32_t bytes)
+{
+    const struct sl_request_section *section = &work->view.section;
+    struct sl_shard_table *table = shard->tables[section->table_id];
+    sl_assert(bytes % 8 == 0);
+    sl_assert(bytes <= work->reply_bytes - work->reply_done);
+    if (work->phase == SL_SHARD_PHASE_NEW) {
+        work->phase = SL_SHARD_PHASE_READ;
+        work->done = 0;
+    }
+    const uint64_t count = take_elements(work, bytes);
+    sl_dense_store_read(table->dense, section->start + work->done, count, (float *)(void *)reply);
+    memset(reply + count * sizeof(float), 0, bytes - count * sizeof(float));
+    work->done += count;
+    work->reply_done += bytes;
+    if (work->reply_done == work->reply_bytes) {
+        sl_assert(work->done == section->count);
+        work->in_section = false;
+        work->sections_left = 0;
+        table->pulled_rows += section->count;
+    }
+    return (uint32_t)(count / SL_SHARD_ELEMENTS_PER_KEY) + 1;
+}
