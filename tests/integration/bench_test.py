@@ -110,7 +110,7 @@ class BenchTest(harness.StarlingTest):
         time.sleep(0.3)
         os.kill(ps, signal.SIGKILL)
         self.assertEqual(bench.wait(), 1, bench.output)
-        self.assertIn("starling-ps ended, with signal 9", bench.output)
+        self.assertIn("starling-ps ended", bench.output)
 
     def test_wrong_flags(self):
         for args, words in ((["--keys", "0"], "--keys=0"), (["--depth", "1,129"], "1 to 128"),
