@@ -53,9 +53,24 @@ struct sl_bench_bare_bulk {
 int sl_bench_bare_bulk_run(const struct sl_bench_bare_bulk *options,
                            const struct sl_bench_common *common, double *bytes_per_s);
 
-/* Reads of whole rows by their place, in random order, and Adagrad's update of them (accumulator
- * beside the row), over rows in 2 MiB pages; ns a row, on the server's core. */
+/* Whole rows by their addresses, in the order given and again and again. */
 struct sl_bench_bare_rows {
+    float *const *rows; /* [row_count]: dim values each, behind them an accumulator for each */
+    uint64_t row_count; /* at least 1; a row may come more than once */
+    uint32_t dim, batch;
+    float *values;          /* [batch][dim]: where rows are gathered */
+    const float *gradients; /* [batch][dim] */
+};
+
+/* Copies of the values; Adagrad's update of values and accumulators. ns a row, on the server's
+ * core. Errors, logged: INVALID. */
+int sl_bench_bare_rows_gather(const struct sl_bench_bare_rows *rows,
+                              const struct sl_bench_common *common, double *ns);
+int sl_bench_bare_rows_update(const struct sl_bench_bare_rows *rows,
+                              const struct sl_bench_common *common, double *ns);
+
+/* Rows of their own in 2 MiB pages, drawn at random. */
+struct sl_bench_bare_rows_drawn {
     uint64_t rows; /* 1 to 2^32 - 1 */
     uint32_t dim, batch;
     /* Before each row, never looked at: a multiple of 4. 16 gives the places of a table's records,
@@ -63,20 +78,16 @@ struct sl_bench_bare_rows {
     uint32_t header_bytes;
     uint64_t seed;
 };
-int sl_bench_bare_rows_run(const struct sl_bench_bare_rows *options,
-                           const struct sl_bench_common *common, double *gather_ns,
-                           double *update_ns);
 
-/* The same in steps, for many repeats over the same rows. *out is owned by the caller. Errors,
- * logged: NO_MEMORY. */
+/* *out is owned by the caller. Errors, logged: NO_MEMORY. */
 struct sl_bench_bare_rows_memory;
-int sl_bench_bare_rows_create(const struct sl_bench_bare_rows *options,
+int sl_bench_bare_rows_create(const struct sl_bench_bare_rows_drawn *options,
                               struct sl_bench_bare_rows_memory **out);
-int sl_bench_bare_rows_gather(struct sl_bench_bare_rows_memory *memory,
-                              const struct sl_bench_common *common, double *ns);
-int sl_bench_bare_rows_update(struct sl_bench_bare_rows_memory *memory,
-                              const struct sl_bench_common *common, double *ns);
 void sl_bench_bare_rows_destroy(struct sl_bench_bare_rows_memory **memory);
+
+/* Valid until the memory is destroyed. */
+const struct sl_bench_bare_rows *
+sl_bench_bare_rows_of(const struct sl_bench_bare_rows_memory *memory);
 
 /* memcpy from one piece of memory to another of the same size, on the server's core or on both
  * cores at once, each with pieces of its own; bytes copied by all. */

@@ -215,8 +215,9 @@ static const struct sl_bench_quantity ROW_QUANTITIES[] = {{"gather per row", "ns
 static int run_rows(void *ctx, const struct sl_bench_common *common, double *values)
 {
     const union setup *setup = ctx;
-    int err = sl_bench_bare_rows_gather(setup->rows, common, &values[0]);
-    return err != 0 ? err : sl_bench_bare_rows_update(setup->rows, common, &values[1]);
+    const struct sl_bench_bare_rows *rows = sl_bench_bare_rows_of(setup->rows);
+    int err = sl_bench_bare_rows_gather(rows, common, &values[0]);
+    return err != 0 ? err : sl_bench_bare_rows_update(rows, common, &values[1]);
 }
 
 static int add_rows(struct limits *limits)
@@ -227,7 +228,7 @@ static int add_rows(struct limits *limits)
         const uint32_t header = i % 2 == 0 ? RECORD_HEADER : 0;
         const uint32_t dim = dims[i / 2];
         const uint32_t record_bytes = header + 2 * dim * (uint32_t)sizeof(float);
-        const struct sl_bench_bare_rows rows = {
+        const struct sl_bench_bare_rows_drawn rows = {
             .rows = options->rows_mib * MIB / record_bytes,
             .dim = dim,
             .batch = (uint32_t)options->batch,

@@ -61,7 +61,8 @@ struct bench {
     struct sl_metric_histogram *create; /* ns of one creation */
     struct sl_metric_histogram *serve;  /* ns of a batch that is read between creations */
     struct pauses pauses;
-    struct sl_bench_bare_rows_memory *bare; /* NULL: not beside this table */
+    float **places; /* [operations]: where the uniform keys' rows lie, for the plain loops */
+    struct sl_bench_bare_rows bare;
 };
 
 /* ---- Growth ---------------------------------------------------------------------------------- */
@@ -228,6 +229,13 @@ static int run_bare_update(void *ctx, const struct sl_bench_common *common, doub
 
 /* ---- Report ---------------------------------------------------------------------------------- */
 
+/* The plain loops know Adagrad alone, and go through the uniform keys. */
+static bool wants_bare(const struct bench *bench)
+{
+    return bench->options->bare && bench->options->distributions[SL_BENCH_UNIFORM] &&
+           sl_table_store_spec(bench->store)->optimizer.kind == SL_OPTIMIZER_ADAGRAD;
+}
+
 static bool rows_on_axis(const struct bench *bench)
 {
     return bench->options->row_counts > 1 && bench->options->dim_counts == 1;
@@ -341,9 +349,9 @@ static void enter_all(struct contest *contest, struct bench *bench)
             enter(contest, bench, what, run_turn, turn);
         }
     }
-    if (bench->bare != NULL) {
-        enter(contest, bench, "gather, bare", run_bare_gather, bench->bare);
-        enter(contest, bench, "update, bare", run_bare_update, bench->bare);
+    if (wants_bare(bench)) {
+        enter(contest, bench, "gather, bare", run_bare_gather, &bench->bare);
+        enter(contest, bench, "update, bare", run_bare_update, &bench->bare);
     }
 }
 
@@ -379,7 +387,7 @@ static int report_phases(struct bench *bench, struct sl_bench_report *report)
     for (uint32_t i = 0; err == 0 && i < contest.count; i++) {
         put_on_axis(bench, contest.contestants[i].figures[0]);
     }
-    if (err == 0 && bench->bare != NULL) {
+    if (err == 0 && wants_bare(bench)) {
         report_bare(bench, &contest, report);
     }
     return err;
@@ -440,13 +448,11 @@ static int bench_init(struct bench *bench, const struct sl_bench_table_options *
 static void bench_fini(struct bench *bench)
 {
     sl_table_store_destroy(&bench->store);
-    if (bench->bare != NULL) {
-        sl_bench_bare_rows_destroy(&bench->bare);
-    }
     for (uint32_t i = 0; i < SL_BENCH_TABLE_DISTRIBUTIONS; i++) {
         free(bench->drawn[i].keys);
         free(bench->drawn[i].records);
     }
+    free(bench->places);
     free(bench->found);
     free(bench->values);
     free(bench->gradients);
@@ -471,29 +477,10 @@ static double available_bytes(void)
     return kib * 1024;
 }
 
-/* The plain loops know Adagrad alone, and draw their rows uniformly. */
-static bool wants_bare(const struct bench *bench)
-{
-    return bench->options->bare && bench->options->distributions[SL_BENCH_UNIFORM] &&
-           sl_table_store_spec(bench->store)->optimizer.kind == SL_OPTIMIZER_ADAGRAD;
-}
-
-static int create_bare(struct bench *bench)
-{
-    const struct sl_bench_bare_rows rows = {
-        .rows = bench->rows,
-        .dim = bench->dim,
-        .batch = (uint32_t)bench->options->batch,
-        .header_bytes = sizeof(struct sl_table_record),
-        .seed = bench->options->seed,
-    };
-    return wants_bare(bench) ? sl_bench_bare_rows_create(&rows, &bench->bare) : 0;
-}
-
 static bool fits(const struct bench *bench)
 {
     const double records = (double)bench->rows * (double)sl_table_store_record_bytes(bench->store);
-    const double needed = records * MEMORY_FACTOR + (wants_bare(bench) ? records : 0);
+    const double needed = records * MEMORY_FACTOR;
     const double available = available_bytes();
     if (available > 0 && needed > available) {
         sl_log_warn("left out: %" PRIu64 " rows of dim %u with %s take %.1f GB, %.1f GB are free",
@@ -516,13 +503,36 @@ static void draw_keys(struct bench *bench, enum sl_bench_distribution distributi
     sl_table_store_find(bench->store, drawn->keys, (uint32_t)options->operations, drawn->records);
 }
 
+/* The plain loops run over the table's own records, in the order in which the table is asked for
+ * them: what they do without is the way from a record's number to its place, its header, and a
+ * choice by optimizer. */
+static int lay_bare(struct bench *bench)
+{
+    const uint64_t count = bench->options->operations;
+    bench->places = calloc(count, sizeof *bench->places);
+    if (bench->places == NULL) {
+        sl_log_error("no memory for the places of rows");
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        const uint32_t record = bench->drawn[SL_BENCH_UNIFORM].records[i];
+        bench->places[i] = sl_table_store_record(bench->store, record)->values;
+    }
+    bench->bare = (struct sl_bench_bare_rows){.rows = bench->places,
+                                              .row_count = count,
+                                              .dim = bench->dim,
+                                              .batch = (uint32_t)bench->options->batch,
+                                              .values = bench->values,
+                                              .gradients = bench->gradients};
+    return 0;
+}
+
 static int measure(struct bench *bench, struct sl_bench_report *report)
 {
     if (!fits(bench)) {
         return 0;
     }
-    int err = create_bare(bench);
-    err = err != 0 ? err : create_rows(bench);
+    int err = create_rows(bench);
     if (err != 0) {
         return err;
     }
@@ -533,7 +543,8 @@ static int measure(struct bench *bench, struct sl_bench_report *report)
     }
     report_memory(bench, report);
     report_growth(bench, report);
-    return report_phases(bench, report);
+    err = wants_bare(bench) ? lay_bare(bench) : 0;
+    return err != 0 ? err : report_phases(bench, report);
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */

@@ -200,31 +200,31 @@ static const uint32_t DIMS[] = {3, 16, 64, 128};
 static float memory[ROWS * (HEADER + 2 * DIM_MAX)];
 static float block[COUNT * DIM_MAX];
 
-static struct sl_bench_bare_rows_view view_of(uint32_t dim)
+static float *row_of(uint32_t place, uint32_t dim)
+{
+    return memory + place * (HEADER + 2 * dim) + HEADER;
+}
+
+static void number_memory(void)
 {
     for (uint32_t i = 0; i < sizeof memory / sizeof memory[0]; i++) {
         memory[i] = (float)i;
     }
-    return (struct sl_bench_bare_rows_view){.values = (uint8_t *)(memory + HEADER),
-                                            .stride_bytes = (HEADER + 2 * dim) * sizeof *memory,
-                                            .dim = dim};
 }
 
-static void rows_loops__gather_takes_each_row_from_its_place(void **state)
+static void rows_loops__gather_takes_each_row_from_its_address(void **state)
 {
     (void)state;
-    uint32_t places[COUNT];
-    for (uint32_t i = 0; i < COUNT; i++) {
-        places[i] = i * 7 % ROWS;
-    }
+    float *rows[COUNT];
+    number_memory();
     for (size_t d = 0; d < DIM_COUNT; d++) {
         const uint32_t dim = DIMS[d];
-        const struct sl_bench_bare_rows_view view = view_of(dim);
-        sl_bench_bare_rows_select()->gather(&view, places, COUNT, block);
         for (uint32_t i = 0; i < COUNT; i++) {
-            assert_memory_equal(block + (size_t)i * dim,
-                                memory + places[i] * (HEADER + 2 * dim) + HEADER,
-                                dim * sizeof *block);
+            rows[i] = row_of(i * 7 % ROWS, dim);
+        }
+        sl_bench_bare_rows_select()->gather(rows, COUNT, dim, block);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            assert_memory_equal(block + (size_t)i * dim, rows[i], dim * sizeof *block);
         }
     }
 }
@@ -234,17 +234,17 @@ static void rows_loops__gather_takes_each_row_from_its_place(void **state)
 static void rows_loops__update_is_adagrads(void **state)
 {
     (void)state;
-    static const uint32_t twice[2] = {1, 1};
     const float expected = -0.05F * (1 + 2 / 2.8284271F);
     for (size_t d = 0; d < DIM_COUNT; d++) {
         const uint32_t dim = DIMS[d];
-        const struct sl_bench_bare_rows_view view = view_of(dim);
-        float *row = memory + HEADER + 2 * dim + HEADER;
+        float *row = row_of(1, dim);
+        float *const twice[2] = {row, row};
+        number_memory();
         memset(row, 0, 2 * dim * sizeof *row);
         for (uint32_t i = 0; i < 2 * dim; i++) {
             block[i] = 2;
         }
-        sl_bench_bare_rows_select()->update(&view, twice, 2, block);
+        sl_bench_bare_rows_select()->update(twice, 2, dim, block);
         for (uint32_t k = 0; k < dim; k++) {
             assert_float_equal(row[k], expected, 1e-6F);
             assert_float_equal(row[dim + k], 8, 1e-6F);
@@ -254,16 +254,54 @@ static void rows_loops__update_is_adagrads(void **state)
     }
 }
 
-static void rows_run__gives_times(void **state)
+/* The last batch is shorter than the others. */
+static void rows_gather__and_update_go_through_all_rows(void **state)
 {
     (void)state;
-    const struct sl_bench_bare_rows options = {
+    static float gradients[COUNT * DIM_MAX];
+    float *rows[ROWS];
+    number_memory();
+    for (uint32_t i = 0; i < ROWS; i++) {
+        rows[i] = row_of(i, DIM_MAX);
+    }
+    memset(block, 0, sizeof block);
+    for (uint32_t i = 0; i < COUNT * DIM_MAX; i++) {
+        gradients[i] = 1;
+    }
+    const struct sl_bench_bare_rows measured = {.rows = rows,
+                                                .row_count = ROWS,
+                                                .dim = DIM_MAX,
+                                                .batch = ROWS - 1,
+                                                .values = block,
+                                                .gradients = gradients};
+    double ns = 0;
+    assert_int_equal(sl_bench_bare_rows_gather(&measured, &BRIEF, &ns), 0);
+    assert_true(ns > 0);
+    assert_memory_equal(block + DIM_MAX, rows[1], DIM_MAX * sizeof *block);
+    ns = 0;
+    assert_int_equal(sl_bench_bare_rows_update(&measured, &BRIEF, &ns), 0);
+    assert_true(ns > 0);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        assert_true(rows[i][DIM_MAX] > (float)(rows[i] + DIM_MAX - memory));
+    }
+}
+
+static void rows_create__draws_among_its_rows(void **state)
+{
+    (void)state;
+    const struct sl_bench_bare_rows_drawn options = {
         .rows = 1000, .dim = 16, .batch = 100, .header_bytes = 16, .seed = 1};
-    double gather_ns = 0;
-    double update_ns = 0;
-    assert_int_equal(sl_bench_bare_rows_run(&options, &BRIEF, &gather_ns, &update_ns), 0);
-    assert_true(gather_ns > 0);
-    assert_true(update_ns > 0);
+    struct sl_bench_bare_rows_memory *drawn;
+    assert_int_equal(sl_bench_bare_rows_create(&options, &drawn), 0);
+    const struct sl_bench_bare_rows *rows = sl_bench_bare_rows_of(drawn);
+    assert_true(rows->row_count >= options.rows);
+    assert_int_equal(rows->row_count % options.batch, 0);
+    for (uint64_t i = 0; i < rows->row_count; i++) {
+        assert_true(rows->rows[i][0] >= 0 && rows->rows[i][0] < 1000);
+        assert_float_equal(rows->rows[i][1] - rows->rows[i][0], 1.0F / 1024, 1e-4F);
+    }
+    sl_bench_bare_rows_destroy(&drawn);
+    assert_null(drawn);
 }
 
 static void memory_run__one_thread_and_two(void **state)
@@ -302,9 +340,10 @@ int main(void)
         cmocka_unit_test(peer_end__tells_that_the_process_failed),
         cmocka_unit_test(peer_start__ends_with_its_parent),
         cmocka_unit_test(bulk_run__every_way_both_directions),
-        cmocka_unit_test(rows_loops__gather_takes_each_row_from_its_place),
+        cmocka_unit_test(rows_loops__gather_takes_each_row_from_its_address),
         cmocka_unit_test(rows_loops__update_is_adagrads),
-        cmocka_unit_test(rows_run__gives_times),
+        cmocka_unit_test(rows_gather__and_update_go_through_all_rows),
+        cmocka_unit_test(rows_create__draws_among_its_rows),
         cmocka_unit_test(memory_run__one_thread_and_two),
         cmocka_unit_test(spsc_run__every_message_is_taken),
     };
