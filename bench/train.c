@@ -5,6 +5,7 @@
 #include <ftw.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <signal.h>
 #include <starling.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +20,12 @@
 #include "bench/ps_process.h"
 #include "core/log.h"
 
-#define OWN_OF_STEP   0.6 /* the target, of lr */
-#define WORKERS_MAX   64
-#define ARGUMENTS_MAX 40
-#define NUMBER_BYTES  24
+#define OWN_OF_STEP      0.6 /* the target, of lr */
+#define WORKERS_MAX      64
+#define ARGUMENTS_MAX    40
+#define NUMBER_BYTES     24
+#define REMOVALS_MAX     100
+#define REMOVAL_PAUSE_US 10000
 
 enum { MODELS = 3 };
 static const char *const MODEL_NAMES[MODELS] = {"lr", "fm", "deepfm"};
@@ -259,7 +262,7 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 }
 
 /* A process that removes the folder when we end, however that happens: it waits for the end of a
- * pipe whose other end only we have. */
+ * pipe whose other end only we have. Signals are blocked: Ctrl-C is not for it. */
 static int start_cleaner(struct bench *bench)
 {
     int ends[2];
@@ -270,16 +273,41 @@ static int start_cleaner(struct bench *bench)
     (void)fflush(NULL); /* what is buffered is ours to write, once */
     bench->cleaner = fork();
     if (bench->cleaner == 0) {
-        (void)setsid(); /* Ctrl-C is not for it */
         (void)close(ends[1]);
         while (read(ends[0], &byte, 1) < 0 && errno == EINTR) {
         }
-        (void)nftw(bench->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+        /* Workers end with us, but a moment later, and may write once more. */
+        for (uint32_t i = 0; i < REMOVALS_MAX && access(bench->folder, F_OK) == 0; i++) {
+            (void)usleep(i > 0 ? REMOVAL_PAUSE_US : 0);
+            (void)nftw(bench->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+        }
         _exit(0);
     }
     (void)close(ends[0]);
     bench->cleaner_pipe = ends[1];
     return bench->cleaner < 0 ? SL_ERR_IO : 0;
+}
+
+/* A folder, and who removes it: no signal comes between the two. */
+static int make_folder(struct bench *bench)
+{
+    const char *where = getenv("TMPDIR");
+    sigset_t all, before;
+    (void)snprintf(bench->folder, sizeof bench->folder, "%s/starling-bench-train-XXXXXX",
+                   where == NULL || where[0] == '\0' ? "/tmp" : where);
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, &before);
+    int err = 0;
+    if (mkdtemp(bench->folder) == NULL) {
+        bench->folder[0] = '\0';
+        sl_log_error("no folder can be made in $TMPDIR or /tmp");
+        err = SL_ERR_IO;
+    } else if (start_cleaner(bench) != 0) {
+        sl_log_error("no process can be started: %s", strerror(errno));
+        err = SL_ERR_IO;
+    }
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return err;
 }
 
 static void clean_up(const struct bench *bench)
@@ -299,17 +327,9 @@ static int prepare(struct bench *bench)
         sl_log_error("there is no starling-worker beside this program");
         return SL_ERR_NOT_FOUND;
     }
-    const char *where = getenv("TMPDIR");
-    (void)snprintf(bench->folder, sizeof bench->folder, "%s/starling-bench-train-XXXXXX",
-                   where == NULL || where[0] == '\0' ? "/tmp" : where);
-    if (mkdtemp(bench->folder) == NULL) {
-        bench->folder[0] = '\0';
-        sl_log_error("no folder can be made in $TMPDIR or /tmp");
-        return SL_ERR_IO;
-    }
-    if (start_cleaner(bench) != 0) {
-        sl_log_error("no process can be started: %s", strerror(errno));
-        return SL_ERR_IO;
+    int err = make_folder(bench);
+    if (err != 0) {
+        return err;
     }
     for (uint32_t i = 0; i < MODELS; i++) {
         bench->entries[i] = (struct entry){.bench = bench, .model = MODEL_NAMES[i]};

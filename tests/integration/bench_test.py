@@ -15,7 +15,7 @@ import xml.etree.ElementTree
 
 import harness
 
-QUICK = ["--rounds", "2", "--seconds", "0.05", "--warm-up", "0.02", "--rows", "2000"]
+QUICK = ["--rounds", "2", "--seconds", "0.2", "--warm-up", "0.02", "--rows", "2000"]
 RATES = ["requests", "keys"]
 TIMES = ["p50", "p99", "p99.9"]
 CPU = ["client cpu", "server cpu"]
