@@ -1,7 +1,6 @@
 #include "ps/table.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/assert.h"
 #include "core/limits.h"
@@ -12,8 +11,8 @@
 #define RECORD_CHUNK_BYTES ((size_t)512 << 10)
 #define CREATE_GROUP       256 /* keys looked up before the missing ones are created */
 #define CACHE_LINE         64
-#define LINE_FLOATS        (CACHE_LINE / sizeof(float))
-#define VISIT_GROUP        256 /* records that an optimizer is given at once */
+#define VISIT_GROUP        256 /* records that a kernel is given at once */
+#define FETCH_FIRST        8   /* of them, before it is given them */
 #define PREFETCH_AHEAD     16  /* records */
 #define PREFETCH_BYTES     512 /* of a record; the processor fetches the rest of a long one itself */
 
@@ -21,6 +20,7 @@ struct sl_table_store {
     struct sl_table_spec spec;
     const struct sl_optimizer *optimizer;
     const struct sl_optimizer *sum; /* adds rows up for bags */
+    sl_optimizer_gather_fn gather;
     struct sl_table_budget budget;
     struct sl_table_memory records;
     struct sl_table_index index;
@@ -53,6 +53,7 @@ int sl_table_store_create(const struct sl_table_spec *spec, size_t bytes_max,
         .spec = *spec,
         .optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_FORM_BEST),
         .sum = sl_optimizer_find(SL_OPTIMIZER_SUM, SL_OPTIMIZER_FORM_BEST),
+        .gather = sl_optimizer_find_gather(SL_OPTIMIZER_FORM_BEST),
         .budget = {.bytes_max = bytes_max},
     };
     sl_assert(store->optimizer != NULL);
@@ -194,64 +195,33 @@ static inline __attribute__((always_inline)) void prefetch(const struct places *
     __builtin_prefetch(row + bytes - 1);
 }
 
-/* Whole lines, so that the compiler moves them without asking how long they are. */
-static inline void copy_row(float *to, const float *from, size_t floats)
-{
-    for (; floats >= LINE_FLOATS; floats -= LINE_FLOATS) {
-        memcpy(to, from, LINE_FLOATS * sizeof *to);
-        to += LINE_FLOATS;
-        from += LINE_FLOATS;
-    }
-    if (floats > 0) {
-        memcpy(to, from, floats * sizeof *to);
-    }
-}
-
-/* Inlined by force, so that a `dim` which is a constant makes loops of known length. */
-static inline __attribute__((always_inline)) void gather_rows(const struct sl_table_store *store,
-                                                              const uint32_t *records,
-                                                              uint32_t count, uint32_t dim,
-                                                              float *rows)
+/* Where the records lie: kernels take addresses. The first rows are on their way while the others'
+ * addresses are computed, earlier than a kernel could ask for them; `bytes` of each. */
+static void find_records(const struct sl_table_store *store, const uint32_t *numbers,
+                         uint32_t count, size_t bytes, struct sl_table_record **records)
 {
     const struct places places = places_of(store);
-    const size_t bytes = prefetch_bytes(dim * sizeof *rows);
-    const uint32_t ahead = count < PREFETCH_AHEAD ? count : PREFETCH_AHEAD;
-    for (uint32_t i = 0; i < ahead; i++) {
-        prefetch(&places, records[i], bytes);
+    const uint32_t first = count < FETCH_FIRST ? count : FETCH_FIRST;
+    for (uint32_t i = 0; i < first; i++) {
+        prefetch(&places, numbers[i], bytes);
+        records[i] = place_at(&places, numbers[i]);
     }
-    for (uint32_t i = 0; i < count - ahead; i++) {
-        prefetch(&places, records[i + PREFETCH_AHEAD], bytes);
-        copy_row(rows + (size_t)i * dim, place_at(&places, records[i])->values, dim);
-    }
-    for (uint32_t i = count - ahead; i < count; i++) {
-        copy_row(rows + (size_t)i * dim, place_at(&places, records[i])->values, dim);
+    for (uint32_t i = first; i < count; i++) {
+        records[i] = place_at(&places, numbers[i]);
     }
 }
 
-/* The usual lengths of a row have loops of their own: a third less time in the cache, a fifth out
- * of it. */
 void sl_table_store_gather(struct sl_table_store *store, const uint32_t *records, uint32_t count,
                            float *rows)
 {
-    switch (store->spec.dim) {
-    case 8:
-        gather_rows(store, records, count, 8, rows);
-        break;
-    case 16:
-        gather_rows(store, records, count, 16, rows);
-        break;
-    case 32:
-        gather_rows(store, records, count, 32, rows);
-        break;
-    case 64:
-        gather_rows(store, records, count, 64, rows);
-        break;
-    case 128:
-        gather_rows(store, records, count, 128, rows);
-        break;
-    default:
-        gather_rows(store, records, count, store->spec.dim, rows);
-        break;
+    const uint32_t dim = store->spec.dim;
+    const size_t bytes = prefetch_bytes(dim * sizeof *rows);
+    struct sl_table_record *found[VISIT_GROUP];
+    for (uint32_t done = 0; done < count; done += VISIT_GROUP) {
+        const uint32_t left = count - done;
+        const uint32_t group = left < VISIT_GROUP ? left : VISIT_GROUP;
+        find_records(store, records + done, group, bytes, found);
+        store->gather(found, group, dim, rows + (size_t)done * dim);
     }
 }
 
@@ -259,8 +229,8 @@ void sl_table_store_apply(struct sl_table_store *store, const uint32_t *records,
                           const float *gradients, const struct sl_optimizer_state *state,
                           uint64_t step)
 {
-    const struct places places = places_of(store);
     const uint32_t dim = store->spec.dim;
+    const size_t bytes = prefetch_bytes(store->records.unit_bytes - sizeof(struct sl_table_record));
     const struct sl_optimizer_visit visit = {
         .spec = &store->spec.optimizer,
         .state = state,
@@ -275,9 +245,7 @@ void sl_table_store_apply(struct sl_table_store *store, const uint32_t *records,
             .records = visited,
             .gradients = gradients + (size_t)done * dim,
         };
-        for (uint32_t i = 0; i < rows.count; i++) {
-            visited[i] = place_at(&places, records[done + i]);
-        }
+        find_records(store, records + done, rows.count, bytes, visited);
         store->optimizer->apply_rows(&visit, &rows);
     }
 }

@@ -3,7 +3,7 @@
 #ifndef SL_PS_OPTIMIZER_FORM_H
 #define SL_PS_OPTIMIZER_FORM_H
 
-#include "ps/optimizer/optimizer.h"
+#include "ps/optimizer/select.h"
 
 #define SL_FORM_PASTE(name, form)  name##_##form
 #define SL_FORM_EXPAND(name, form) SL_FORM_PASTE(name, form)
@@ -21,8 +21,11 @@ extern const struct sl_optimizer SL_FORM_NAME(sl_opt_adam_async);
 extern const struct sl_optimizer SL_FORM_NAME(sl_opt_ftrl);
 extern const struct sl_optimizer SL_FORM_NAME(sl_opt_ftrl_group);
 
-/* The objects above, by kind. */
-extern const struct sl_optimizer *const SL_FORM_NAME(sl_optimizer_forms)[SL_OPTIMIZER_KIND_COUNT];
+void SL_FORM_NAME(sl_gather)(struct sl_table_record *const *records, uint32_t count, uint32_t dim,
+                             float *values);
+
+/* All of the above. */
+extern const struct sl_select_kernels SL_FORM_NAME(sl_forms_kernels);
 
 /* Of a kernel's `apply`: it is inlined by force into the loops over rows below. */
 #define SL_FORM_INLINE inline __attribute__((always_inline))
@@ -31,17 +34,23 @@ typedef void (*sl_form_apply_fn)(const struct sl_optimizer_visit *visit, float *
                                  float *restrict s, float *restrict r, const float *restrict g);
 
 #define SL_FORM_CACHE_LINE  64
+#define SL_FORM_ALIGNMENT   16
 #define SL_FORM_FETCH_BYTES 512 /* the processor fetches the rest of a long record itself */
 
-/* Asks for a record's cache lines, many rows ahead of its visit. */
-static SL_FORM_INLINE void sl_form_fetch(const struct sl_table_record *record, size_t bytes)
+/* Asks for the cache lines of a record or a row, many rows ahead of its visit. The last byte may
+ * lie on a line of its own, but not where the last step leaves 16 bytes: records that are a
+ * multiple of 16 long lie at multiples of 16. */
+static SL_FORM_INLINE void sl_form_fetch(const void *from, size_t bytes)
 {
-    const char *at = (const char *)record;
+    const char *at = from;
     const size_t worth = bytes < SL_FORM_FETCH_BYTES ? bytes : SL_FORM_FETCH_BYTES;
+    const size_t rest = worth % SL_FORM_CACHE_LINE;
     for (size_t line = 0; line < worth; line += SL_FORM_CACHE_LINE) {
         __builtin_prefetch(at + line);
     }
-    __builtin_prefetch(at + worth - 1);
+    if (rest != SL_FORM_ALIGNMENT) {
+        __builtin_prefetch(at + worth - 1);
+    }
 }
 
 /* Rows between a fetch and the visit: as many as are a few kilobytes. */

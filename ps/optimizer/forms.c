@@ -1,16 +1,20 @@
-/* The kernels of one form, by kind. */
+/* The kernels of one form. */
 #include "ps/optimizer/form.h"
 
-const struct sl_optimizer *const SL_FORM_NAME(sl_optimizer_forms)[SL_OPTIMIZER_KIND_COUNT] = {
-    [SL_OPTIMIZER_SUM] = &SL_FORM_NAME(sl_opt_sum),
-    [SL_OPTIMIZER_SGD] = &SL_FORM_NAME(sl_opt_sgd),
-    [SL_OPTIMIZER_MOMENTUM] = &SL_FORM_NAME(sl_opt_momentum),
-    [SL_OPTIMIZER_ADAGRAD] = &SL_FORM_NAME(sl_opt_adagrad),
-    [SL_OPTIMIZER_ADAGRAD_DECAY] = &SL_FORM_NAME(sl_opt_adagrad_decay),
-    [SL_OPTIMIZER_RMSPROP] = &SL_FORM_NAME(sl_opt_rmsprop),
-    [SL_OPTIMIZER_ADAM] = &SL_FORM_NAME(sl_opt_adam),
-    [SL_OPTIMIZER_ADAMW] = &SL_FORM_NAME(sl_opt_adamw),
-    [SL_OPTIMIZER_ADAM_ASYNC] = &SL_FORM_NAME(sl_opt_adam_async),
-    [SL_OPTIMIZER_FTRL] = &SL_FORM_NAME(sl_opt_ftrl),
-    [SL_OPTIMIZER_FTRL_GROUP] = &SL_FORM_NAME(sl_opt_ftrl_group),
+const struct sl_select_kernels SL_FORM_NAME(sl_forms_kernels) = {
+    .optimizers =
+        {
+            [SL_OPTIMIZER_SUM] = &SL_FORM_NAME(sl_opt_sum),
+            [SL_OPTIMIZER_SGD] = &SL_FORM_NAME(sl_opt_sgd),
+            [SL_OPTIMIZER_MOMENTUM] = &SL_FORM_NAME(sl_opt_momentum),
+            [SL_OPTIMIZER_ADAGRAD] = &SL_FORM_NAME(sl_opt_adagrad),
+            [SL_OPTIMIZER_ADAGRAD_DECAY] = &SL_FORM_NAME(sl_opt_adagrad_decay),
+            [SL_OPTIMIZER_RMSPROP] = &SL_FORM_NAME(sl_opt_rmsprop),
+            [SL_OPTIMIZER_ADAM] = &SL_FORM_NAME(sl_opt_adam),
+            [SL_OPTIMIZER_ADAMW] = &SL_FORM_NAME(sl_opt_adamw),
+            [SL_OPTIMIZER_ADAM_ASYNC] = &SL_FORM_NAME(sl_opt_adam_async),
+            [SL_OPTIMIZER_FTRL] = &SL_FORM_NAME(sl_opt_ftrl),
+            [SL_OPTIMIZER_FTRL_GROUP] = &SL_FORM_NAME(sl_opt_ftrl_group),
+        },
+    .gather = SL_FORM_NAME(sl_gather),
 };

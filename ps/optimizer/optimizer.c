@@ -6,15 +6,25 @@
 
 #include "ps/optimizer/select.h"
 
+static const struct sl_select_kernels *find_form(enum sl_optimizer_form form)
+{
+    return sl_select_form(form == SL_OPTIMIZER_FORM_BEST ? sl_select_best() : form);
+}
+
 const struct sl_optimizer *sl_optimizer_find(enum sl_optimizer_kind kind,
                                              enum sl_optimizer_form form)
 {
-    const enum sl_optimizer_form chosen = form == SL_OPTIMIZER_FORM_BEST ? sl_select_best() : form;
-    const struct sl_optimizer *const *kernels = sl_select_form(chosen);
+    const struct sl_select_kernels *kernels = find_form(form);
     if (kernels == NULL || (uint32_t)kind >= SL_OPTIMIZER_KIND_COUNT) {
         return NULL;
     }
-    return kernels[kind];
+    return kernels->optimizers[kind];
+}
+
+sl_optimizer_gather_fn sl_optimizer_find_gather(enum sl_optimizer_form form)
+{
+    const struct sl_select_kernels *kernels = find_form(form);
+    return kernels == NULL ? NULL : kernels->gather;
 }
 
 const char *sl_optimizer_best_form_name(void)
@@ -29,9 +39,9 @@ const char *sl_optimizer_best_form_name(void)
 
 int sl_optimizer_kind_from_name(const char *name, enum sl_optimizer_kind *out)
 {
-    const struct sl_optimizer *const *kernels = sl_select_form(SL_OPTIMIZER_FORM_SCALAR);
+    const struct sl_select_kernels *kernels = sl_select_form(SL_OPTIMIZER_FORM_SCALAR);
     for (uint32_t kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
-        if (strcmp(kernels[kind]->name, name) == 0) {
+        if (strcmp(kernels->optimizers[kind]->name, name) == 0) {
             *out = (enum sl_optimizer_kind)kind;
             return 0;
         }

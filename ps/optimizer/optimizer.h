@@ -74,6 +74,13 @@ enum sl_optimizer_form {
 const struct sl_optimizer *sl_optimizer_find(enum sl_optimizer_kind kind,
                                              enum sl_optimizer_form form);
 
+/* values[count][dim] := the rows of the records, which need not be in the cache. */
+typedef void (*sl_optimizer_gather_fn)(struct sl_table_record *const *records, uint32_t count,
+                                       uint32_t dim, float *values);
+
+/* That copy, whatever the optimizer; NULL as above. Any thread. */
+sl_optimizer_gather_fn sl_optimizer_find_gather(enum sl_optimizer_form form);
+
 /* The name of the form that BEST stands for on this processor: "avx2". */
 const char *sl_optimizer_best_form_name(void);
 

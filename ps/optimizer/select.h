@@ -5,9 +5,14 @@
 
 #include "ps/optimizer/optimizer.h"
 
-/* The kernels of the form by kind; NULL when the build has no such form or this processor cannot
+struct sl_select_kernels {
+    const struct sl_optimizer *optimizers[SL_OPTIMIZER_KIND_COUNT];
+    sl_optimizer_gather_fn gather;
+};
+
+/* The kernels of the form; NULL when the build has no such form or this processor cannot
  * run it. SCALAR is always there. BEST is resolved by the caller through sl_select_best. */
-const struct sl_optimizer *const *sl_select_form(enum sl_optimizer_form form);
+const struct sl_select_kernels *sl_select_form(enum sl_optimizer_form form);
 
 /* What this processor runs fastest; its sl_select_form is not NULL. */
 enum sl_optimizer_form sl_select_best(void);

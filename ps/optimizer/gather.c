@@ -1,0 +1,61 @@
+/* Rows copied out of a table. Any optimizer's: it is here since a copy, too, is as fast as the
+ * moves of the vector unit. */
+#include <string.h>
+
+#include "ps/optimizer/form.h"
+
+#define LINE_FLOATS (SL_FORM_CACHE_LINE / sizeof(float))
+
+/* Line by line, so that the compiler makes moves of them and no call. */
+static SL_FORM_INLINE void copy(float *restrict to, const float *restrict from, size_t floats)
+{
+    for (; floats >= LINE_FLOATS; floats -= LINE_FLOATS) {
+        memcpy(to, from, SL_FORM_CACHE_LINE);
+        to += LINE_FLOATS;
+        from += LINE_FLOATS;
+    }
+    if (floats > 0) {
+        memcpy(to, from, floats * sizeof *to);
+    }
+}
+
+static SL_FORM_INLINE void gather(struct sl_table_record *const *records, uint32_t count,
+                                  uint32_t dim, float *values)
+{
+    const size_t bytes = dim * sizeof *values;
+    const uint32_t ahead = sl_form_ahead(bytes);
+    for (uint32_t i = 0; i < ahead && i < count; i++) {
+        sl_form_fetch(records[i]->values, bytes);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (count - i > ahead) {
+            sl_form_fetch(records[i + ahead]->values, bytes);
+        }
+        copy(values + (size_t)i * dim, records[i]->values, dim);
+    }
+}
+
+void SL_FORM_NAME(sl_gather)(struct sl_table_record *const *records, uint32_t count, uint32_t dim,
+                             float *values)
+{
+    switch (dim) {
+    case 8:
+        gather(records, count, 8, values);
+        break;
+    case 16:
+        gather(records, count, 16, values);
+        break;
+    case 32:
+        gather(records, count, 32, values);
+        break;
+    case 64:
+        gather(records, count, 64, values);
+        break;
+    case 128:
+        gather(records, count, 128, values);
+        break;
+    default:
+        gather(records, count, dim, values);
+        break;
+    }
+}
