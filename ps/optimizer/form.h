@@ -21,8 +21,7 @@ extern const struct sl_optimizer SL_FORM_NAME(sl_opt_adam_async);
 extern const struct sl_optimizer SL_FORM_NAME(sl_opt_ftrl);
 extern const struct sl_optimizer SL_FORM_NAME(sl_opt_ftrl_group);
 
-void SL_FORM_NAME(sl_gather)(struct sl_table_record *const *records, uint32_t count, uint32_t dim,
-                             float *values);
+extern const sl_optimizer_gather_fn SL_FORM_NAME(sl_gather);
 
 /* All of the above. */
 extern const struct sl_select_kernels SL_FORM_NAME(sl_forms_kernels);

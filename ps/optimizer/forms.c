@@ -16,5 +16,5 @@ const struct sl_select_kernels SL_FORM_NAME(sl_forms_kernels) = {
             [SL_OPTIMIZER_FTRL] = &SL_FORM_NAME(sl_opt_ftrl),
             [SL_OPTIMIZER_FTRL_GROUP] = &SL_FORM_NAME(sl_opt_ftrl_group),
         },
-    .gather = SL_FORM_NAME(sl_gather),
+    .gather = &SL_FORM_NAME(sl_gather),
 };

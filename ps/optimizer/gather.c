@@ -35,8 +35,8 @@ static SL_FORM_INLINE void gather(struct sl_table_record *const *records, uint32
     }
 }
 
-void SL_FORM_NAME(sl_gather)(struct sl_table_record *const *records, uint32_t count, uint32_t dim,
-                             float *values)
+static void gather_rows(struct sl_table_record *const *records, uint32_t count, uint32_t dim,
+                        float *values)
 {
     switch (dim) {
     case 8:
@@ -59,3 +59,5 @@ void SL_FORM_NAME(sl_gather)(struct sl_table_record *const *records, uint32_t co
         break;
     }
 }
+
+const sl_optimizer_gather_fn SL_FORM_NAME(sl_gather) = gather_rows;

@@ -24,7 +24,7 @@ const struct sl_optimizer *sl_optimizer_find(enum sl_optimizer_kind kind,
 sl_optimizer_gather_fn sl_optimizer_find_gather(enum sl_optimizer_form form)
 {
     const struct sl_select_kernels *kernels = find_form(form);
-    return kernels == NULL ? NULL : kernels->gather;
+    return kernels == NULL ? NULL : *kernels->gather;
 }
 
 const char *sl_optimizer_best_form_name(void)

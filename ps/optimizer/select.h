@@ -7,7 +7,7 @@
 
 struct sl_select_kernels {
     const struct sl_optimizer *optimizers[SL_OPTIMIZER_KIND_COUNT];
-    sl_optimizer_gather_fn gather;
+    const sl_optimizer_gather_fn *gather;
 };
 
 /* The kernels of the form; NULL when the build has no such form or this processor cannot
