@@ -367,6 +367,7 @@ int sl_tcp_conn_hand_over(struct sl_conn *base, struct sl_transport *to,
     reset(moved, conn->fd);
     sl_conn_init(&moved->base, to, events, ctx);
     moved->base.user = user;
+    moved->receive.low_bytes = conn->receive.low_bytes; /* the socket goes on with it */
     memcpy(moved->base.peer, base->peer, sizeof moved->base.peer);
     conn->moved = moved;
     conn->bound_for = to->reactor; /* who may outlive its transport */
@@ -415,6 +416,7 @@ static struct sl_tcp_conn *settle(struct sl_tcp *tcp, struct sl_tcp_conn *moved)
     conn->tls = moved->tls;
     conn->receive.first = moved->receive.first;
     conn->receive.last = moved->receive.last;
+    conn->receive.low_bytes = moved->receive.low_bytes;
     free(moved);
     return conn;
 }

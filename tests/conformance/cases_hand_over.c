@@ -78,6 +78,24 @@ static void hand_over__after_a_long_frame(void **state)
     world_close(world);
 }
 
+/* Whoever owned it may have told the kernel how much of the long frame he waits for. */
+static void hand_over__between_a_long_frame_and_a_short_one(void **state)
+{
+    (void)state;
+    if (!hands_over()) {
+        skip();
+    }
+    struct world *world = open_three(NULL);
+    struct peer *peer = peer_connect(&world->nodes[2], &world->nodes[0].bound);
+    uint32_t long_bytes = SL_LIMIT_FRAME_PAYLOAD_BYTES, short_bytes = 5;
+    peer_send_from_test(peer, &long_bytes, 1);
+    struct peer *owner = node_peer(&world->nodes[1], 0);
+    WAIT_UNTIL(owner->open);
+    peer_send_from_test(peer, &short_bytes, 1);
+    WAIT_UNTIL(peer->received == 1);
+    world_close(world);
+}
+
 static void hand_over__then_either_side_disconnects(void **state)
 {
     (void)state;
@@ -180,6 +198,7 @@ const struct CMUnitTest conformance_hand_over_cases[] = {
     cmocka_unit_test(hand_over__under_traffic),
     cmocka_unit_test(hand_over__with_tiny_buffers),
     cmocka_unit_test(hand_over__after_a_long_frame),
+    cmocka_unit_test(hand_over__between_a_long_frame_and_a_short_one),
     cmocka_unit_test(hand_over__then_either_side_disconnects),
     cmocka_unit_test(hand_over__to_the_same_reactor),
     cmocka_unit_test(hand_over__of_a_connection_that_ends),
