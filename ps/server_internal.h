@@ -285,6 +285,9 @@ uint8_t *sl_server_watch_reserve(struct sl_server_conn *conn, uint32_t bytes);
 uint8_t *sl_server_watch_reserve_run(struct sl_server_conn *conn, uint32_t run_bytes,
                                      uint32_t frame_count);
 
+/* Likewise for the next part of a reply, whose connection may have memory waiting behind it. */
+uint8_t *sl_server_watch_reserve_part(struct sl_server_conn *conn, uint32_t bytes);
+
 /* Room for a reply that takes several turns; false: none now. */
 bool sl_server_watch_reply(struct sl_server_request *request);
 
@@ -376,8 +379,12 @@ void sl_server_request_free(struct sl_server_request *request);
 /* Whether the reply to this request, which has not begun, is sent part by part. */
 bool sl_server_stream_fits(const struct sl_server_conn *conn, const struct sl_shard_work *work);
 
-/* Makes and sends what the connection may have under way. */
-enum sl_server_outcome sl_server_stream_run(struct sl_server_request *request, uint32_t *spent);
+/* Whether it may begin now: no request that came later may have it see a part of a step. */
+bool sl_server_stream_may_begin(const struct sl_server_request *request);
+
+/* Makes and sends what the connection may have under way, as far as the keys go. */
+enum sl_server_outcome sl_server_stream_run(struct sl_server_request *request, uint32_t keys,
+                                            uint32_t *spent);
 
 /* ---- server_pulls.c: small pulls that arrive in one turn are answered together ---- */
 

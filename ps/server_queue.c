@@ -98,16 +98,17 @@ static size_t buffer_bytes(const struct sl_server_request *request)
            (request->reply == NULL ? 0 : sl_server_buffers_size(buffers, request->reply));
 }
 
-static bool is_passed_write(const struct sl_server_request *request)
+/* Later writes of the session wait for it. */
+static bool holds_writes(const struct sl_server_request *request)
 {
-    return request->passed && sl_server_request_writes(&request->work);
+    return request->passed && (request->streams || sl_server_request_writes(&request->work));
 }
 
 /* The request stands in the way of later ones that write no more. */
 static void unpass(struct sl_server_request *request)
 {
     struct sl_server_session *session = request->session;
-    if (is_passed_write(request)) {
+    if (holds_writes(request)) {
         session->passed_writes--;
     }
     if (session->orphan == request) {

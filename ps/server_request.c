@@ -388,8 +388,8 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
     if (sl_shard_waits(server->shard, &request->work)) {
         return SL_SERVER_WAITS;
     }
-    if (sl_server_stream_fits(request->conn, &request->work)) {
-        return sl_server_stream_run(request, spent);
+    if (sl_server_stream_may_begin(request)) {
+        return sl_server_stream_run(request, keys, spent);
     }
     keys = keys < SL_SERVER_OVERDRAW_KEYS ? SL_SERVER_OVERDRAW_KEYS : keys;
     if (may_run_at_once(server, &request->work, keys)) {
@@ -417,7 +417,7 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
         return run_first(request, keys, spent);
     }
     if (request->streams) {
-        return sl_server_stream_run(request, spent);
+        return sl_server_stream_run(request, keys, spent);
     }
     if (!request->done) {
         if (!sl_server_watch_reply(request)) {

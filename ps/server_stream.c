@@ -17,6 +17,28 @@ bool sl_server_stream_fits(const struct sl_server_conn *conn, const struct sl_sh
            !conn->hello.checksum && !conn->outbox->checksum;
 }
 
+/* A write of the session has begun and is not done: it may tick at its end. */
+static bool is_written_beside(const struct sl_server_conn *conn)
+{
+    const struct sl_server_request *first = conn->queue.first;
+    return conn->session->passed_writes > 0 ||
+           (first != NULL && first->started && sl_server_request_writes(&first->work));
+}
+
+bool sl_server_stream_may_begin(const struct sl_server_request *request)
+{
+    return sl_server_stream_fits(request->conn, &request->work) &&
+           !(request->passed && is_written_beside(request->conn));
+}
+
+/* Later writes that could overtake it wait, as behind a write. */
+static void begin(struct sl_server_request *request)
+{
+    request->started = request->streams = true;
+    request->session->passed_writes += request->passed;
+    request->server->request_count++;
+}
+
 /* Makes and sends the next part; false: no room for it now. */
 static bool send_part(struct sl_server_request *request, uint32_t *spent)
 {
@@ -26,7 +48,7 @@ static bool send_part(struct sl_server_request *request, uint32_t *spent)
     const uint64_t left = work->reply_bytes - work->reply_done;
     const uint32_t room_bytes = PART_BYTES - header_bytes;
     const uint32_t bytes = left < room_bytes ? (uint32_t)left : room_bytes;
-    uint8_t *room = sl_server_watch_reserve_run(conn, header_bytes + bytes, 1);
+    uint8_t *room = sl_server_watch_reserve_part(conn, header_bytes + bytes);
     if (room == NULL) {
         return false;
     }
@@ -34,20 +56,21 @@ static bool send_part(struct sl_server_request *request, uint32_t *spent)
         const struct sl_frame header = sl_server_reply_header(
             conn, request->id, request->credit_bytes, (uint32_t)work->reply_bytes);
         sl_frame_encode(&header, room);
-        request->started = request->streams = true;
-        conn->server->request_count++;
+        begin(request);
     }
     *spent += sl_shard_stream(conn->server->shard, work, room + header_bytes, bytes);
     sl_outbox_commit_part(conn->outbox, conn->conn, &conn->out, header_bytes + bytes, bytes < left);
     return true;
 }
 
-enum sl_server_outcome sl_server_stream_run(struct sl_server_request *request, uint32_t *spent)
+enum sl_server_outcome sl_server_stream_run(struct sl_server_request *request, uint32_t keys,
+                                            uint32_t *spent)
 {
     struct sl_server_conn *conn = request->conn;
     sl_assert(conn != NULL); /* it writes nothing, and so is nobody's orphan */
     /* Those behind the reply are waiting for it. */
-    while (conn->out.count - conn->out.behind_count < PARTS_MAX && send_part(request, spent)) {
+    while (*spent < keys && conn->out.count - conn->out.behind_count < PARTS_MAX &&
+           send_part(request, spent)) {
         if (request->work.reply_done == request->work.reply_bytes) {
             sl_server_queue_remove(request);
             sl_server_request_free(request);

@@ -11,11 +11,17 @@
 #define LOOKS_MAX       10
 #define LOOKS_MAX_SHORT 2 /* while others wait for the memory that stopped readers hold */
 
+/* What waits behind a reply that is not complete holds memory too. */
+static bool has_unsent(const struct sl_server_conn *conn)
+{
+    return conn->out.count > 0;
+}
+
 /* ---- Looks ----------------------------------------------------------------------------------- */
 
 static void look_at_output(struct sl_server_conn *conn, uint32_t looks_max)
 {
-    if (conn->out.first == NULL || conn->progressed) {
+    if (!has_unsent(conn) || conn->progressed) {
         conn->unsent_looks = 0;
     } else if (++conn->unsent_looks >= looks_max) {
         conn->unsent_looks = 0;
@@ -143,11 +149,6 @@ uint8_t *sl_server_watch_sink(struct sl_server_conn *conn, uint32_t bytes)
 
 /* ---- Replies --------------------------------------------------------------------------------- */
 
-static bool has_unsent(const struct sl_server_conn *conn)
-{
-    return conn->out.first != NULL;
-}
-
 /* Who has unsent replies already leaves half of the outbox to others. */
 static bool may_reserve(const struct sl_server_conn *conn)
 {
@@ -173,6 +174,16 @@ uint8_t *sl_server_watch_reserve_run(struct sl_server_conn *conn, uint32_t run_b
     return may_reserve(conn)
                ? reserved(conn, sl_outbox_reserve_run(conn->outbox, run_bytes, frame_count))
                : NULL;
+}
+
+uint8_t *sl_server_watch_reserve_part(struct sl_server_conn *conn, uint32_t bytes)
+{
+    if (conn->out.first != NULL) {
+        return sl_server_watch_reserve_run(conn, bytes, 1);
+    }
+    uint8_t *room = sl_outbox_reserve_run(conn->outbox, bytes, 1);
+    conn->server->is_short = conn->server->is_short || room == NULL;
+    return room;
 }
 
 bool sl_server_watch_reply(struct sl_server_request *request)

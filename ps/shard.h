@@ -134,7 +134,8 @@ void sl_shard_pull_read(struct sl_shard *shard, uint16_t table_id, const float *
                         uint32_t key_count, uint8_t *reply);
 
 /* A request that pulls one long range of a dense array, and nothing else: its reply can be made
- * part by part, front to back, each where the next part is wanted. Asked before it has begun. */
+ * part by part, front to back, each where the next part is wanted. Asked before it has begun. In
+ * BSP the caller's next tick must not be carried out until the reply is made. */
 bool sl_shard_streams(const struct sl_shard *shard, const struct sl_shard_work *work);
 
 /* The reply's next `bytes`, a multiple of 8 and no more than are left of work->reply_bytes, of a

@@ -7,11 +7,21 @@
 
 #define STREAM_BYTES_MIN (128U << 10)
 
+/* No iteration of the table's ends before the caller ticks: those that follow see whole steps. */
+static bool stands_still(const struct sl_shard *shard, const struct sl_shard_work *work)
+{
+    const struct sl_shard_table *table = shard->tables[work->view.section.table_id];
+    const struct sl_shard_caller *caller = &work->caller;
+    return table->spec.consistency.mode != SL_CONSISTENCY_BSP ||
+           (sl_shard_stages(shard, table, caller) &&
+            sl_clocks_of(&shard->clocks, caller->worker) <= work->prefix.clock);
+}
+
 bool sl_shard_streams(const struct sl_shard *shard, const struct sl_shard_work *work)
 {
     return work->prefix.section_count == 1 && work->in_section &&
            work->phase == SL_SHARD_PHASE_NEW && work->view.section.op == SL_REQUEST_DENSE_PULL &&
-           work->reply_bytes >= STREAM_BYTES_MIN && !shard->commit.due;
+           work->reply_bytes >= STREAM_BYTES_MIN && !shard->commit.due && stands_still(shard, work);
 }
 
 /* As many elements as the bytes hold; behind the last of an odd number there is padding. */

@@ -6,17 +6,20 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server_stepped.h"
 
-#define TABLE    3
-#define ELEMENTS 300000U /* 1.2 MB */
+#define TABLE     3
+#define BSP_TABLE 4
+#define ELEMENTS  300000U /* 1.2 MB */
 
 struct world {
     struct stepped stepped;
     struct stepped_peer peer, other;
+    struct stepped_peer workers[2]; /* that have joined where they matter */
     float gradients[ELEMENTS];
 };
 
@@ -37,6 +40,21 @@ static void pull(struct world *world, struct stepped_peer *peer, uint64_t id, ui
     stepped_send(peer, id, STEPPED_BUDGET);
 }
 
+static void open_table(struct world *world, uint32_t id, struct sl_consistency_spec consistency)
+{
+    struct sl_message open = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = 1,
+        .table_open = {.spec = {.kind = SL_TABLE_DENSE,
+                                .length = ELEMENTS,
+                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
+                                .consistency = consistency},
+                       .table_id = id},
+    };
+    (void)snprintf(open.table_open.spec.name, sizeof open.table_open.spec.name, "dense%u", id);
+    assert_int_equal(stepped_ask(&world->peer, &open)->kind, SL_MESSAGE_TABLE_OPENED);
+}
+
 /* Element i has the value i, once request 1 is answered. */
 static int setup(void **state)
 {
@@ -45,16 +63,7 @@ static int setup(void **state)
     stepped_start(&world->stepped, 11);
     stepped_join(&world->peer, &world->stepped, UINT32_MAX, 21);
     stepped_join(&world->other, &world->stepped, UINT32_MAX, 22);
-    const struct sl_message open = {
-        .kind = SL_MESSAGE_TABLE_OPEN,
-        .id = 1,
-        .table_open = {.spec = {.kind = SL_TABLE_DENSE,
-                                .name = "dense",
-                                .length = ELEMENTS,
-                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)},
-                       .table_id = TABLE},
-    };
-    assert_int_equal(stepped_ask(&world->peer, &open)->kind, SL_MESSAGE_TABLE_OPENED);
+    open_table(world, TABLE, (struct sl_consistency_spec){0});
     for (uint32_t i = 0; i < ELEMENTS; i++) {
         world->gradients[i] = (float)i;
     }
@@ -135,6 +144,80 @@ static void server_stream__is_never_torn_within_an_element(void **state)
     assert_int_equal(stepped_reply(&world->other, 1)->status, 0);
 }
 
+static void join_workers(struct world *world)
+{
+    stepped_join(&world->workers[0], &world->stepped, 0, 23);
+    stepped_join(&world->workers[1], &world->stepped, 1, 24);
+    open_table(world, BSP_TABLE,
+               (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = 2});
+}
+
+/* Worker 0 adds i to element i in each iteration. */
+static void push_and_tick(struct world *world, uint64_t id, uint32_t clock)
+{
+    struct shard_request *request = &world->stepped.request;
+    shard_request_begin(request, clock);
+    shard_request_dense(request, SL_REQUEST_DENSE_PUSH, BSP_TABLE, 0, ELEMENTS, world->gradients);
+    shard_request_tick(request);
+    stepped_send(&world->workers[0], id, STEPPED_BUDGET);
+}
+
+static void pull_bsp(struct world *world, struct stepped_peer *peer, uint64_t id, uint32_t clock)
+{
+    struct shard_request *request = &world->stepped.request;
+    shard_request_begin(request, clock);
+    shard_request_dense(request, SL_REQUEST_DENSE_PULL, BSP_TABLE, 0, ELEMENTS, NULL);
+    stepped_send(peer, id, STEPPED_BUDGET);
+}
+
+/* As they are after so many iterations. */
+static void expect_iterations(struct stepped_peer *peer, uint64_t id, float count)
+{
+    assert_int_equal(stepped_reply(peer, id)->status, 0);
+    const float *values = (const float *)(const void *)peer->sink;
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        assert_true(values[i] == count * (float)i);
+    }
+}
+
+/* Who has no clock holds nobody up, and sees the iterations that end meanwhile whole. */
+static void server_stream__sees_whole_iterations(void **state)
+{
+    struct world *world = *state;
+    join_workers(world);
+    for (uint32_t clock = 0; clock < 20; clock++) {
+        push_and_tick(world, 1 + clock, clock);
+        assert_int_equal(stepped_reply(&world->workers[0], 1 + clock)->status, 0);
+        pull_bsp(world, &world->peer, 2 + clock, 0);
+        stepped_turns(&world->stepped, clock % 3);
+        stepped_tick(&world->workers[1], 1 + clock, clock);
+        assert_int_equal(stepped_reply(&world->workers[1], 1 + clock)->status, 0);
+        assert_int_equal(stepped_reply(&world->peer, 2 + clock)->status, 0);
+        const float *values = (const float *)(const void *)world->peer.sink;
+        expect_iterations(&world->peer, 2 + clock, values[1]);
+    }
+}
+
+/* A pull that has waited for clocks is passed by later writes, but not while it is answered. */
+static void server_stream__sees_nothing_of_later_iterations(void **state)
+{
+    struct world *world = *state;
+    join_workers(world);
+    push_and_tick(world, 1, 0);
+    for (uint32_t clock = 1; clock < 12; clock += 2) {
+        const uint64_t id = 2 + 3 * clock;
+        pull_bsp(world, &world->workers[0], id, clock);
+        stepped_turns(&world->stepped, 40);
+        stepped_tick(&world->workers[1], clock, clock - 1);
+        stepped_turns(&world->stepped, clock);
+        push_and_tick(world, id + 1, clock);
+        stepped_tick(&world->workers[1], clock + 1, clock);
+        expect_iterations(&world->workers[0], id, (float)clock);
+        push_and_tick(world, id + 2, clock + 1);
+        assert_int_equal(stepped_reply(&world->workers[0], id + 2)->status, 0);
+    }
+}
+
 /* A connection that breaks in the middle of a reply leaves nothing behind: see stepped_stop, which
  * asserts it. Its client, come again, gets the reply. */
 static void server_stream__ends_with_its_connection(void **state)
@@ -158,6 +241,8 @@ int main(void)
         CASE(server_stream__brings_every_element),
         CASE(server_stream__is_not_interrupted),
         CASE(server_stream__is_never_torn_within_an_element),
+        CASE(server_stream__sees_whole_iterations),
+        CASE(server_stream__sees_nothing_of_later_iterations),
         CASE(server_stream__ends_with_its_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
