@@ -41,6 +41,8 @@ void sl_sim_conn_fail(struct sl_sim_conn *conn, int err)
     struct sl_sim_network *network = sl_sim_network_of(conn);
     sl_sim_part(conn);
     sl_sim_inbox_empty(conn);
+    free(conn->making);
+    conn->making = NULL;
     if (network->watch.ended != NULL) {
         network->watch.ended(network->watch.ctx, sl_sim_home(conn)->host->index, conn->pair,
                              conn->connector, err);
@@ -145,25 +147,12 @@ static void tell_watch(struct sl_sim_conn *conn, const uint8_t *data, bool deliv
     }
 }
 
-/* Copies the oldest frame that was taken and not carried to the peer. */
-static void carry_one(struct sl_sim_conn *conn)
+/* A whole frame sets out for the peer, if there is one yet. */
+static void post(struct sl_sim_conn *conn, struct sl_sim_message *message)
 {
     struct sl_sim_network *network = sl_sim_network_of(conn);
-    const struct sl_sim_outgoing *out = &conn->queue[conn->carried++ % SL_SIM_QUEUE_FRAMES];
-    const struct sl_transport_frame *frame = &out->frame;
     struct sl_sim_conn *peer = conn->peer;
-    uint32_t bytes = frame_bytes(frame);
-    sl_sim_home(conn)->stats.bytes_sent += bytes;
     sl_sim_home(conn)->stats.frames_sent++;
-    uint64_t hash = sl_hash_bytes(frame->head, frame->head_bytes, 0);
-    sl_assert(out->hash == sl_hash_bytes(frame->payload, frame->payload_bytes, hash));
-    struct sl_sim_message *message = aligned_alloc(16, (sizeof *message + bytes + 15) / 16 * 16);
-    sl_assert(message != NULL);
-    *message = (struct sl_sim_message){.bytes = bytes};
-    memcpy(message->data, frame->head, frame->head_bytes);
-    if (frame->payload_bytes != 0) {
-        memcpy(message->data + frame->head_bytes, frame->payload, frame->payload_bytes);
-    }
     tell_watch(conn, message->data, false);
     if (peer == NULL || peer->base.state == SL_CONN_CLOSED) {
         free(message);
@@ -181,9 +170,55 @@ static void carry_one(struct sl_sim_conn *conn)
     }
     message->arrival_ns = arrival_ns;
     network->message_count++;
-    peer->inbox_bytes += bytes;
+    peer->inbox_bytes += message->bytes;
     *(peer->inbox_last == NULL ? &peer->inbox_first : &peer->inbox_last->next) = message;
     peer->inbox_last = message;
+}
+
+/* Room for the frame that begins here. */
+static struct sl_sim_message *message_make(const uint8_t *head)
+{
+    struct sl_frame header;
+    int err = sl_frame_decode(head, &header);
+    sl_assert(err == 0); /* what ours send is well-formed */
+    uint32_t bytes = SL_FRAME_HEADER_BYTES + header.payload_bytes;
+    struct sl_sim_message *message = aligned_alloc(16, (sizeof *message + bytes + 15) / 16 * 16);
+    sl_assert(message != NULL);
+    *message = (struct sl_sim_message){.bytes = bytes};
+    return message;
+}
+
+/* More of what is sent; what does not go on with a frame begins with a whole header. */
+static void carry_bytes(struct sl_sim_conn *conn, const uint8_t *bytes, uint32_t count)
+{
+    for (uint32_t more; count > 0; bytes += more, count -= more) {
+        if (conn->making == NULL) {
+            sl_assert(count >= SL_FRAME_HEADER_BYTES);
+            conn->making = message_make(bytes);
+            conn->made_bytes = 0;
+        }
+        struct sl_sim_message *message = conn->making;
+        uint32_t left = message->bytes - conn->made_bytes;
+        more = count < left ? count : left;
+        memcpy(message->data + conn->made_bytes, bytes, more);
+        conn->made_bytes += more;
+        if (more == left) {
+            conn->making = NULL;
+            post(conn, message);
+        }
+    }
+}
+
+/* Copies the oldest of what was taken, a frame or a part of one, and not carried to the peer. */
+static void carry_one(struct sl_sim_conn *conn)
+{
+    const struct sl_sim_outgoing *out = &conn->queue[conn->carried++ % SL_SIM_QUEUE_FRAMES];
+    const struct sl_transport_frame *frame = &out->frame;
+    sl_sim_home(conn)->stats.bytes_sent += frame_bytes(frame);
+    uint64_t hash = sl_hash_bytes(frame->head, frame->head_bytes, 0);
+    sl_assert(out->hash == sl_hash_bytes(frame->payload, frame->payload_bytes, hash));
+    carry_bytes(conn, frame->head, frame->head_bytes);
+    carry_bytes(conn, frame->payload, frame->payload_bytes);
 }
 
 /* A connection may break with any frame, before or after it has arrived. */

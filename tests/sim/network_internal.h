@@ -44,7 +44,9 @@ struct sl_sim_conn {
     struct sl_sim_outgoing queue[SL_SIM_QUEUE_FRAMES];
     uint32_t sent, carried, taken; /* counters, each <= the next <= sent + QUEUE_FRAMES */
     uint64_t wire_free_ns;
-    bool short_taken; /* `writable` is due */
+    bool short_taken;              /* `writable` is due */
+    struct sl_sim_message *making; /* carried in part: the rest of the frame is yet to come */
+    uint32_t made_bytes;           /* of it */
 
     struct sl_sim_message *inbox_first, *inbox_last, *held;
     uint32_t inbox_bytes;

@@ -213,6 +213,7 @@ static int sim_hand_over(struct sl_conn *base, struct sl_transport *to,
 {
     struct sl_sim_conn *conn = conn_of(base);
     sl_assert(conn->sent == conn->taken);
+    sl_assert(conn->making == NULL);
     sl_assert(conn->held == NULL);
     struct sl_sim_conn *moved = sl_sim_conn_create(transport_of(to), events, ctx);
     moved->base.user = user;
@@ -336,7 +337,7 @@ static void sim_stats(const struct sl_transport *base, struct sl_transport_stats
 
 const struct sl_transport_ops sl_sim_transport_ops = {
     .scheme = "sim",
-    .capabilities = SL_TRANSPORT_HANDS_OVER,
+    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_PARTS,
     .open = sim_open,
     .close = sim_close,
     .memory_register = sim_memory_register,

@@ -98,7 +98,8 @@ static void draw_table(struct sl_sim_plan *plan, uint32_t index, uint64_t *rando
     *spec = (struct sl_table_spec){.kind = SL_TABLE_SPARSE};
     (void)snprintf(spec->name, sizeof spec->name, "t%u", index);
     if (sl_sim_chance(random, 300)) {
-        uint64_t blocks = sl_sim_chance(random, 100) ? 16 : 1;
+        static const uint32_t long_blocks[] = {16, 50, 150};
+        uint64_t blocks = sl_sim_chance(random, 200) ? long_blocks[sl_sim_below(random, 3)] : 1;
         spec->kind = SL_TABLE_DENSE;
         spec->length =
             plan->shard_count * blocks * SL_PARTITION_BLOCK_ELEMENTS - sl_sim_below(random, 100);
