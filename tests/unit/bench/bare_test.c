@@ -278,9 +278,14 @@ static void rows_gather__and_update_go_through_all_rows(void **state)
     assert_int_equal(sl_bench_bare_rows_gather(&measured, &BRIEF, &ns), 0);
     assert_true(ns > 0);
     assert_memory_equal(block + DIM_MAX, rows[1], DIM_MAX * sizeof *block);
-    ns = 0;
-    assert_int_equal(sl_bench_bare_rows_update(&measured, &BRIEF, &ns), 0);
-    assert_true(ns > 0);
+    /* On a busy machine the time may be over before the second batch. */
+    const float *last = rows[ROWS - 1] + DIM_MAX;
+    const float before = *last;
+    for (int tries = 0; *last == before && tries < 100; tries++) {
+        ns = 0;
+        assert_int_equal(sl_bench_bare_rows_update(&measured, &BRIEF, &ns), 0);
+        assert_true(ns > 0);
+    }
     for (uint32_t i = 0; i < ROWS; i++) {
         assert_true(rows[i][DIM_MAX] > (float)(rows[i] + DIM_MAX - memory));
     }
