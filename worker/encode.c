@@ -56,8 +56,45 @@ static uint64_t operation_bytes(const struct sl_encode_plan *plan, uint32_t shar
                                                    : sl_encode_rows_bytes(operation, count);
 }
 
+/* Of the reply to that, at most. */
+static uint64_t operation_reply_bytes(const struct sl_encode_plan *plan, uint32_t shard,
+                                      const struct sl_operation *operation)
+{
+    if (!sl_encoder_pulls(operation)) {
+        return 0;
+    }
+    if (is_dense(operation)) {
+        return sl_encode_dense_range(plan, shard, operation).count * sizeof(float);
+    }
+    const uint32_t *starts = operation->route.starts;
+    uint64_t rows = starts[shard + 1] - starts[shard];
+    if (operation->op == SL_REQUEST_PULL_POOLED && rows > operation->bag_count) {
+        rows = operation->bag_count;
+    }
+    return rows * operation->table->spec.dim * sizeof(float);
+}
+
+/* Closes the open request when this operation would make a long frame of it or of its reply: such
+ * are received at the cost of a copy, which is more than a message is. A tick still fits. */
+static void close_if_long(struct sl_encoder *encoder, const struct sl_operation *operation)
+{
+    const struct sl_encode_plan *plan = encoder->plan;
+    const uint64_t bytes_max = SL_LIMIT_INLINE_PAYLOAD_BYTES - SL_ENCODER_SECTION_BYTES;
+    if (encoder->request == NULL) {
+        return;
+    }
+    uint64_t bytes = (uint64_t)(encoder->writer.next - encoder->base) +
+                     operation_bytes(plan, encoder->shard, operation);
+    uint64_t reply_bytes =
+        encoder->request->reply_bytes + operation_reply_bytes(plan, encoder->shard, operation);
+    if (bytes > bytes_max || reply_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        sl_encoder_close(encoder);
+    }
+}
+
 static int encode_operation(struct sl_encoder *encoder, struct sl_operation *operation)
 {
+    close_if_long(encoder, operation);
     if (is_dense(operation)) {
         return sl_encode_dense(encoder, operation,
                                sl_encode_dense_range(encoder->plan, encoder->shard, operation));

@@ -33,7 +33,7 @@ struct sl_encode_plan {
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* >= SL_ENCODE_PAYLOAD_BYTES_MIN */
     uint32_t clock;
-    bool lite; /* all operations share requests; else each has its own */
+    bool lite; /* operations share requests that are received inline; else each has its own */
     bool tick; /* of `clock`, after `tick_at` operations; those behind it are of clock + 1 */
     uint32_t tick_at;
     bool finish; /* ends with a tick of SL_REQUEST_CLOCK_FINISHED, in a request of its own */

@@ -429,6 +429,62 @@ static void encode_shard__lite_puts_a_step_into_one_request_per_shard(void **sta
     free(keys);
 }
 
+/* Eight operations on one shard; returns how many requests they become. */
+static uint32_t count_requests(struct fixture *fixture, const struct sl_operation *operation,
+                               bool tick)
+{
+    fixture->plan.operation_count = 0;
+    for (uint32_t i = 0; i < 8; i++) {
+        add(fixture, *operation);
+    }
+    fixture->plan.tick = tick;
+    fixture->plan.tick_at = 8;
+    run(fixture);
+    return fixture->list.count;
+}
+
+static bool are_inline(const struct fixture *fixture)
+{
+    bool are = true;
+    for (const struct sl_request *at = fixture->list.first; at != NULL; at = at->next) {
+        are = are && at->body_bytes + at->tail_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES &&
+              at->reply_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES;
+    }
+    return are;
+}
+
+static void encode_shard__lite_makes_no_long_request_of_short_ones(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t *keys = random_keys(4000);
+    float *rows = calloc(4000 * 3, sizeof *rows);
+    struct sl_operation operation = {
+        .op = SL_REQUEST_PUSH, .table = &sparse, .keys = keys, .gradients = rows};
+    fixture->plan.shard_count = 1;
+    fixture->plan.lite = true;
+    operation.key_count = 300; /* 6032 bytes */
+    assert_int_equal(count_requests(fixture, &operation, false), 4);
+    assert_true(are_inline(fixture));
+    operation.key_count = 407; /* 8184 bytes with its padding: two, and the prefix */
+    assert_int_equal(count_requests(fixture, &operation, true), 8);
+    assert_true(are_inline(fixture));
+    operation.key_count = 1000; /* 20032 bytes: each is long by itself, and is not cut */
+    assert_int_equal(count_requests(fixture, &operation, false), 8);
+
+    operation = (struct sl_operation){
+        .op = SL_REQUEST_PULL, .table = &sparse, .keys = keys, .values = rows};
+    operation.key_count = 341; /* 4096 bytes of reply with its padding, four of them fit */
+    assert_int_equal(count_requests(fixture, &operation, true), 2);
+    assert_true(are_inline(fixture));
+    operation.key_count = 500; /* 6000 bytes of reply */
+    assert_int_equal(count_requests(fixture, &operation, false), 4);
+    assert_true(are_inline(fixture));
+    operation.key_count = 4000;
+    assert_int_equal(count_requests(fixture, &operation, false), 8);
+    free(keys);
+    free(rows);
+}
+
 static void encode_shard__lands_whole_replies_only_where_they_fit(void **state)
 {
     struct fixture *fixture = *state;
@@ -460,6 +516,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(encode_shard__covers_dense_ranges_of_any_size, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(encode_shard__lite_puts_a_step_into_one_request_per_shard,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(encode_shard__lite_makes_no_long_request_of_short_ones,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(encode_shard__lands_whole_replies_only_where_they_fit,
                                         setup, teardown),
