@@ -452,9 +452,14 @@ static void end_window(struct sl_bench_load *load)
     }
 }
 
+/* A time without an answer tells nothing: on a busy machine it lasts until there is one. */
+static bool is_measured(const struct sl_bench_load *load, uint64_t now_ns)
+{
+    return load->result.requests > 0 || now_ns - load->window_ns >= PATIENCE_NS;
+}
+
 static void phase_over(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_bench_load *load =
         (struct sl_bench_load *)(void *)((uint8_t *)timer - offsetof(struct sl_bench_load, timer));
     switch (load->phase) {
@@ -462,7 +467,11 @@ static void phase_over(struct sl_timer *timer, uint64_t now_ns)
         begin_window(load);
         break;
     case SL_BENCH_LOAD_MEASURING:
-        end_window(load);
+        if (is_measured(load, now_ns)) {
+            end_window(load);
+        } else {
+            arm(load, now_ns + load->measure_ns);
+        }
         break;
     default:
         sl_bench_load_fail(load, SL_ERR_DEADLINE, "%llu requests have had no answer for %llu s",
