@@ -7,8 +7,9 @@
 /* Four of these and their bookkeeping fill a block of the outbox. */
 #define PART_BYTES (60U << 10)
 
-/* What one connection has under way: a quarter of a second-level cache, or half of a small one. */
-#define PARTS_MAX  4
+/* What one connection has under way, about a second-level cache: with half of it, a reactor that
+ * polls sends too little at a time; with twice, the kernel reads from further away. */
+#define PARTS_MAX  8
 
 bool sl_server_stream_fits(const struct sl_server_conn *conn, const struct sl_shard_work *work)
 {
