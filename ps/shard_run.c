@@ -275,36 +275,17 @@ static int run_section(struct sl_shard *shard, struct sl_shard_work *work, uint8
                                                     : SL_SHARD_DONE;
 }
 
-/* Where the arrays of the section lie. */
-static void body_read(struct sl_bytes *cursor, struct sl_request_view *view, uint32_t dim)
-{
-    const struct sl_request_section *section = &view->section;
-    bool is_dense = sl_shard_op_dense(section->op);
-    view->keys = NULL;
-    view->bag_ends = NULL;
-    view->gradients = NULL;
-    if (!is_dense) {
-        view->keys = sl_bytes_take(cursor, section->key_count * sizeof(uint64_t));
-    }
-    if (section->op == SL_REQUEST_PULL_POOLED) {
-        view->bag_ends =
-            sl_bytes_take(cursor, sl_bytes_pad8(section->bag_count * sizeof(uint32_t)));
-    }
-    if (sl_shard_op_pushes(section->op)) {
-        uint64_t floats = is_dense ? section->count : (uint64_t)section->key_count * dim;
-        view->gradients = sl_bytes_take(cursor, sl_bytes_pad8(floats * sizeof(float)));
-    }
-}
-
-/* All sections were checked before the first was begun: this one is valid. */
 static void section_read(struct sl_shard *shard, struct sl_shard_work *work)
 {
-    struct sl_request_section *section = &work->view.section;
-    sl_bytes_copy(&work->cursor, section, sizeof *section);
-    if (section->op != SL_REQUEST_TICK) {
-        body_read(&work->cursor, &work->view, shard->tables[section->table_id]->spec.dim);
+    struct sl_request_section section;
+    int err = sl_request_read_section(&work->cursor, &section);
+    sl_assert(err == 0);
+    work->view.section = section;
+    if (section.op != SL_REQUEST_TICK) {
+        uint32_t dim = shard->tables[section.table_id]->spec.dim;
+        err = sl_request_read_body(&work->cursor, &section, dim, &work->view);
+        sl_assert(err == 0);
     }
-    sl_assert(!work->cursor.bad);
     work->in_section = true;
 }
 
