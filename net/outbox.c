@@ -404,16 +404,23 @@ static void commit_piece(struct sl_outbox *outbox, struct sl_conn *conn,
     send_waiting(conn, queue, waiting);
 }
 
-void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
-                          struct sl_outbox_queue *queue, uint32_t run_bytes, bool seal)
+/* Of what was reserved last so many bytes are to be committed. */
+static struct sl_outbox_block *take_reserved(struct sl_outbox *outbox, uint32_t bytes)
 {
     sl_assert(outbox != NULL);
     sl_assert(outbox->reserved != NULL);
-    sl_assert(run_bytes > 0);
-    sl_assert(run_bytes % 8 == 0);
-    sl_assert(run_bytes <= outbox->reserved_bytes);
+    sl_assert(bytes > 0);
+    sl_assert(bytes % 8 == 0);
+    sl_assert(bytes <= outbox->reserved_bytes);
     struct sl_outbox_block *block = outbox->reserved;
     outbox->reserved = NULL;
+    return block;
+}
+
+void sl_outbox_commit_run(struct sl_outbox *outbox, struct sl_conn *conn,
+                          struct sl_outbox_queue *queue, uint32_t run_bytes, bool seal)
+{
+    struct sl_outbox_block *block = take_reserved(outbox, run_bytes);
     uint8_t *head = room_of(block) + block->head;
     if (outbox->checksum || seal) {
         seal_run(head, run_bytes);
@@ -444,15 +451,9 @@ static void send_behind(struct sl_conn *conn, struct sl_outbox_queue *queue)
 void sl_outbox_commit_part(struct sl_outbox *outbox, struct sl_conn *conn,
                            struct sl_outbox_queue *queue, uint32_t part_bytes, bool more)
 {
-    sl_assert(outbox != NULL);
-    sl_assert(outbox->reserved != NULL);
-    sl_assert(part_bytes > 0);
-    sl_assert(part_bytes % 8 == 0);
-    sl_assert(part_bytes <= outbox->reserved_bytes);
+    struct sl_outbox_block *block = take_reserved(outbox, part_bytes);
     sl_assert((conn->transport->ops->capabilities & SL_TRANSPORT_PARTS) != 0);
     sl_assert(!outbox->checksum);
-    struct sl_outbox_block *block = outbox->reserved;
-    outbox->reserved = NULL;
     queue->is_open = false;
     commit_piece(outbox, conn, queue, block, part_bytes);
     queue->is_open = more;
