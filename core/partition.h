@@ -21,6 +21,19 @@ static inline uint32_t sl_partition_owner(uint64_t key, uint32_t shard_count)
     return sl_partition_hash_owner(sl_hash_key(key), shard_count);
 }
 
+/* Keys of KV tables: shard s owns the range [ceil(s * 2^64 / shard_count), ceil((s + 1) * 2^64 /
+ * shard_count)), as ps-lite's servers do. */
+static inline uint32_t sl_partition_kv_owner(uint64_t key, uint32_t shard_count)
+{
+    return (uint32_t)(((unsigned __int128)key * shard_count) >> 64);
+}
+
+/* The first key of shard `shard` < shard_count. */
+static inline uint64_t sl_partition_kv_first(uint32_t shard, uint32_t shard_count)
+{
+    return (uint64_t)((((unsigned __int128)shard << 64) + shard_count - 1) / shard_count);
+}
+
 /* A dense array of `length` elements is cut into shard_count contiguous ranges of whole blocks
  * (the last block may be short). Range r belongs to shard (table_id + r) % shard_count, so that
  * many small arrays do not all fall on shard 0. */

@@ -123,18 +123,21 @@ struct sl_consistency_spec {
 enum sl_table_kind {
     SL_TABLE_SPARSE = 0, /* u64 key -> row of dim f32 */
     SL_TABLE_DENSE = 1,  /* one named array of length f32, sharded by contiguous blocks */
+    SL_TABLE_KV = 2,     /* u64 key -> array of values, sharded by ranges of keys: ps-lite's */
 };
+#define SL_TABLE_KIND_COUNT 3
 
 #define SL_TABLE_NAME_BYTES 64 /* with the terminating NUL */
 
 struct sl_table_spec {
     char name[SL_TABLE_NAME_BYTES]; /* 1 to 63 bytes of printable ASCII without spaces */
     enum sl_table_kind kind;
-    uint32_t dim;    /* sparse: columns of a row, 1 to 4096; dense: 0 */
-    uint64_t length; /* dense: elements, 1 to 2^36; sparse: 0 */
+    uint32_t dim;    /* sparse: columns of a row, 1 to 4096; dense: 0; KV: bytes of a value, 4: f32,
+                      * to which pushes are added, or 1: a byte, which pushes replace */
+    uint64_t length; /* dense: elements, 1 to 2^36; else 0 */
     struct sl_optimizer_spec optimizer;
-    struct sl_initializer_spec initializer; /* dense: the key is the element's index */
-    struct sl_consistency_spec consistency;
+    struct sl_initializer_spec initializer; /* dense: the key is the element's index; KV: zeros */
+    struct sl_consistency_spec consistency; /* KV: ASP; its optimizer is SUM */
 };
 
 /* ---- Client ---------------------------------------------------------------------------------- */
@@ -180,6 +183,9 @@ struct sl_client_options {
     const char *tls_certificate, *tls_key, *tls_authority;
     const char
         *tls_peer_name; /* that the certificate of every ps must have; NULL: its host. Copied */
+    /* Shards of the same machine, network namespace and user are reached over TCP too, instead of
+     * shared memory. */
+    bool no_shm;
 };
 
 /* A client whose connection breaks connects again, with back-off, and sends again what was not
@@ -225,6 +231,17 @@ struct sl_client_stats {
 };
 SL_API void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out);
 
+/* Memory that a ps on this machine can read and write where it lies: steps whose arrays are in it
+ * move no byte between the two processes, when they go through shared memory; in any other case it
+ * is memory like any other. bytes: at least 1; page-aligned; zeros. The client's, until freed or
+ * destroyed. After a step that pulled into it has failed, a ps that was held up in the middle of
+ * its answer may still write there until its connection ends: pull into other memory then. Errors:
+ * NO_MEMORY, TOO_LARGE (SL_CLIENT_BUFFERS_MAX exist). Any thread; not on the data path. */
+#define SL_CLIENT_BUFFERS_MAX 64
+SL_API int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out);
+/* No step that names it may be outstanding. Nulls *buffer. */
+SL_API void sl_client_buffer_free(struct sl_client *client, void **buffer);
+
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
 /* Begins an empty step of iteration `clock` (0 for a client without a clock: no pull waits).
@@ -260,6 +277,32 @@ SL_API int sl_step_dense_push(struct sl_step *step, struct sl_table *table, uint
                               uint64_t count, const float *gradients);
 SL_API int sl_step_dense_push_pull(struct sl_step *step, struct sl_table *table, uint64_t start,
                                    uint64_t count, const float *gradients, float *values);
+
+/* Arrays of a KV table, key by key: `values` has lens[0] values of keys[0], then those of keys[1]
+ * and so on, value_count in all; without lens each key has value_count / key_count. Keys ascend and
+ * do not repeat. An array has the length with which it was pushed first; another is an error
+ * INVALID, a pull of a key that nobody has pushed NOT_FOUND. What is longer than a message goes in
+ * several, in order, cut between keys, or within the array of one. */
+struct sl_kv_batch {
+    const uint64_t *keys;
+    const uint32_t *lens; /* [key_count], each at least 1; or NULL */
+    uint32_t key_count;
+    uint32_t command; /* for the handler of the ps (starling_kv.h) */
+    uint64_t value_count;
+    const void *push; /* values to push; or NULL: none */
+    void *pull;       /* where the values go, after the push; or NULL: none. May be `push`. */
+};
+SL_API int sl_step_kv(struct sl_step *step, struct sl_table *table,
+                      const struct sl_kv_batch *batch);
+
+/* The number of values of each key, 0 where nobody has pushed it. */
+SL_API int sl_step_kv_lengths(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                              uint32_t key_count, uint32_t *lens);
+
+/* Where requests wait for their turn on a connection, those of steps with a greater priority go
+ * first; within one priority in the order of submission. 0 without this. Not with a tick or finish.
+ */
+SL_API int sl_step_set_priority(struct sl_step *step, int32_t priority);
 
 /* This worker has finished the step's iteration `clock`. Operations that are added after the tick,
  * and later steps, are of clock + 1: one step can push, tick, and pull for the next iteration. In

@@ -28,6 +28,11 @@ struct sl_conn {
     enum sl_conn_state state;
     bool accepted;                      /* by listen, not by connect */
     char peer[SL_LIMIT_ENDPOINT_BYTES]; /* "tcp://10.0.0.7:4242", for messages */
+    /* ONE_SIDED, valid during `received`: where the sender wants the answer's payload: to be
+     * written, and then sent as the answer frame's `payload`, while the connection lasts. NULL:
+     * anywhere. */
+    void *landing;
+    uint32_t landing_bytes;
 };
 
 const char *sl_conn_state_name(enum sl_conn_state state);

@@ -31,16 +31,24 @@
 struct sl_transport;
 
 enum sl_transport_capability {
-    SL_TRANSPORT_ONE_SIDED = 1 << 0,  /* remote read and write (none yet) */
+    SL_TRANSPORT_ONE_SIDED = 1 << 0,  /* takes `landing` with a frame: the peer writes there */
     SL_TRANSPORT_REGISTERS = 1 << 1,  /* memory must be registered before it is sent from */
     SL_TRANSPORT_CHECKSUMS = 1 << 2,  /* the medium checks integrity itself */
     SL_TRANSPORT_HANDS_OVER = 1 << 3, /* hand_over works */
     SL_TRANSPORT_STREAMS = 1 << 4,    /* the head of what is sent may be several whole frames, one
                                        * behind the other: they count as one until `sent` */
     SL_TRANSPORT_JOINS = 1 << 5,      /* takes frames whose cookie is SL_TRANSPORT_JOINED */
-    SL_TRANSPORT_PARTS = 1 << 6       /* what is sent need not be a whole frame: the next is its
+    SL_TRANSPORT_PARTS = 1 << 6,      /* what is sent need not be a whole frame: the next is its
                                        * continuation, as far as the receiver can tell */
+    SL_TRANSPORT_SHARES = 1 << 7      /* registered memory is read by the peer where it lies */
 };
+/* What SHARES means. A frame's parts that lie in memory registered with the transport
+ * (core/shared.h) are not copied by the sender; all else is, once. The payload of a REPLY is
+ * delivered where the peer has it, since a reply is plain values; so is a long frame for which
+ * `sink` said SL_TRANSPORT_IN_PLACE. The peer may change such a payload while it is read, if it is
+ * mad: what is checked there must be copied before. Every other payload is copied to where only
+ * this process can write before it is delivered. */
+#define SL_TRANSPORT_IN_PLACE ((void *)UINTPTR_MAX)
 
 /* The cookie of a frame that goes with the one before it on the connection, which was taken and has
  * not been reported: that one's `sent` comes when both are sent, and this one has none. So a run of
@@ -88,6 +96,11 @@ struct sl_transport_frame {
     uint32_t head_bytes;    /* >= SL_FRAME_HEADER_BYTES */
     uint32_t payload_bytes; /* of `payload` */
     void *cookie;           /* comes back in `sent` */
+    /* ONE_SIDED: where the payload of the peer's answer shall lie, in registered memory that peers
+     * may write; the caller keeps it until the answer has come or the connection has closed. NULL:
+     * anywhere. A frame whose payload already lies where `sink` says is not moved. */
+    void *landing;
+    uint32_t landing_bytes;
 };
 
 /* One frame received. The memory is the receiver's to read until it calls release, which it must
@@ -106,7 +119,7 @@ struct sl_transport_events {
     /* The header of a frame whose payload is longer than SL_LIMIT_INLINE_PAYLOAD_BYTES: where shall
      * the payload go? Memory of header->payload_bytes, aligned to 8, the transport's to write until
      * `received` or `closed`. NULL: nowhere now; the connection is read no further, and the
-     * question is asked again in later polls. */
+     * question is asked again in later polls. SHARES: also SL_TRANSPORT_IN_PLACE. */
     void *(*sink)(void *ctx, struct sl_conn *conn, const struct sl_frame *header);
     void (*received)(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message);
     /* The frame's memory is its owner's again; in the order of sending. */

@@ -77,6 +77,7 @@ static void build_hello(struct build *build, const struct sl_message_hello *from
     build->hello.software = text(from->software, sizeof from->software);
     build->hello.checksum = from->checksum;
     build->hello.joins = from->joins;
+    build->hello.any_task = from->any_task;
     if (from->has_nonce) {
         build->hello.nonce = binary(from->nonce, sizeof from->nonce);
     }
@@ -98,6 +99,7 @@ static void build_welcome(struct build *build, const struct sl_message_welcome *
     build->welcome.clock = from->clock;
     build->welcome.counts = from->counts;
     build->welcome.lease_ms = from->lease_ms;
+    build->welcome.task_index = from->task_index;
     build->control.welcome = &build->welcome;
 }
 
@@ -142,6 +144,7 @@ static void build_register(struct build *build, const struct sl_message_register
     build->reg.shard_count = from->shard_count;
     build->reg.ps_count = from->ps_count;
     build->reg.worker_count = from->worker_count;
+    build->reg.host = text(from->host, sizeof from->host);
     build->control.register_ = &build->reg;
 }
 
@@ -155,6 +158,7 @@ static void build_cluster(struct build *build, const struct sl_message_cluster *
         ps->task_index = from->ps[i].task_index;
         ps->data_endpoint = text(from->ps[i].data_endpoint, sizeof from->ps[i].data_endpoint);
         ps->shard_count = from->ps[i].shard_count;
+        ps->host = text(from->ps[i].host, sizeof from->ps[i].host);
         build->cluster.ps_list[i] = ps;
     }
     build->cluster.message.ps = build->cluster.ps_list;

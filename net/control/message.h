@@ -53,7 +53,8 @@ struct sl_message_hello {
     uint64_t client_id;
     uint32_t shard;
     bool checksum;
-    bool joins; /* worker: its index may be beyond the job's worker count */
+    bool joins;    /* worker: its index may be beyond the job's worker count */
+    bool any_task; /* control: the coordinator chooses task_index, which is 0 here */
     bool has_nonce;
     uint8_t nonce[SL_MESSAGE_NONCE_BYTES]; /* when it has one: net/auth.h */
     char software[SL_MESSAGE_NAME_BYTES];
@@ -70,6 +71,7 @@ struct sl_message_welcome {
     bool counts;          /* data, worker: its clock counts on this shard */
     uint32_t clock;       /* data, worker: its clock where it counts, else where it may join now */
     uint32_t lease_ms;    /* control; 0: none */
+    uint32_t task_index;  /* control: the member's */
     char software[SL_MESSAGE_NAME_BYTES];
 };
 
@@ -98,12 +100,14 @@ struct sl_message_register {
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     uint32_t shard_count;
     uint32_t ps_count, worker_count;
+    char host[SL_MESSAGE_NAME_BYTES]; /* ps: net/shm/shm.h; "": not through shared memory */
 };
 
 struct sl_message_ps {
     uint32_t task_index;
     uint32_t shard_count;
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
+    char host[SL_MESSAGE_NAME_BYTES]; /* likewise */
 };
 
 struct sl_message_cluster {

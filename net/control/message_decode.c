@@ -101,6 +101,7 @@ static bool read_hello(const struct sl_message_memory *memory, const Starling__H
     to->shard = from->shard;
     to->checksum = from->checksum != 0;
     to->joins = from->joins != 0;
+    to->any_task = from->any_task != 0;
     to->has_nonce = from->nonce.len > 0;
     return holds(from->purpose == STARLING__PURPOSE__PURPOSE_CONTROL ||
                      from->purpose == STARLING__PURPOSE__PURPOSE_DATA,
@@ -108,6 +109,8 @@ static bool read_hello(const struct sl_message_memory *memory, const Starling__H
            holds(is_role(from->role), "hello: unknown role") &&
            holds(from->task_index < task_count_of(from->role),
                  "hello: task_index over the role's limit") &&
+           holds(from->any_task == 0 || from->task_index == 0,
+                 "hello: a task_index, and the wish for any") &&
            (!to->has_nonce || copy_bytes(&from->nonce, to->nonce, sizeof to->nonce)) &&
            holds(from->shard < SL_LIMIT_REACTORS, "hello: shard over the limit") &&
            copy_text(memory, from->software, TEXT_NAME, to->software, sizeof to->software);
@@ -127,7 +130,9 @@ static bool read_welcome(const struct sl_message_memory *memory, const Starling_
     to->clock = from->clock;
     to->counts = from->counts != 0;
     to->lease_ms = from->lease_ms;
-    return holds(from->shard_count <= SL_LIMIT_SHARDS, "welcome: shard_count over the limit") &&
+    to->task_index = from->task_index;
+    return holds(from->task_index < SL_LIMIT_WORKERS, "welcome: task_index over the limit") &&
+           holds(from->shard_count <= SL_LIMIT_SHARDS, "welcome: shard_count over the limit") &&
            holds(from->shard < from->shard_count || (from->shard == 0 && from->shard_count == 0),
                  "welcome: shard is not below shard_count") &&
            holds(from->payload_bytes_max <= SL_LIMIT_FRAME_PAYLOAD_BYTES,
@@ -154,6 +159,7 @@ static bool read_register(const struct sl_message_memory *memory, const Starling
            holds(from->worker_count <= SL_LIMIT_WORKERS, "register: worker_count over the limit") &&
            copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,
                      sizeof to->data_endpoint) &&
+           copy_text(memory, from->host, TEXT_NAME, to->host, sizeof to->host) &&
            (from->shard_count == 0
                 ? holds(to->data_endpoint[0] == '\0', "register: an endpoint without shards")
                 : is_endpoint(to->data_endpoint));
@@ -169,6 +175,7 @@ static bool read_ps(const struct sl_message_memory *memory, const Starling__Clus
                  "cluster: a shard_count outside its range") &&
            copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,
                      sizeof to->data_endpoint) &&
+           copy_text(memory, from->host, TEXT_NAME, to->host, sizeof to->host) &&
            is_endpoint(to->data_endpoint);
 }
 

@@ -99,7 +99,7 @@ static bool section_is_valid(const struct sl_request_section *section)
     const uint32_t keys = (shape & KEYS) != 0 ? 0 : section->key_count;
     const uint32_t bags = (shape & BAGS) != 0 ? 0 : section->bag_count;
     const uint64_t range = (shape & RANGE) != 0 ? 0 : section->start | section->count;
-    if ((section->zero | section->zero_too | keys | bags | range) != 0 || shape == 0) {
+    if ((section->flags | section->command | keys | bags | range) != 0 || shape == 0) {
         return false;
     }
     if ((shape & RANGE) != 0 && !range_is_valid(section)) {

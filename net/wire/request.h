@@ -14,6 +14,16 @@
  *   DENSE_PUSH       gradients f32[count]                                   -
  *   DENSE_PUSH_PULL  as DENSE_PUSH                                          f32[count]
  *   TICK             -                                                      -
+ *   KV_PUSH          keys, lens u32[key_count] if LENS, then values         -
+ *   KV_PULL          keys, lens if LENS                                     values[count]
+ *   KV_PUSH_PULL     as KV_PUSH                                             values[count]
+ *   KV_LENGTHS       keys                                                   u32[key_count]
+ *
+ * A key of a KV table has an array of values, of the width that the table's dim says in bytes;
+ * dim is that width wherever these functions ask for it. A section of whole arrays has `count`
+ * values in all, lens[i] of key i, or without LENS count / key_count of each, and start and
+ * bag_count are 0. A piece of an array too long for one message is a section of one key, without
+ * LENS, with bag_count values in the whole array, of which `count` from `start` on are meant.
  *
  * A TICK says that the sender has finished the request's clock; the sections behind it are of the
  * next clock, so that one request can push, tick, and pull for the next iteration.
@@ -40,7 +50,14 @@ enum sl_request_op {
     SL_REQUEST_DENSE_PUSH = 6,
     SL_REQUEST_DENSE_PUSH_PULL = 7,
     SL_REQUEST_TICK = 8,
+    SL_REQUEST_KV_PUSH = 9,
+    SL_REQUEST_KV_PULL = 10,
+    SL_REQUEST_KV_PUSH_PULL = 11,
+    SL_REQUEST_KV_LENGTHS = 12,
 };
+
+/* Of a section: each key has its own number of values. */
+#define SL_REQUEST_FLAG_LENS 1U
 
 struct sl_request_prefix {
     uint32_t section_count; /* 1 to SL_LIMIT_REQUEST_SECTIONS */
@@ -53,13 +70,13 @@ static_assert(sizeof(struct sl_request_prefix) == 8, "request prefix size");
 
 struct sl_request_section {
     uint8_t op;        /* sl_request_op */
-    uint8_t zero;      /* 0 */
+    uint8_t flags;     /* KV: SL_REQUEST_FLAG_LENS; else 0 */
     uint16_t table_id; /* TICK: 0 */
     uint32_t key_count;
-    uint32_t bag_count; /* PULL_POOLED only, else 0 */
-    uint32_t zero_too;  /* 0 */
-    uint64_t start;     /* dense only: first element; else 0 */
-    uint64_t count;     /* dense only: elements; else 0 */
+    uint32_t bag_count; /* PULL_POOLED; KV: of a piece, values in the whole; else 0 */
+    uint32_t command;   /* KV: what the sender wants its handler to know; else 0 */
+    uint64_t start;     /* dense: first element; KV: of a piece; else 0 */
+    uint64_t count;     /* dense: elements; KV: values; else 0 */
 };
 static_assert(sizeof(struct sl_request_section) == 32, "request section size");
 static_assert(offsetof(struct sl_request_section, start) == 16, "request section layout");
@@ -70,6 +87,8 @@ struct sl_request_view {
     const uint64_t *keys;
     const uint32_t *bag_ends;
     const float *gradients;
+    const uint32_t *lens; /* KV, with LENS */
+    const void *values;   /* KV: that are pushed */
 };
 
 /* A request of one section that is a PULL. */
@@ -125,7 +144,7 @@ static inline bool sl_request_read_pull(const uint8_t *payload, size_t payload_b
     memcpy(&head, at, sizeof head);
     const struct sl_request_section *section = &head.section;
     const uint64_t strange = (head.prefix.section_count ^ 1U) | (section->op ^ SL_REQUEST_PULL) |
-                             section->zero | section->bag_count | section->zero_too |
+                             section->flags | section->bag_count | section->command |
                              section->start | section->count |
                              (cursor.left ^ section->key_count * (uint64_t)sizeof(uint64_t));
     if (strange != 0 || section->table_id >= SL_LIMIT_TABLES) {

@@ -261,10 +261,10 @@ static void request_read_section__wants_unused_fields_zero(void **state)
         struct sl_request_section good = {.op = op, .count = has_range(op) ? 1 : 0};
         assert_int_equal(read_one(good), SL_OK);
         struct sl_request_section bad = good;
-        bad.zero = 1;
+        bad.flags = 1;
         assert_int_equal(read_one(bad), SL_ERR_PROTOCOL);
         bad = good;
-        bad.zero_too = 1;
+        bad.command = 1;
         assert_int_equal(read_one(bad), SL_ERR_PROTOCOL);
         bad = good;
         bad.table_id = SL_LIMIT_TABLES;
