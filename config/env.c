@@ -116,6 +116,7 @@ int sl_env_read(uint32_t core_count, struct sl_env *out, char *reason, size_t re
         .ps_reactors = reactors,
         .worker_reactors = reactors,
         .log_level = SL_LOG_INFO,
+        .shm = true,
     };
     bool ps_unpinned = true, worker_unpinned = true;
     int err = read_reactors(&reader, "NETWORK_PS_CORE_NUMBER", 1, &env.ps_reactors);
@@ -136,6 +137,9 @@ int sl_env_read(uint32_t core_count, struct sl_env *out, char *reason, size_t re
     }
     if (err == 0) {
         err = read_log_level(&reader, "STARLING_LOG", &env.log_level);
+    }
+    if (err == 0) {
+        err = read_bool(&reader, "STARLING_SHM", &env.shm);
     }
     if (err == 0) {
         err = read_congestion_control(&reader, "STARLING_TCP_CONGESTION", env.congestion_control);

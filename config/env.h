@@ -18,6 +18,7 @@ struct sl_env {
     bool ps_pin;                 /* not PS_DISABLE_PIN_CORES, which defaults to true */
     bool worker_pin;             /* not WORKER_DISABLE_PIN_CORES, likewise */
     enum sl_log_level log_level; /* STARLING_LOG: debug, info, warn, error, off; default info */
+    bool shm;                    /* STARLING_SHM: through shared memory where possible; true */
     char congestion_control[16]; /* STARLING_TCP_CONGESTION, such as "cubic"; "": the system's */
 };
 

@@ -74,6 +74,7 @@ static void publish(struct sl_coordinator *coordinator)
         ps[task].task_index = task;
         ps[task].shard_count = from->shard_count;
         memcpy(ps[task].data_endpoint, from->data_endpoint, sizeof ps[task].data_endpoint);
+        memcpy(ps[task].host, from->host, sizeof ps[task].host);
     }
     struct sl_message message = {
         .kind = SL_MESSAGE_CLUSTER,
@@ -149,7 +150,8 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     struct sl_coordinator_ps *known = &coordinator->ps[member->hello.task_index];
     bool is_known = known->shard_count != 0;
     bool is_new = known->client_id != member->hello.client_id;
-    bool moved = strcmp(known->data_endpoint, reg->data_endpoint) != 0;
+    bool moved = strcmp(known->data_endpoint, reg->data_endpoint) != 0 ||
+                 strcmp(known->host, reg->host) != 0;
     if (is_known && (is_new || moved)) {
         coordinator->cluster_version++;
         sl_log_warn("%s came back at %s%s", member->name, reg->data_endpoint,
@@ -159,6 +161,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     known->shard_count = reg->shard_count;
     known->client_id = member->hello.client_id;
     memcpy(known->data_endpoint, reg->data_endpoint, sizeof known->data_endpoint);
+    memcpy(known->host, reg->host, sizeof known->host);
     return true;
 }
 

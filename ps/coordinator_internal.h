@@ -37,6 +37,7 @@ struct sl_coordinator_ps {
     uint64_t heard_ns;    /* of that process, when its membership ended */
     bool restarted;       /* it is not the first process of its task */
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
+    char host[SL_MESSAGE_NAME_BYTES]; /* as it registered */
 };
 
 enum sl_coordinator_end {

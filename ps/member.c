@@ -1,6 +1,7 @@
 #include "ps/member.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/assert.h"
@@ -132,6 +133,8 @@ static void register_once(struct sl_member *member)
                 .worker_count = options->worker_count},
     };
     sl_endpoint_format(&options->data, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
+    (void)snprintf(message.reg.host, sizeof message.reg.host, "%s",
+                   options->host == NULL ? "" : options->host);
     member->registering = true;
     sl_session_request(member->session, &message, register_timeout_ns(member), register_answered,
                        member);

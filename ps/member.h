@@ -21,6 +21,8 @@ struct sl_member_options {
     uint32_t shard_count; /* of this process */
     uint32_t ps_count, worker_count;
     struct sl_endpoint data;        /* where its shards are reached */
+    const char *host;               /* net/shm/shm.h, when they are reached through shared memory
+                                     * too; NULL or "": they are not. Outlives the member */
     uint64_t incarnation;           /* of the process: its client_id */
     const struct sl_secret *secret; /* outlives the member; NULL: none */
     bool checksum;

@@ -259,6 +259,7 @@ static int connect_cluster(struct job *job)
         .tls_key = job->security.key,
         .tls_authority = job->security.authority,
         .tls_peer_name = job->security.peer_name,
+        .no_shm = !job->env.shm,
     };
     waiting = 1;
     int err = sl_client_create(&options, &job->options.client);

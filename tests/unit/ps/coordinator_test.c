@@ -201,6 +201,29 @@ static void coordinator_register__a_ps_that_reconnects_has_not_come_back(void **
     f->sent_count = 0;
 }
 
+/* Who may reach a ps through shared memory is told so, also when that changes. */
+static void coordinator_register__tells_the_host_of_a_ps(void **state)
+{
+    struct fixture *f = *state;
+    cluster_start(f);
+    assert_int_equal(hello(f, 4, SL_MESSAGE_ROLE_CLIENT, 0), 0);
+    register_worker(f, 4, 1);
+    f->sent_count = 0;
+    static const char *const hosts[] = {"boot-4711/net-1", "boot-4712/net-1", ""};
+    for (uint32_t i = 0; i < 3; i++) {
+        cut(f, 12);
+        assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 12), 0);
+        struct sl_message message = {.kind = SL_MESSAGE_REGISTER,
+                                     .id = 2 + i,
+                                     .reg = {.data_endpoint = "tcp://host12:1", .shard_count = 2}};
+        (void)snprintf(message.reg.host, sizeof message.reg.host, "%s", hosts[i]);
+        say(f, 12, message);
+        expect_part(f, hosts[i][0] == '\0' ? "tcp://host12:1 x2" : hosts[i]);
+        expect_part(f, hosts[i][0] == '\0' ? "tcp://host12:1 x2" : hosts[i]);
+        expect_nothing(f);
+    }
+}
+
 static void coordinator_register__asked_again_after_a_break_is_answered_once(void **state)
 {
     struct fixture *f = *state;
@@ -324,6 +347,7 @@ int main(void)
         CASE(coordinator_register__waits_for_a_ps_that_is_lost),
         CASE(coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_back),
         CASE(coordinator_register__a_ps_that_reconnects_has_not_come_back),
+        CASE(coordinator_register__tells_the_host_of_a_ps),
         CASE(coordinator_register__asked_again_after_a_break_is_answered_once),
         CASE(coordinator_table_open__gives_ids_and_names_conflicts),
         CASE(coordinator_table_open__stops_at_the_limit),

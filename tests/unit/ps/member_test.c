@@ -198,6 +198,7 @@ static void open_member(struct fixture *f)
         .ps_count = 3,
         .worker_count = 5,
         .data = endpoint_at(5555),
+        .host = "boot-4711/net-1",
         .incarnation = INCARNATION,
         .start_timeout_ns = START_TIMEOUT_NS,
         .joined = on_joined,
@@ -300,6 +301,7 @@ static void member_open__registers_what_it_has_and_learns_its_shards(void **stat
     assert_int_equal(f->hello.client_id, INCARNATION);
     assert_false(f->hello.has_nonce);
     assert_string_equal(f->reg.data_endpoint, "tcp://127.0.0.1:5555");
+    assert_string_equal(f->reg.host, "boot-4711/net-1");
     assert_int_equal(f->reg.shard_count, 2);
     assert_int_equal(f->reg.ps_count, 3);
     assert_int_equal(f->reg.worker_count, 5);
