@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/assert.h"
 #include "core/bytes.h"
@@ -21,17 +22,19 @@ struct sl_outbox_waiting {
     uint32_t head_bytes, rest_bytes;
     void (*rest_sent)(void *ctx);
     void *rest_ctx;
-    uint64_t frame_count;
+    void *landing;
+    uint32_t landing_bytes;
+    uint32_t frame_count;
 };
 
-/* Followed by its room. One for a single long frame has `large` set and comes from the heap. */
+/* Followed by its room. */
 struct sl_outbox_block {
-    struct sl_outbox_block *next; /* among the spares */
+    struct sl_outbox_block *next; /* among the free ones */
     uint32_t room_bytes;
     uint32_t head;          /* offset in the room of the next frame */
     uint32_t tail;          /* offset in the room of the waiting made last */
     uint32_t waiting_count; /* committed and not sent */
-    bool large;
+    uint32_t unit_count;    /* that it has for a single long frame; 0: it is an ordinary one */
 };
 
 #define HEADER_BYTES                                                                               \
@@ -51,9 +54,9 @@ static void block_reset(struct sl_outbox_block *block)
     block->tail = block->room_bytes;
 }
 
-static void block_init(struct sl_outbox_block *block, uint32_t room_bytes, bool large)
+static void block_init(struct sl_outbox_block *block, uint32_t room_bytes, uint32_t unit_count)
 {
-    *block = (struct sl_outbox_block){.room_bytes = room_bytes, .large = large};
+    *block = (struct sl_outbox_block){.room_bytes = room_bytes, .unit_count = unit_count};
     block_reset(block);
 }
 
@@ -66,85 +69,105 @@ static uint32_t bytes_needed(uint32_t payload_bytes)
 int sl_outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum)
 {
     sl_assert(outbox != NULL);
-    if (memory_bytes_max < SL_OUTBOX_MEMORY_BYTES_MIN) {
+    const size_t block_count = memory_bytes_max / 2 / SL_OUTBOX_BLOCK_BYTES;
+    if (memory_bytes_max < SL_OUTBOX_MEMORY_BYTES_MIN || block_count > UINT32_MAX / 4) {
         return SL_ERR_INVALID;
     }
-    size_t block_count = memory_bytes_max / 2 / SL_OUTBOX_BLOCK_BYTES;
-    if (block_count > UINT32_MAX) {
-        return SL_ERR_INVALID;
-    }
+    const size_t left = memory_bytes_max - block_count * SL_OUTBOX_BLOCK_BYTES;
     *outbox = (struct sl_outbox){
-        .large_bytes_max = memory_bytes_max - block_count * SL_OUTBOX_BLOCK_BYTES,
+        .bytes = memory_bytes_max,
+        .block_count = (uint32_t)block_count,
+        .free_count = (uint32_t)block_count,
+        .unit_count = (uint32_t)(left / SL_OUTBOX_UNIT_BYTES),
         .checksum = checksum,
     };
-    return sl_pool_init(&outbox->blocks, SL_OUTBOX_BLOCK_BYTES, (uint32_t)block_count);
-}
-
-static void large_free(struct sl_outbox *outbox, struct sl_outbox_block *block)
-{
-    outbox->large_bytes -= HEADER_BYTES + block->room_bytes;
-    free(block);
-}
-
-/* Frees spares until `bytes` more may be allocated; false when they are not enough. */
-static bool large_make_room(struct sl_outbox *outbox, size_t bytes)
-{
-    while (bytes > outbox->large_bytes_max - outbox->large_bytes) {
-        struct sl_outbox_block *spare = outbox->spares;
-        if (spare == NULL) {
-            return false;
-        }
-        outbox->spares = spare->next;
-        large_free(outbox, spare);
+    outbox->units = calloc(outbox->unit_count, sizeof *outbox->units);
+    if (outbox->units == NULL) {
+        return SL_ERR_NO_MEMORY;
     }
-    return true;
+    void *base = mmap(NULL, outbox->bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        free(outbox->units);
+        return SL_ERR_NO_MEMORY;
+    }
+    outbox->base = base;
+    return 0;
 }
 
-/* A spare that is long enough, but not so long that a frame of its own length would miss it. */
-static struct sl_outbox_block *large_take_spare(struct sl_outbox *outbox, uint32_t room_bytes)
+static uint8_t *unit_at(const struct sl_outbox *outbox, uint32_t unit)
 {
-    for (struct sl_outbox_block **at = &outbox->spares; *at != NULL; at = &(*at)->next) {
-        struct sl_outbox_block *spare = *at;
-        if (spare->room_bytes >= room_bytes && spare->room_bytes / 2 <= room_bytes) {
-            *at = spare->next;
-            spare->next = NULL;
-            return spare;
+    return outbox->base + outbox->block_count * (size_t)SL_OUTBOX_BLOCK_BYTES +
+           unit * (size_t)SL_OUTBOX_UNIT_BYTES;
+}
+
+/* The first so many free units in a row, which were most likely used before; unit_count: none. */
+static uint32_t units_find(const struct sl_outbox *outbox, uint32_t count)
+{
+    uint32_t free_count = 0;
+    for (uint32_t unit = 0; unit < outbox->unit_count; unit++) {
+        free_count = outbox->units[unit] ? 0 : free_count + 1;
+        if (free_count == count) {
+            return unit + 1 - count;
         }
     }
-    return NULL;
+    return outbox->unit_count;
+}
+
+static void units_mark(struct sl_outbox *outbox, uint32_t unit, uint32_t count, bool used)
+{
+    memset(outbox->units + unit, used, count * sizeof *outbox->units);
+    outbox->units_used += used ? count : -count;
 }
 
 static struct sl_outbox_block *large_get(struct sl_outbox *outbox, uint32_t room_bytes)
 {
-    struct sl_outbox_block *block = large_take_spare(outbox, room_bytes);
-    if (block != NULL) {
-        outbox->large_used_bytes += HEADER_BYTES + block->room_bytes;
-        return block;
-    }
-    size_t bytes = (HEADER_BYTES + room_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-    if (!large_make_room(outbox, bytes)) {
+    const uint32_t bytes = (uint32_t)HEADER_BYTES + room_bytes;
+    const uint32_t count = (bytes + SL_OUTBOX_UNIT_BYTES - 1) / SL_OUTBOX_UNIT_BYTES;
+    if (count > outbox->unit_count - outbox->units_used) {
         return NULL;
     }
-    block = aligned_alloc(ALIGN_BYTES, bytes);
-    if (block != NULL) {
-        outbox->large_bytes += bytes;
-        outbox->large_used_bytes += bytes;
-        block_init(block, (uint32_t)(bytes - HEADER_BYTES), true);
+    const uint32_t unit = units_find(outbox, count);
+    if (unit == outbox->unit_count) {
+        return NULL;
     }
+    units_mark(outbox, unit, count, true);
+    struct sl_outbox_block *block = (void *)unit_at(outbox, unit);
+    block_init(block, (uint32_t)(count * SL_OUTBOX_UNIT_BYTES - HEADER_BYTES), count);
     return block;
 }
 
 /* Nothing of the block is in use any more. The one being filled stays where it is, empty. */
 static void block_put(struct sl_outbox *outbox, struct sl_outbox_block *block)
 {
-    block_reset(block);
-    if (block->large) {
-        outbox->large_used_bytes -= HEADER_BYTES + block->room_bytes;
-        block->next = outbox->spares;
-        outbox->spares = block;
-    } else if (block != outbox->current) {
-        sl_pool_put(&outbox->blocks, block);
+    if (block->unit_count > 0) {
+        const size_t at = (size_t)((uint8_t *)block - unit_at(outbox, 0));
+        units_mark(outbox, (uint32_t)(at / SL_OUTBOX_UNIT_BYTES), block->unit_count, false);
+        return;
     }
+    block_reset(block);
+    if (block != outbox->current) {
+        block->next = outbox->free;
+        outbox->free = block;
+        outbox->free_count++;
+    }
+}
+
+/* A block that is not in use; NULL: all are. */
+static struct sl_outbox_block *block_get(struct sl_outbox *outbox)
+{
+    struct sl_outbox_block *block = outbox->free;
+    if (block != NULL) {
+        outbox->free = block->next;
+    } else if (outbox->block_fresh < outbox->block_count) {
+        block = (void *)(outbox->base + outbox->block_fresh * (size_t)SL_OUTBOX_BLOCK_BYTES);
+        outbox->block_fresh++;
+    } else {
+        return NULL;
+    }
+    outbox->free_count--;
+    block_init(block, ROOM_BYTES, 0);
+    return block;
 }
 
 /* The block being filled, if it has so much room left, else a fresh one. */
@@ -154,12 +177,11 @@ static struct sl_outbox_block *small_get(struct sl_outbox *outbox, uint32_t byte
     if (block != NULL && block->tail - block->head >= bytes) {
         return block;
     }
-    /* When the pool is empty the full block stays current: its next `sent` may empty it. */
-    struct sl_outbox_block *fresh = sl_pool_get(&outbox->blocks);
+    /* When there is none the full block stays current: its next `sent` may empty it. */
+    struct sl_outbox_block *fresh = block_get(outbox);
     if (fresh == NULL) {
         return NULL;
     }
-    block_init(fresh, ROOM_BYTES, false);
     sl_assert(block == NULL || block->waiting_count != 0); /* an empty one had room */
     outbox->current = fresh;
     return fresh;
@@ -170,14 +192,10 @@ void sl_outbox_fini(struct sl_outbox *outbox)
     sl_assert(outbox != NULL);
     sl_assert(outbox->reserved == NULL);
     sl_assert(outbox->frame_count == 0);
-    while (outbox->spares != NULL) {
-        struct sl_outbox_block *spare = outbox->spares;
-        outbox->spares = spare->next;
-        large_free(outbox, spare);
-    }
-    sl_assert(outbox->large_bytes == 0);
-    sl_pool_fini(&outbox->blocks);
-    outbox->current = NULL;
+    sl_assert(outbox->units_used == 0);
+    (void)munmap(outbox->base, outbox->bytes);
+    free(outbox->units);
+    *outbox = (struct sl_outbox){0};
 }
 
 static uint8_t *reserve(struct sl_outbox *outbox, struct sl_outbox_block *block,
@@ -214,8 +232,8 @@ uint8_t *sl_outbox_reserve_run(struct sl_outbox *outbox, uint32_t run_bytes, uin
 
 bool sl_outbox_is_half_full(const struct sl_outbox *outbox)
 {
-    return outbox->blocks.free_count < outbox->blocks.block_count / 2 ||
-           outbox->large_used_bytes > outbox->large_bytes_max / 2;
+    return outbox->free_count < outbox->block_count / 2 ||
+           outbox->units_used > outbox->unit_count / 2;
 }
 
 void sl_outbox_abandon(struct sl_outbox *outbox)
@@ -264,6 +282,8 @@ static struct sl_transport_frame frame_of(struct sl_outbox_waiting *waiting)
         .head_bytes = waiting->head_bytes,
         .payload_bytes = waiting->rest_bytes,
         .cookie = waiting,
+        .landing = waiting->landing,
+        .landing_bytes = waiting->landing_bytes,
     };
 }
 
@@ -355,7 +375,8 @@ void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_
     uint8_t *head = room_of(block) + block->head;
     uint32_t head_bytes = SL_FRAME_HEADER_BYTES + near_bytes;
     encode(outbox, head, frame, rest, rest_bytes);
-    if (rest == NULL && rest_sent == NULL && join(outbox, conn, queue, head, head_bytes)) {
+    if (rest == NULL && rest_sent == NULL && outbox->landing == NULL &&
+        join(outbox, conn, queue, head, head_bytes)) {
         return;
     }
 
@@ -370,8 +391,11 @@ void sl_outbox_commit(struct sl_outbox *outbox, struct sl_conn *conn, struct sl_
         .rest_bytes = rest_bytes,
         .rest_sent = rest_sent,
         .rest_ctx = rest_ctx,
+        .landing = outbox->landing,
+        .landing_bytes = outbox->landing_bytes,
         .frame_count = 1,
     };
+    sl_outbox_set_landing(outbox, NULL, 0);
     send_waiting(conn, queue, waiting);
 }
 
@@ -468,7 +492,7 @@ static void waiting_release(struct sl_outbox *outbox, struct sl_outbox_waiting *
     void (*rest_sent)(void *ctx) = waiting->rest_sent;
     void *rest_ctx = waiting->rest_ctx;
     struct sl_outbox_block *block = waiting->block;
-    outbox->frame_count -= (uint32_t)waiting->frame_count;
+    outbox->frame_count -= waiting->frame_count;
     block->waiting_count--;
     if (block->waiting_count == 0 && block != outbox->reserved) {
         block_put(outbox, block);
@@ -487,7 +511,7 @@ void sl_outbox_sent(struct sl_outbox *outbox, void *cookie)
     sl_assert(queue->first == waiting); /* a transport reports in the order of sending */
     sl_assert(queue->offer != waiting); /* and only what it took */
     queue->first = waiting->next;
-    queue->count -= (uint32_t)waiting->frame_count;
+    queue->count -= waiting->frame_count;
     if (queue->first == NULL) {
         queue->last = NULL;
     }

@@ -1,18 +1,18 @@
 /* Outgoing frames of one reactor, built in place: the maker reserves room, writes a frame into it,
  * and commits it to a connection. Consecutive frames lie one behind the other in a block, so that a
- * stream transport sends a burst as one piece. A block returns to the pool when everything in it
- * was sent. Frames that a transport does not take at once are kept, in order, and offered again.
+ * stream transport sends a burst as one piece. A block is free again when everything in it was
+ * sent. Frames that a transport does not take at once are kept, in order, and offered again.
  *
- * Memory: half of what init is given are blocks of SL_OUTBOX_BLOCK_BYTES, taken at once. The other
- * half bounds frames longer than a block; each has an allocation of its own, which is kept for the
- * next one of about its size, so that a steady flow allocates nothing. Owner reactor. */
+ * Memory: one region, mapped at init; what was never needed is never touched. Half of it are blocks
+ * of SL_OUTBOX_BLOCK_BYTES, the other half is for frames that are longer than a block. Owner
+ * reactor. */
 #ifndef SL_NET_OUTBOX_H
 #define SL_NET_OUTBOX_H
 
-#include "core/pool.h"
 #include "net/transport.h"
 
 #define SL_OUTBOX_BLOCK_BYTES      (256U << 10)
+#define SL_OUTBOX_UNIT_BYTES       (64U << 10) /* a long frame takes whole ones */
 
 /* Less could not hold the longest frame, and would wait for it for ever. */
 #define SL_OUTBOX_MEMORY_BYTES_MIN (2 * (SL_LIMIT_FRAME_PAYLOAD_BYTES + SL_OUTBOX_BLOCK_BYTES))
@@ -32,18 +32,23 @@ struct sl_outbox_queue {
 };
 
 struct sl_outbox {
-    struct sl_pool blocks;
+    uint8_t *base; /* the blocks, then the units */
+    size_t bytes;
+    struct sl_outbox_block *free;     /* that were used before; the last one used is the first */
+    uint32_t block_count, free_count; /* in all; of those not in use */
+    uint32_t block_fresh;             /* the first that was never used */
+    uint32_t unit_count, units_used;
+    bool *units;                      /* [unit_count]: which are */
     struct sl_outbox_block *current;  /* being filled, or NULL */
-    struct sl_outbox_block *spares;   /* for long frames, free */
     struct sl_outbox_block *reserved; /* holds what was reserved last; NULL: nothing is */
     uint32_t reserved_bytes;          /* of payload */
-    uint32_t frame_count;             /* committed and not sent, for fini's check */
-    size_t large_bytes, large_bytes_max;
-    size_t large_used_bytes; /* of large_bytes, without the spares */
-    bool checksum;           /* seal every frame */
+    uint32_t landing_bytes;           /* of the next frame */
+    void *landing;
+    uint32_t frame_count; /* committed and not sent, for fini's check */
+    bool checksum;        /* seal every frame */
 };
 
-/* memory_bytes_max covers blocks and large frames. Errors: NO_MEMORY, INVALID (it is below
+/* memory_bytes_max covers blocks and long frames. Errors: NO_MEMORY, INVALID (it is below
  * SL_OUTBOX_MEMORY_BYTES_MIN). */
 int sl_outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum);
 
@@ -55,6 +60,15 @@ void sl_outbox_fini(struct sl_outbox *outbox);
  * caller keeps its work and tries again after some `sent`. Nothing else may be reserved before
  * commit or abandon. */
 uint8_t *sl_outbox_reserve(struct sl_outbox *outbox, uint32_t payload_bytes);
+
+/* Where the payload of the answer to the frame that is committed next shall lie: see `landing` of
+ * struct sl_transport_frame. For connections with SL_TRANSPORT_ONE_SIDED. */
+static inline void sl_outbox_set_landing(struct sl_outbox *outbox, void *landing,
+                                         uint32_t landing_bytes)
+{
+    outbox->landing = landing;
+    outbox->landing_bytes = landing_bytes;
+}
 
 /* Half of the blocks, or of the room for longer frames, is in use: who has frames waiting already
  * should leave the rest to others. */
