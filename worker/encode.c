@@ -3,6 +3,11 @@
 #include "core/assert.h"
 #include "worker/encoder.h"
 
+static bool is_kv(const struct sl_operation *operation)
+{
+    return operation->table->spec.kind == SL_TABLE_KV;
+}
+
 static bool is_dense(const struct sl_operation *operation)
 {
     return operation->table->spec.kind == SL_TABLE_DENSE;
@@ -18,6 +23,8 @@ int sl_encode_route(const struct sl_encode_plan *plan)
             operation->partials_end = &operation->first_partial;
             err = sl_route_bags(plan->notes, operation->keys, operation->key_count,
                                 operation->bag_ends, plan->shard_count, &operation->route);
+        } else if (is_kv(operation)) {
+            err = sl_encode_kv_route(plan, operation);
         } else if (!is_dense(operation)) {
             err = sl_route_rows(plan->notes, operation->keys, operation->key_count,
                                 plan->shard_count, &operation->route);
@@ -50,6 +57,10 @@ static uint64_t operation_bytes(const struct sl_encode_plan *plan, uint32_t shar
         return sl_encode_dense_bytes(operation,
                                      sl_encode_dense_range(plan, shard, operation).count);
     }
+    if (is_kv(operation)) {
+        struct sl_encoder_arrays arrays = sl_encode_kv_arrays(operation, shard);
+        return sl_encode_kv_bytes(operation, &arrays);
+    }
     const uint32_t *starts = operation->route.starts;
     uint64_t count = starts[shard + 1] - starts[shard];
     return operation->op == SL_REQUEST_PULL_POOLED ? sl_encode_bags_bytes(count, count)
@@ -65,6 +76,10 @@ static uint64_t operation_reply_bytes(const struct sl_encode_plan *plan, uint32_
     }
     if (is_dense(operation)) {
         return sl_encode_dense_range(plan, shard, operation).count * sizeof(float);
+    }
+    if (is_kv(operation)) {
+        struct sl_encoder_arrays arrays = sl_encode_kv_arrays(operation, shard);
+        return sl_encode_kv_reply_bytes(operation, &arrays);
     }
     const uint32_t *starts = operation->route.starts;
     uint64_t rows = starts[shard + 1] - starts[shard];
@@ -98,6 +113,9 @@ static int encode_operation(struct sl_encoder *encoder, struct sl_operation *ope
     if (is_dense(operation)) {
         return sl_encode_dense(encoder, operation,
                                sl_encode_dense_range(encoder->plan, encoder->shard, operation));
+    }
+    if (is_kv(operation)) {
+        return sl_encode_kv(encoder, operation, sl_encode_kv_arrays(operation, encoder->shard));
     }
     struct sl_encoder_rows rows = rows_of_shard(operation, encoder->shard);
     return operation->op == SL_REQUEST_PULL_POOLED ? sl_encode_bags(encoder, operation, rows)

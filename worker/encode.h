@@ -3,8 +3,9 @@
  *
  * A cut falls between keys, bags' keys, or dense elements. All occurrences of a key in one push
  * stay in one request, so that the shard visits the row once: a push that must be cut has its keys
- * grouped, and gradients of equal keys are summed here, in their order. Long dense gradients are
- * not copied: their request ends with them, in the caller's memory.
+ * grouped, and gradients of equal keys are summed here, in their order. Arrays of a KV table are
+ * cut between keys, and one that is itself longer than a message into pieces. Long dense gradients
+ * and KV values are not copied: their request ends with them, in the caller's memory.
  *
  * Pure but for the scratch memory. */
 #ifndef SL_WORKER_ENCODE_H
@@ -16,7 +17,7 @@
 #include "worker/operation.h"
 #include "worker/scratch.h"
 
-/* Dense gradients of this many bytes and more are sent from the caller's memory. */
+/* Dense gradients and KV values of this many bytes and more are sent from the caller's memory. */
 #define SL_ENCODE_TAIL_BYTES_MIN      (64U << 10)
 
 /* A request with a tail has no longer body than this, since it is copied into the outbox. */
@@ -33,6 +34,7 @@ struct sl_encode_plan {
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* >= SL_ENCODE_PAYLOAD_BYTES_MIN */
     uint32_t clock;
+    int32_t priority;
     bool lite; /* operations share requests that are received inline; else each has its own */
     bool tick; /* of `clock`, after `tick_at` operations; those behind it are of clock + 1 */
     uint32_t tick_at;
@@ -44,7 +46,7 @@ struct sl_encode_list {
     uint32_t count;
 };
 
-/* Routes every sparse operation. Errors: NO_MEMORY. */
+/* Routes every sparse and KV operation. Errors: NO_MEMORY. */
 int sl_encode_route(const struct sl_encode_plan *plan);
 
 /* Appends the requests for one shard. To be called for the shards in ascending order, which is the

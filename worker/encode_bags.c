@@ -57,7 +57,9 @@ static int put_bags(struct sl_encoder *encoder, struct sl_operation *operation,
     *operation->partials_end = partial;
     operation->partials_end = &partial->next;
     return sl_encoder_add_read(encoder,
-                               (struct sl_read){.to = sums, .row_count = bag_count, .dim = dim});
+                               (struct sl_read){.to = sums,
+                                                .row_count = bag_count,
+                                                .row_bytes = dim * (uint32_t)sizeof(float)});
 }
 
 int sl_encode_bags(struct sl_encoder *encoder, struct sl_operation *operation,

@@ -52,8 +52,10 @@ static uint64_t dense_that_fits(const struct sl_encoder *encoder,
 static int put_dense(struct sl_encoder *encoder, const struct sl_operation *operation,
                      struct sl_encoder_range piece, bool as_tail)
 {
-    uint64_t from = piece.start - operation->start;
+    uint64_t from = (piece.start - operation->start) * sizeof(float);
     uint64_t bytes = piece.count * sizeof(float);
+    const uint8_t *gradients = operation->gradients;
+    uint8_t *values = operation->values;
     sl_encoder_put_section(encoder,
                            &(struct sl_request_section){.op = (uint8_t)operation->op,
                                                         .table_id = (uint16_t)operation->table->id,
@@ -61,19 +63,19 @@ static int put_dense(struct sl_encoder *encoder, const struct sl_operation *oper
                                                         .count = piece.count});
     int err = 0;
     if (sl_encoder_pulls(operation)) {
-        err = sl_encoder_add_read(encoder, (struct sl_read){.to = operation->values + from,
+        err = sl_encoder_add_read(encoder, (struct sl_read){.to = values + from,
                                                             .row_count = (uint32_t)piece.count,
-                                                            .dim = 1});
+                                                            .row_bytes = sizeof(float)});
     }
     if (!sl_encoder_pushes(operation)) {
         return err;
     }
     if (as_tail) {
-        encoder->request->tail = operation->gradients + from;
+        encoder->request->tail = gradients + from;
         encoder->request->tail_bytes = (uint32_t)bytes;
         sl_encoder_close(encoder);
     } else {
-        memcpy(sl_encoder_put_array(encoder, bytes), operation->gradients + from, (size_t)bytes);
+        memcpy(sl_encoder_put_array(encoder, bytes), gradients + from, (size_t)bytes);
     }
     return err;
 }

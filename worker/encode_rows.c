@@ -60,15 +60,15 @@ static int make_room(struct sl_encoder *encoder, const struct sl_operation *oper
 static void copy_gradients(float *to, const struct sl_operation *operation,
                            const struct sl_encoder_rows *rows)
 {
+    const float *gradients = operation->gradients;
     uint32_t dim = operation->table->spec.dim;
     if (rows->labels == NULL) {
-        memcpy(to, operation->gradients + (size_t)rows->first_label * dim,
+        memcpy(to, gradients + (size_t)rows->first_label * dim,
                (size_t)rows->count * dim * sizeof *to);
         return;
     }
     for (uint32_t i = 0; i < rows->count; i++) {
-        memcpy(to + (size_t)i * dim, operation->gradients + (size_t)rows->labels[i] * dim,
-               dim * sizeof *to);
+        memcpy(to + (size_t)i * dim, gradients + (size_t)rows->labels[i] * dim, dim * sizeof *to);
     }
 }
 
@@ -88,15 +88,14 @@ static int put_rows(struct sl_encoder *encoder, const struct sl_operation *opera
     if (!sl_encoder_pulls(operation)) {
         return 0;
     }
-    struct sl_read read = {.to = operation->values,
-                           .places = rows->labels,
-                           .row_count = rows->count,
-                           .place_count = rows->count,
-                           .dim = dim};
-    if (rows->labels == NULL) {
-        read.to += (size_t)rows->first_label * dim;
-    }
-    return sl_encoder_add_read(encoder, read);
+    float *values = operation->values;
+    return sl_encoder_add_read(
+        encoder, (struct sl_read){
+                     .to = rows->labels == NULL ? values + (size_t)rows->first_label * dim : values,
+                     .places = rows->labels,
+                     .row_count = rows->count,
+                     .place_count = rows->count,
+                     .row_bytes = dim * (uint32_t)sizeof(float)});
 }
 
 /* ---- A push that is cut: equal keys stand together and become one row */
@@ -123,10 +122,11 @@ static uint32_t count_runs(const struct sl_encoder_rows *rows)
 static void sum_gradients(float *restrict sum, const struct sl_operation *operation,
                           const uint32_t *labels, uint32_t count)
 {
+    const float *gradients = operation->gradients;
     uint32_t dim = operation->table->spec.dim;
-    memcpy(sum, operation->gradients + (size_t)labels[0] * dim, dim * sizeof *sum);
+    memcpy(sum, gradients + (size_t)labels[0] * dim, dim * sizeof *sum);
     for (uint32_t i = 1; i < count; i++) {
-        const float *gradient = operation->gradients + (size_t)labels[i] * dim;
+        const float *gradient = gradients + (size_t)labels[i] * dim;
         for (uint32_t column = 0; column < dim; column++) {
             sum[column] += gradient[column];
         }
@@ -155,12 +155,13 @@ static int put_grouped(struct sl_encoder *encoder, const struct sl_operation *op
     if (!sl_encoder_pulls(operation)) {
         return 0;
     }
-    return sl_encoder_add_read(encoder, (struct sl_read){.to = operation->values,
-                                                         .places = rows->labels,
-                                                         .grouped = rows->keys,
-                                                         .row_count = run_count,
-                                                         .place_count = at,
-                                                         .dim = dim});
+    return sl_encoder_add_read(encoder,
+                               (struct sl_read){.to = operation->values,
+                                                .places = rows->labels,
+                                                .grouped = rows->keys,
+                                                .row_count = run_count,
+                                                .place_count = at,
+                                                .row_bytes = dim * (uint32_t)sizeof(float)});
 }
 
 static int encode_grouped(struct sl_encoder *encoder, const struct sl_operation *operation,

@@ -18,7 +18,8 @@ int sl_encoder_open(struct sl_encoder *encoder, uint64_t bytes)
     if (request == NULL || encoder->base == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    *request = (struct sl_request){.shard = encoder->shard, .body = encoder->base};
+    *request = (struct sl_request){
+        .shard = encoder->shard, .body = encoder->base, .priority = plan->priority};
     encoder->request = request;
     encoder->writer = sl_bytes_writer_over(encoder->base, (size_t)capacity);
     encoder->prefix = (struct sl_request_prefix){.clock = encoder->clock};
@@ -36,7 +37,7 @@ static void *landing_of(const struct sl_encoder *encoder)
     if (encoder->read_count != 1 || read->places != NULL || read->grouped != NULL) {
         return NULL;
     }
-    uint64_t bytes = (uint64_t)read->row_count * read->dim * sizeof(float);
+    uint64_t bytes = (uint64_t)read->row_count * read->row_bytes;
     return bytes % 8 == 0 && (uintptr_t)read->to % 8 == 0 ? read->to : NULL;
 }
 
@@ -71,7 +72,8 @@ void sl_encoder_put_section(struct sl_encoder *encoder, const struct sl_request_
     encoder->request->writes =
         encoder->request->writes ||
         !(section->op == SL_REQUEST_PULL || section->op == SL_REQUEST_PULL_POOLED ||
-          section->op == SL_REQUEST_DENSE_PULL);
+          section->op == SL_REQUEST_DENSE_PULL || section->op == SL_REQUEST_KV_PULL ||
+          section->op == SL_REQUEST_KV_LENGTHS);
 }
 
 /* Room for an array of the section's body, its padding already zero. */
@@ -95,7 +97,6 @@ int sl_encoder_add_read(struct sl_encoder *encoder, struct sl_read read)
     encoder->reads_end = &kept->next;
     encoder->read_count++;
     encoder->request->clock = encoder->clock;
-    encoder->request->reply_bytes +=
-        sl_bytes_pad8((uint64_t)read.row_count * read.dim * sizeof(float));
+    encoder->request->reply_bytes += sl_bytes_pad8((uint64_t)read.row_count * read.row_bytes);
     return 0;
 }

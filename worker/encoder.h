@@ -34,6 +34,13 @@ struct sl_encoder_rows {
     uint32_t count;
 };
 
+/* Keys of a KV operation, by their place in it, and their values: `count` from `start` on. Of a
+ * piece of one array: those that it has. */
+struct sl_encoder_arrays {
+    uint32_t key, key_count;
+    uint64_t start, count;
+};
+
 struct sl_encoder_range {
     uint64_t start, count;
 };
@@ -89,6 +96,21 @@ int sl_encode_bags(struct sl_encoder *encoder, struct sl_operation *operation,
                    struct sl_encoder_rows rows);
 int sl_encode_dense(struct sl_encoder *encoder, const struct sl_operation *operation,
                     struct sl_encoder_range range);
+
+int sl_encode_kv(struct sl_encoder *encoder, const struct sl_operation *operation,
+                 struct sl_encoder_arrays arrays);
+
+/* Finds each shard's keys and values. Errors: NO_MEMORY. */
+int sl_encode_kv_route(const struct sl_encode_plan *plan, struct sl_operation *operation);
+
+/* The shard's, after that. */
+struct sl_encoder_arrays sl_encode_kv_arrays(const struct sl_operation *operation, uint32_t shard);
+
+/* Payload bytes of a section with these, and of its reply. */
+uint64_t sl_encode_kv_bytes(const struct sl_operation *operation,
+                            const struct sl_encoder_arrays *arrays);
+uint64_t sl_encode_kv_reply_bytes(const struct sl_operation *operation,
+                                  const struct sl_encoder_arrays *arrays);
 
 /* Payload bytes of a section with this many of an operation's keys, bags, elements. */
 uint64_t sl_encode_rows_bytes(const struct sl_operation *operation, uint64_t count);

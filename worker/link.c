@@ -143,11 +143,23 @@ int sl_link_check(const struct sl_link *link, const struct sl_request *request, 
     return 0;
 }
 
+/* Whom the request stands behind: those with its priority or more, those that were sent before,
+ * and what ends an iteration. */
+static struct sl_request *queue_place(const struct sl_link *link, const struct sl_request *request)
+{
+    struct sl_request *prev = link->queue_last;
+    while (prev != NULL && prev->id == 0 && prev->priority < request->priority && !prev->ticks &&
+           !prev->finishes) {
+        prev = prev->queue_prev;
+    }
+    return prev;
+}
+
 void sl_link_submit(struct sl_link *link, struct sl_request *request)
 {
     sl_assert(!sl_link_is_down(link));
     if (link->state != SL_LINK_OPEN || link->queue_first != NULL || !try_send(link, request)) {
-        queue_insert(link, link->queue_last, request);
+        queue_insert(link, queue_place(link, request), request);
     }
 }
 

@@ -70,7 +70,8 @@ struct sl_link {
 
     uint64_t next_id; /* ascends over connections */
     struct sl_inflight inflight;
-    struct sl_request *queue_first, *queue_last; /* those to be sent again come first */
+    /* Those to be sent again come first; then by priority, then by age. */
+    struct sl_request *queue_first, *queue_last;
     struct sl_request *landing; /* its reply is being received into the caller's memory */
     void *buffer;               /* of the hub's: a long reply is being received into it */
 };
@@ -108,8 +109,8 @@ const char *sl_link_obstacle(const struct sl_link *link);
 /* 0, or why the link will not take this request: CLOSED, TOO_LARGE, with *text. */
 int sl_link_check(const struct sl_link *link, const struct sl_request *request, const char **text);
 
-/* Sends the request, or queues it until there is a connection and credit. It was checked. Never
- * fails. */
+/* Sends the request, or queues it, by its priority among those that were never sent, until there is
+ * a connection and credit. It was checked. Never fails. */
 void sl_link_submit(struct sl_link *link, struct sl_request *request);
 
 /* Takes a queued request back. */

@@ -37,21 +37,24 @@ struct sl_operation {
     const uint64_t *keys;
     const uint32_t *bag_ends;
     uint32_t key_count, bag_count;
-    uint64_t start, count;  /* dense: elements */
-    const float *gradients; /* rows, or elements [start, start + count) */
-    float *values;          /* likewise; or the bags */
-    struct sl_route route;  /* sparse: made by submit */
+    uint64_t start, count;  /* dense: elements; KV: count values in all */
+    const void *gradients;  /* f32: rows, or elements [start, start + count); KV: values to push */
+    void *values;           /* likewise; or the bags; KV_LENGTHS: u32[key_count] */
+    const uint32_t *lens;   /* KV: values of each key; NULL: count / key_count */
+    uint32_t command;       /* KV */
+    struct sl_route route;  /* sparse and KV: made by submit */
+    const uint64_t *firsts; /* KV: the first value of each shard's keys; made by submit */
     struct sl_partial *first_partial, **partials_end;
 };
 
 /* One array of a reply, and where it belongs. */
 struct sl_read {
     struct sl_read *next;
-    float *to;               /* contiguous when there are no places */
-    const uint32_t *places;  /* row i belongs to to[places[i] * dim]; may be NULL */
+    void *to;                /* contiguous when there are no places */
+    const uint32_t *places;  /* row i belongs to the places[i]-th row of `to`; may be NULL */
     const uint64_t *grouped; /* [place_count]: equal neighbours share one row; may be NULL */
     uint32_t row_count, place_count;
-    uint32_t dim; /* dense: 1 */
+    uint32_t row_bytes; /* dense: of an element; KV: of a value */
 };
 
 /* One message to one shard. */
@@ -63,7 +66,8 @@ struct sl_request {
     const uint8_t *body; /* prefix, sections and their bodies, in their final form */
     const void *tail;    /* further payload, in the caller's memory; or NULL */
     uint64_t reply_bytes;
-    uint32_t clock; /* of its last read */
+    int32_t priority; /* among those that were never sent */
+    uint32_t clock;   /* of its last read */
     struct sl_read *first_read;
     void *landing; /* the whole reply can be received here; or NULL */
     bool writes;   /* pushes, ticks or finishes: carried out once at most */

@@ -65,6 +65,8 @@ int sl_step_begin(struct sl_client *client, uint32_t clock, struct sl_step **out
     step->state = SL_STEP_BUILDING;
     step->bad = step->tick = step->finish = false;
     step->clock = clock;
+    step->priority = 0;
+    step->on_done = NULL;
     step->operation_count = 0;
     step->err = 0;
     step->error = "";
@@ -98,13 +100,13 @@ void sl_step_end(struct sl_step **step)
 
 /* ---- Operations */
 
-static int refuse(struct sl_step *step)
+int sl_step_refuse(struct sl_step *step)
 {
     step->bad = true;
     return SL_ERR_INVALID;
 }
 
-static int add(struct sl_step *step, const struct sl_operation *operation)
+int sl_step_add(struct sl_step *step, const struct sl_operation *operation)
 {
     if (step->operation_count == step->operation_capacity) {
         uint32_t capacity = step->operation_capacity == 0 ? 8 : 2 * step->operation_capacity;
@@ -120,8 +122,8 @@ static int add(struct sl_step *step, const struct sl_operation *operation)
     return 0;
 }
 
-static bool is_building(const struct sl_step *step, const struct sl_table *table,
-                        enum sl_table_kind kind)
+bool sl_step_takes(const struct sl_step *step, const struct sl_table *table,
+                   enum sl_table_kind kind)
 {
     sl_assert(step != NULL);
     sl_assert(table != NULL);
@@ -131,11 +133,11 @@ static bool is_building(const struct sl_step *step, const struct sl_table *table
 
 static int add_sparse(struct sl_step *step, const struct sl_operation *operation, bool complete)
 {
-    if (!is_building(step, operation->table, SL_TABLE_SPARSE) ||
+    if (!sl_step_takes(step, operation->table, SL_TABLE_SPARSE) ||
         (operation->key_count > 0 && (operation->keys == NULL || !complete))) {
-        return refuse(step);
+        return sl_step_refuse(step);
     }
-    return add(step, operation);
+    return sl_step_add(step, operation);
 }
 
 int sl_step_pull(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
@@ -199,20 +201,20 @@ int sl_step_pull_pooled(struct sl_step *step, struct sl_table *table, const uint
     if ((pooling != SL_POOLING_SUM && pooling != SL_POOLING_MEAN) ||
         (bag_count > 0 && (bag_ends == NULL || pooled == NULL)) ||
         !are_bag_ends(bag_ends, bag_count, key_count)) {
-        return refuse(step);
+        return sl_step_refuse(step);
     }
     return add_sparse(step, &operation, true);
 }
 
 static int add_dense(struct sl_step *step, const struct sl_operation *operation, bool complete)
 {
-    if (!is_building(step, operation->table, SL_TABLE_DENSE) ||
+    if (!sl_step_takes(step, operation->table, SL_TABLE_DENSE) ||
         operation->start > operation->table->spec.length ||
         operation->count > operation->table->spec.length - operation->start ||
         (operation->count > 0 && !complete)) {
-        return refuse(step);
+        return sl_step_refuse(step);
     }
-    return add(step, operation);
+    return sl_step_add(step, operation);
 }
 
 int sl_step_dense_pull(struct sl_step *step, struct sl_table *table, uint64_t start, uint64_t count,
@@ -249,12 +251,22 @@ int sl_step_dense_push_pull(struct sl_step *step, struct sl_table *table, uint64
     return add_dense(step, &operation, gradients != NULL && values != NULL);
 }
 
+int sl_step_set_priority(struct sl_step *step, int32_t priority)
+{
+    sl_assert(step != NULL);
+    if (step->state != SL_STEP_BUILDING || (priority != 0 && (step->tick || step->finish))) {
+        return sl_step_refuse(step);
+    }
+    step->priority = priority;
+    return 0;
+}
+
 int sl_step_tick(struct sl_step *step)
 {
     sl_assert(step != NULL);
     if (step->state != SL_STEP_BUILDING || step->client->task_index < 0 || step->tick ||
-        step->finish || step->clock == SL_REQUEST_CLOCK_FINISHED) {
-        return refuse(step);
+        step->finish || step->priority != 0 || step->clock == SL_REQUEST_CLOCK_FINISHED) {
+        return sl_step_refuse(step);
     }
     step->tick = true;
     step->tick_at = step->operation_count;
@@ -264,8 +276,9 @@ int sl_step_tick(struct sl_step *step)
 int sl_step_finish(struct sl_step *step)
 {
     sl_assert(step != NULL);
-    if (step->state != SL_STEP_BUILDING || step->client->task_index < 0 || step->tick) {
-        return refuse(step);
+    if (step->state != SL_STEP_BUILDING || step->client->task_index < 0 || step->tick ||
+        step->priority != 0) {
+        return sl_step_refuse(step);
     }
     step->finish = true;
     return 0;
@@ -280,6 +293,9 @@ static void complete(struct sl_step *step)
         if (step->operations[i].op == SL_REQUEST_PULL_POOLED) {
             sl_scatter_pool(&step->operations[i]);
         }
+    }
+    if (step->on_done != NULL) {
+        step->on_done(step->on_done_ctx);
     }
 }
 
@@ -349,6 +365,7 @@ static int encode(struct sl_step *step)
         .shard_count = client->shard_count,
         .payload_bytes_max = client->payload_bytes_max,
         .clock = step->clock,
+        .priority = step->priority,
         .lite = client->protocol == SL_PROTOCOL_STAR_SERVER_LITE,
         .tick = step->tick,
         .tick_at = step->tick_at,

@@ -23,6 +23,7 @@ struct sl_step {
     enum sl_step_state state;
     bool bad; /* an operation was refused */
     bool tick, finish;
+    int32_t priority;
     uint32_t clock;
     uint32_t tick_at; /* operations before the tick */
 
@@ -35,9 +36,25 @@ struct sl_step {
     int err;
     const char *error; /* of the part that failed first */
     uint32_t staleness;
+    /* Called when the step is complete, before it is waited for, on its thread and perhaps in a
+     * reactor's turn; NULL: not. Since the step was begun. */
+    void (*on_done)(void *ctx);
+    void *on_done_ctx;
     struct sl_part parts[]; /* one for each hub */
 };
 
 void sl_step_free(struct sl_step *step);
+
+/* ---- For operations */
+
+/* Whether an operation on the table may be added. */
+bool sl_step_takes(const struct sl_step *step, const struct sl_table *table,
+                   enum sl_table_kind kind);
+
+/* Errors: NO_MEMORY; the step is bad then. */
+int sl_step_add(struct sl_step *step, const struct sl_operation *operation);
+
+/* Makes the step bad; returns INVALID. */
+int sl_step_refuse(struct sl_step *step);
 
 #endif

@@ -1,0 +1,81 @@
+/* Operations on KV tables. */
+#include <starling.h>
+
+#include "core/assert.h"
+#include "worker/step_internal.h"
+
+static bool ascend(const uint64_t *keys, uint32_t key_count)
+{
+    for (uint32_t i = 1; i < key_count; i++) {
+        if (keys[i] <= keys[i - 1]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Each key has at least one value, and all together as many as there are. */
+static bool lens_are_valid(const struct sl_kv_batch *batch)
+{
+    if (batch->lens == NULL) {
+        return batch->value_count > 0 && batch->value_count % batch->key_count == 0 &&
+               batch->value_count / batch->key_count <= UINT32_MAX;
+    }
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < batch->key_count; i++) {
+        if (batch->lens[i] == 0) {
+            return false;
+        }
+        sum += batch->lens[i];
+    }
+    return sum == batch->value_count;
+}
+
+static bool batch_is_valid(const struct sl_kv_batch *batch)
+{
+    if (batch->push == NULL && batch->pull == NULL) {
+        return false;
+    }
+    if (batch->key_count == 0) {
+        return batch->value_count == 0;
+    }
+    return batch->keys != NULL && batch->value_count < SL_LIMIT_DENSE_ELEMENTS &&
+           ascend(batch->keys, batch->key_count) && lens_are_valid(batch);
+}
+
+int sl_step_kv(struct sl_step *step, struct sl_table *table, const struct sl_kv_batch *batch)
+{
+    sl_assert(batch != NULL);
+    if (!sl_step_takes(step, table, SL_TABLE_KV) || !batch_is_valid(batch)) {
+        return sl_step_refuse(step);
+    }
+    const struct sl_operation operation = {
+        .op = batch->push == NULL   ? SL_REQUEST_KV_PULL
+              : batch->pull == NULL ? SL_REQUEST_KV_PUSH
+                                    : SL_REQUEST_KV_PUSH_PULL,
+        .table = table,
+        .keys = batch->keys,
+        .lens = batch->lens,
+        .key_count = batch->key_count,
+        .command = batch->command,
+        .count = batch->value_count,
+        .gradients = batch->push,
+        .values = batch->pull,
+    };
+    return sl_step_add(step, &operation);
+}
+
+int sl_step_kv_lengths(struct sl_step *step, struct sl_table *table, const uint64_t *keys,
+                       uint32_t key_count, uint32_t *lens)
+{
+    if (!sl_step_takes(step, table, SL_TABLE_KV) ||
+        (key_count > 0 && (keys == NULL || lens == NULL || !ascend(keys, key_count)))) {
+        return sl_step_refuse(step);
+    }
+    const struct sl_operation operation = {.op = SL_REQUEST_KV_LENGTHS,
+                                           .table = table,
+                                           .keys = keys,
+                                           .key_count = key_count,
+                                           .values = lens};
+    return sl_step_add(step, &operation);
+}
