@@ -17,7 +17,15 @@ enum shape {
     RETURNS_ROWS = 1 << 6,
     RETURNS_BAGS = 1 << 7,
     RETURNS_RANGE = 1 << 8,
+    KV_KEYS = 1 << 9, /* of a KV table */
+    KV_VALUES = 1 << 10,
+    RETURNS_VALUES = 1 << 11,
+    RETURNS_LENGTHS = 1 << 12,
 };
+
+/* Operations that name arrays of a KV table, with or without values. */
+#define KV_ARRAYS (KV_VALUES | RETURNS_VALUES)
+#define PUSHES    (ROW_GRADIENTS | RANGE_GRADIENTS | KV_VALUES)
 
 /* An operation that is not there has the empty shape. */
 static const uint16_t shapes[UINT8_MAX + 1] = {
@@ -29,6 +37,10 @@ static const uint16_t shapes[UINT8_MAX + 1] = {
     [SL_REQUEST_DENSE_PUSH] = KNOWN | RANGE | RANGE_GRADIENTS,
     [SL_REQUEST_DENSE_PUSH_PULL] = KNOWN | RANGE | RANGE_GRADIENTS | RETURNS_RANGE,
     [SL_REQUEST_TICK] = KNOWN,
+    [SL_REQUEST_KV_PUSH] = KNOWN | KV_KEYS | KV_VALUES,
+    [SL_REQUEST_KV_PULL] = KNOWN | KV_KEYS | RETURNS_VALUES,
+    [SL_REQUEST_KV_PUSH_PULL] = KNOWN | KV_KEYS | KV_VALUES | RETURNS_VALUES,
+    [SL_REQUEST_KV_LENGTHS] = KNOWN | KV_KEYS | RETURNS_LENGTHS,
 };
 
 static uint64_t floats_bytes(uint64_t count, uint64_t dim)
@@ -36,25 +48,51 @@ static uint64_t floats_bytes(uint64_t count, uint64_t dim)
     return sl_bytes_pad8(count * dim * sizeof(float));
 }
 
-uint64_t sl_request_body_bytes(const struct sl_request_section *section, uint32_t dim)
+static bool has_lens(const struct sl_request_section *section)
+{
+    return (section->flags & SL_REQUEST_FLAG_LENS) != 0;
+}
+
+bool sl_request_pushes(uint8_t op)
+{
+    return (shapes[op] & PUSHES) != 0;
+}
+
+uint64_t sl_request_structure_bytes(const struct sl_request_section *section)
 {
     sl_assert(section != NULL);
-    sl_assert(dim <= SL_LIMIT_DIM);
     const uint32_t shape = shapes[section->op];
     uint64_t bytes = 0;
-    if ((shape & KEYS) != 0) {
+    if ((shape & (KEYS | KV_KEYS)) != 0) {
         bytes += section->key_count * (uint64_t)sizeof(uint64_t);
     }
     if ((shape & BAGS) != 0) {
         bytes += sl_bytes_pad8(section->bag_count * (uint64_t)sizeof(uint32_t));
     }
-    if ((shape & ROW_GRADIENTS) != 0) {
-        bytes += floats_bytes(section->key_count, dim);
-    }
-    if ((shape & RANGE_GRADIENTS) != 0) {
-        bytes += floats_bytes(section->count, 1);
+    if (has_lens(section)) {
+        bytes += sl_bytes_pad8(section->key_count * (uint64_t)sizeof(uint32_t));
     }
     return bytes;
+}
+
+/* Of the values that the section carries, without padding. */
+static uint64_t pushed_bytes(const struct sl_request_section *section, uint32_t dim)
+{
+    const uint32_t shape = shapes[section->op];
+    if ((shape & ROW_GRADIENTS) != 0) {
+        return (uint64_t)section->key_count * dim * sizeof(float);
+    }
+    if ((shape & RANGE_GRADIENTS) != 0) {
+        return section->count * sizeof(float);
+    }
+    return (shape & KV_VALUES) != 0 ? section->count * dim : 0;
+}
+
+uint64_t sl_request_body_bytes(const struct sl_request_section *section, uint32_t dim)
+{
+    sl_assert(section != NULL);
+    sl_assert(dim <= SL_LIMIT_DIM);
+    return sl_request_structure_bytes(section) + sl_bytes_pad8(pushed_bytes(section, dim));
 }
 
 uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32_t dim)
@@ -67,6 +105,12 @@ uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32
     }
     if ((shape & RETURNS_BAGS) != 0) {
         return floats_bytes(section->bag_count, dim);
+    }
+    if ((shape & RETURNS_VALUES) != 0) {
+        return sl_bytes_pad8(section->count * dim);
+    }
+    if ((shape & RETURNS_LENGTHS) != 0) {
+        return sl_bytes_pad8(section->key_count * (uint64_t)sizeof(uint32_t));
     }
     return (shape & RETURNS_RANGE) != 0 ? floats_bytes(section->count, 1) : 0;
 }
@@ -92,10 +136,46 @@ static bool range_is_valid(const struct sl_request_section *section)
            section->start <= SL_LIMIT_DENSE_ELEMENTS - section->count;
 }
 
+/* A piece lies within its array. */
+static bool piece_is_valid(const struct sl_request_section *section)
+{
+    return section->key_count == 1 && !has_lens(section) && section->count <= section->bag_count &&
+           section->start <= section->bag_count - section->count;
+}
+
+/* Whole arrays, of a value each at least, or a piece of one. */
+static bool arrays_are_valid(const struct sl_request_section *section)
+{
+    if (section->flags > SL_REQUEST_FLAG_LENS || section->count < 1 ||
+        section->count > UINT32_MAX) {
+        return false;
+    }
+    if (section->bag_count != 0) {
+        return piece_is_valid(section);
+    }
+    return section->start == 0 && section->count >= section->key_count &&
+           (has_lens(section) || section->count % section->key_count == 0);
+}
+
+/* A section with the keys of a KV table. */
+static bool kv_is_valid(const struct sl_request_section *section)
+{
+    if (section->table_id >= SL_LIMIT_TABLES || section->key_count == 0) {
+        return false;
+    }
+    const bool names_arrays = (shapes[section->op] & KV_ARRAYS) != 0;
+    const uint64_t strange =
+        section->flags | section->command | section->bag_count | section->start | section->count;
+    return names_arrays ? arrays_are_valid(section) : strange == 0;
+}
+
 /* The fields that the operation does not use are 0. */
 static bool section_is_valid(const struct sl_request_section *section)
 {
     const uint32_t shape = shapes[section->op];
+    if ((shape & KV_KEYS) != 0) {
+        return kv_is_valid(section);
+    }
     const uint32_t keys = (shape & KEYS) != 0 ? 0 : section->key_count;
     const uint32_t bags = (shape & BAGS) != 0 ? 0 : section->bag_count;
     const uint64_t range = (shape & RANGE) != 0 ? 0 : section->start | section->count;
@@ -150,6 +230,62 @@ static bool bags_are_valid(const uint32_t *ends, uint32_t bag_count, uint32_t ke
     return last == key_count;
 }
 
+/* Every array has a value at least; all of them together are those of the section. */
+static bool lens_are_valid(const uint32_t *lens, uint32_t key_count, uint64_t count)
+{
+    uint64_t sum = 0;
+    bool has_none = false;
+    for (uint32_t i = 0; i < key_count; i++) {
+        sum += lens[i];
+        has_none |= lens[i] == 0;
+    }
+    return !has_none && sum == count;
+}
+
+/* The operation is one of the kind of table that has such a dim. */
+static bool dim_fits(uint32_t shape, uint32_t dim)
+{
+    return !((shape & KEYS) != 0 && dim == 0) && !((shape & RANGE) != 0 && dim != 0) &&
+           !((shape & KV_KEYS) != 0 && dim != 1 && dim != sizeof(float));
+}
+
+/* Keys, bags and lens. */
+static int read_structure(struct sl_bytes *cursor, const struct sl_request_section *section,
+                          uint32_t dim, struct sl_request_view *out)
+{
+    const uint32_t shape = shapes[section->op];
+    if (!dim_fits(shape, dim)) {
+        return SL_ERR_PROTOCOL;
+    }
+    *out = (struct sl_request_view){.section = *section};
+    if ((shape & (KEYS | KV_KEYS)) != 0) {
+        out->keys = sl_bytes_take_array(cursor, section->key_count, sizeof(uint64_t));
+    }
+    if ((shape & BAGS) != 0) {
+        out->bag_ends = take_padded(cursor, section->bag_count, sizeof(uint32_t));
+    }
+    if (has_lens(section)) {
+        out->lens = take_padded(cursor, section->key_count, sizeof(uint32_t));
+    }
+    if (cursor->bad ||
+        ((shape & BAGS) != 0 &&
+         !bags_are_valid(out->bag_ends, section->bag_count, section->key_count)) ||
+        (has_lens(section) && !lens_are_valid(out->lens, section->key_count, section->count))) {
+        return SL_ERR_PROTOCOL;
+    }
+    return 0;
+}
+
+/* The view with the section's values, which stand there. */
+static void set_values(struct sl_request_view *view, const void *values)
+{
+    if ((shapes[view->section.op] & KV_VALUES) != 0) {
+        view->values = values;
+    } else {
+        view->gradients = values;
+    }
+}
+
 int sl_request_read_body(struct sl_bytes *cursor, const struct sl_request_section *section,
                          uint32_t dim, struct sl_request_view *out)
 {
@@ -158,32 +294,36 @@ int sl_request_read_body(struct sl_bytes *cursor, const struct sl_request_sectio
     sl_assert(dim <= SL_LIMIT_DIM);
     sl_assert(out != NULL);
     sl_assert((uintptr_t)cursor->next % 8 == 0);
-    const uint32_t shape = shapes[section->op];
-    if (((shape & KEYS) != 0 && dim == 0) || ((shape & RANGE) != 0 && dim != 0)) {
+    struct sl_request_view view;
+    if (read_structure(cursor, section, dim, &view) != 0) {
         return SL_ERR_PROTOCOL;
     }
-    const void *keys = NULL;
-    const void *bag_ends = NULL;
-    const void *gradients = NULL;
-    if ((shape & KEYS) != 0) {
-        keys = sl_bytes_take_array(cursor, section->key_count, sizeof(uint64_t));
-    }
-    if ((shape & BAGS) != 0) {
-        bag_ends = take_padded(cursor, section->bag_count, sizeof(uint32_t));
-    }
-    if ((shape & ROW_GRADIENTS) != 0) {
-        gradients = take_padded(cursor, (uint64_t)section->key_count * dim, sizeof(float));
-    }
-    if ((shape & RANGE_GRADIENTS) != 0) {
-        gradients = take_padded(cursor, section->count, sizeof(float));
+    if (sl_request_pushes(section->op)) {
+        set_values(&view, take_padded(cursor, pushed_bytes(section, dim), 1));
     }
     if (cursor->bad) {
         return SL_ERR_PROTOCOL;
     }
-    if ((shape & BAGS) != 0 && !bags_are_valid(bag_ends, section->bag_count, section->key_count)) {
+    *out = view;
+    return SL_OK;
+}
+
+int sl_request_read_body_apart(struct sl_bytes *cursor, struct sl_bytes values,
+                               const struct sl_request_section *section, uint32_t dim,
+                               struct sl_request_view *out)
+{
+    sl_assert(cursor != NULL);
+    sl_assert(section != NULL);
+    sl_assert(dim <= SL_LIMIT_DIM);
+    sl_assert(out != NULL);
+    sl_assert((uintptr_t)cursor->next % 8 == 0);
+    sl_assert((uintptr_t)values.next % 8 == 0);
+    struct sl_request_view view;
+    if (!sl_request_pushes(section->op) || read_structure(cursor, section, dim, &view) != 0 ||
+        values.left != sl_bytes_pad8(pushed_bytes(section, dim))) {
         return SL_ERR_PROTOCOL;
     }
-    *out = (struct sl_request_view){
-        .section = *section, .keys = keys, .bag_ends = bag_ends, .gradients = gradients};
+    set_values(&view, values.next);
+    *out = view;
     return SL_OK;
 }

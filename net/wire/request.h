@@ -20,10 +20,11 @@
  *   KV_LENGTHS       keys                                                   u32[key_count]
  *
  * A key of a KV table has an array of values, of the width that the table's dim says in bytes;
- * dim is that width wherever these functions ask for it. A section of whole arrays has `count`
- * values in all, lens[i] of key i, or without LENS count / key_count of each, and start and
+ * dim is that width, 1 or 4, wherever these functions ask for it. A section of whole arrays has
+ * `count` values in all, lens[i] of key i, or without LENS count / key_count of each, and start and
  * bag_count are 0. A piece of an array too long for one message is a section of one key, without
- * LENS, with bag_count values in the whole array, of which `count` from `start` on are meant.
+ * LENS, with bag_count values in the whole array, of which `count` from `start` on are meant. Every
+ * array has a value at least, and every section of a KV table a key; of none more than 2^32 - 1.
  *
  * A TICK says that the sender has finished the request's clock; the sections behind it are of the
  * next clock, so that one request can push, tick, and pull for the next iteration.
@@ -100,9 +101,16 @@ struct sl_request_pull {
 };
 
 /* Bytes of a section's body and of what it returns, given the table's dim (dense tables: 0).
- * Counts up to 2^32 and dims up to SL_LIMIT_DIM cannot overflow. */
+ * Counts up to 2^36 and dims up to SL_LIMIT_DIM cannot overflow. */
 uint64_t sl_request_body_bytes(const struct sl_request_section *section, uint32_t dim);
 uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32_t dim);
+
+/* Of a section's body, what comes before the values that it pushes: keys and lens; the values are
+ * the rest of it. */
+uint64_t sl_request_structure_bytes(const struct sl_request_section *section);
+
+/* True when the operation carries values. */
+bool sl_request_pushes(uint8_t op);
 
 /* What a request costs in byte credits: the greater of its own payload and of its reply's, and a
  * frame header. Both sides compute it. */
@@ -116,16 +124,25 @@ int sl_request_read_prefix(struct sl_bytes *cursor, struct sl_request_prefix *ou
 
 /* Reads a section's header, checks the fields that need no table: the operation, that the fields it
  * does not use are 0, that a dense range is not empty and ends below SL_LIMIT_DENSE_ELEMENTS, that
- * the table's id is below SL_LIMIT_TABLES. Errors: PROTOCOL. */
+ * a section of a KV table is one of whole arrays or a piece of one, that the table's id is below
+ * SL_LIMIT_TABLES. Errors: PROTOCOL. */
 int sl_request_read_section(struct sl_bytes *cursor, struct sl_request_section *out);
 
-/* Reads the body of a section of a table with this dim (a sparse operation with dim 0, or a dense
- * one with another, is an error): counts, bag_ends ascending and ending at key_count, padding of
- * zeros. Whether bytes are left over after the last section is for the caller to check. Errors:
+/* Reads the body of a section of a table with this dim (a sparse operation with dim 0, a dense one
+ * with another, or one of a KV table with other than 1 and 4, is an error): counts, bag_ends
+ * ascending and ending at key_count, lens of 1 at least that add up to count, padding of zeros.
+ * Whether bytes are left over after the last section is for the caller to check. Errors:
  * PROTOCOL. The cursor must stand on an address that is a multiple of 8 (asserted); it does after
  * every section when the payload began on one. */
 int sl_request_read_body(struct sl_bytes *cursor, const struct sl_request_section *section,
                          uint32_t dim, struct sl_request_view *out);
+
+/* As above, of a section that pushes, where the values and their padding, the last bytes of the
+ * body, stand elsewhere, in memory that may change at any time: they are not looked at. All of
+ * `values` belongs to the section; aligned to 8 (asserted). */
+int sl_request_read_body_apart(struct sl_bytes *cursor, struct sl_bytes values,
+                               const struct sl_request_section *section, uint32_t dim,
+                               struct sl_request_view *out);
 
 /* The most frequent request, all of it at once: true when it is a PULL alone, and as valid as the
  * functions above could find it, but for the table's kind; false: ask them. */
