@@ -141,6 +141,8 @@ int sl_session_send(struct sl_session *session, const struct sl_message *message
 
 static void check_options(const struct sl_session_options *options)
 {
+    sl_assert(options->near.transport == NULL ||
+              options->near.transport->reactor == options->transport->reactor);
     sl_assert(options->transport != NULL);
     sl_assert(options->outbox != NULL);
     sl_assert(options->events != NULL);
@@ -171,7 +173,7 @@ int sl_session_open(const struct sl_session_options *options, struct sl_session 
                    "starling %s", STARLING_VERSION);
     (void)snprintf(session->peer_name, sizeof session->peer_name, "%s", options->peer_name);
     session->options.peer_name = session->peer_name;
-    sl_endpoint_format(&options->endpoint, session->peer, sizeof session->peer);
+    sl_session_take_way(session, false);
     session->next_id = 1;
     sl_session_begin(session);
     *out = session;
@@ -255,8 +257,27 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
         return;
     }
     session->options.endpoint = *endpoint;
-    sl_endpoint_format(endpoint, session->peer, sizeof session->peer);
+    if (!session->is_near || session->conn == NULL) {
+        sl_session_take_way(session, false);
+    }
     sl_session_retry_soon(session);
+}
+
+void sl_session_set_near(struct sl_session *session, const struct sl_session_near *near)
+{
+    sl_assert(session != NULL);
+    sl_assert(near != NULL);
+    sl_reactor_assert_owner(reactor_of(session));
+    sl_assert(near->transport == NULL || near->transport->reactor == reactor_of(session));
+    session->options.near = *near;
+    session->near_failed = false;
+    session->near_from_ns = 0;
+}
+
+const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session)
+{
+    sl_assert(session != NULL);
+    return &session->way;
 }
 
 int sl_session_tell(struct sl_session *session, struct sl_message *message)

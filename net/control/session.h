@@ -19,6 +19,12 @@
  * A host name is looked up anew for each attempt, without making the reactor wait (net/resolve.h);
  * of its addresses each attempt takes the next. Numeric hosts take no thread.
  *
+ * A session may have a nearer way to its peer than its endpoint, such as shared memory. Every
+ * connection is tried that way first, and where it fails before the welcome, whyever, by the
+ * endpoint at once. When that one is welcomed, the log says so once, and the near way is left alone
+ * for SL_SESSION_NEAR_PAUSE_NS, or until the owner tells of it anew; as long as neither is, both
+ * are tried.
+ *
  * A welcome that does not come within SL_SESSION_GREETING_NS on a later connection makes it try
  * anew; the first may take as long as the start timeout, since the cluster has to come together.
  *
@@ -32,7 +38,8 @@
 #include "net/outbox.h"
 #include "net/transport.h"
 
-#define SL_SESSION_GREETING_NS (10 * SL_CLOCK_NS_PER_S)
+#define SL_SESSION_GREETING_NS   (10 * SL_CLOCK_NS_PER_S)
+#define SL_SESSION_NEAR_PAUSE_NS (60 * SL_CLOCK_NS_PER_S)
 
 struct sl_session;
 
@@ -63,10 +70,17 @@ struct sl_session_events {
     void (*closed)(void *ctx, struct sl_session *session, int err, const char *reason);
 };
 
+/* A nearer way to the same peer. */
+struct sl_session_near {
+    struct sl_transport *transport; /* of the same reactor; NULL: there is none */
+    struct sl_endpoint endpoint;    /* taken as it is: no name is looked up */
+};
+
 struct sl_session_options {
     struct sl_transport *transport;
     struct sl_outbox *outbox; /* shared by the sessions of a reactor; outlives them */
     struct sl_endpoint endpoint;
+    struct sl_session_near near;
     struct sl_message_hello hello; /* protocol_version and software are filled in */
     const struct sl_session_events *events;
     void *ctx;
@@ -87,6 +101,13 @@ void sl_session_reconnect(struct sl_session *session, const char *why);
 /* Where the next attempts go: the peer has moved. A pause between attempts is cut short; a
  * connection or an attempt in progress goes on (sl_session_reconnect breaks it). */
 void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoint *endpoint);
+
+/* Which near way there is from now on, for the next attempts; its past is forgotten. */
+void sl_session_set_near(struct sl_session *session, const struct sl_session_near *near);
+
+/* Where the connection goes that there is, or the last or next attempt. Valid until the session
+ * changes. */
+const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session);
 
 /* Sends a message that has no answer: HEARTBEAT. Errors: CLOSED (not welcomed), NO_MEMORY. */
 int sl_session_tell(struct sl_session *session, struct sl_message *message);

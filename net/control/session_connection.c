@@ -12,6 +12,10 @@
 #define REPORT_NS       (3 * SL_CLOCK_NS_PER_S)
 #define REPORT_MAX_NS   (60 * SL_CLOCK_NS_PER_S)
 
+/* A peer that is there takes a connection by the near way at once, unless its reactor is held up.
+ */
+#define NEAR_CONNECT_NS (3 * SL_CLOCK_NS_PER_S)
+
 static const struct sl_transport_events transport_events;
 
 static struct sl_reactor *reactor_of(const struct sl_session *session)
@@ -21,11 +25,17 @@ static struct sl_reactor *reactor_of(const struct sl_session *session)
 
 /* ---- Attempts to connect --------------------------------------------------------------------- */
 
+static struct sl_transport *transport_in_use(const struct sl_session *session)
+{
+    return session->is_near ? session->options.near.transport : session->options.transport;
+}
+
 static const char *obstacle_name(const struct sl_session *session, int err)
 {
     switch (err) {
     case SL_ERR_REFUSED:
-        return session->options.transport->secure
+        return session->is_near ? "refused"
+               : session->options.transport->secure
                    ? "refused: nobody listens there yet, or TLS failed, as the log says then"
                    : "refused: nobody listens there yet";
     case SL_ERR_DEADLINE:
@@ -35,6 +45,13 @@ static const char *obstacle_name(const struct sl_session *session, int err)
     default:
         return sl_err_name(err);
     }
+}
+
+void sl_session_take_way(struct sl_session *session, bool near)
+{
+    session->is_near = near;
+    session->way = near ? session->options.near.endpoint : session->options.endpoint;
+    sl_endpoint_format(&session->way, session->peer, sizeof session->peer);
 }
 
 /* Doubles the pause up to its maximum; the jitter, up to half of it, keeps those who failed
@@ -50,19 +67,22 @@ static void pause_and_retry(struct sl_session *session)
     }
 }
 
+static void attempt_failed(struct sl_session *session, const char *why);
+
 static void connect_to(struct sl_session *session, const struct sl_endpoint *numeric)
 {
     session->proved = false;
-    int err = sl_transport_connect(session->options.transport, numeric, &transport_events, NULL,
+    int err = sl_transport_connect(transport_in_use(session), numeric, &transport_events, NULL,
                                    session, &session->conn);
     if (err != SL_OK) {
         session->conn = NULL;
-        sl_session_set_obstacle(session, obstacle_name(session, err));
-        pause_and_retry(session);
+        attempt_failed(session, obstacle_name(session, err));
         return;
     }
     session->state = SL_SESSION_CONNECTING;
-    if (session->was_welcomed) {
+    if (session->is_near) {
+        sl_session_arm(session, &session->greeting_deadline, NEAR_CONNECT_NS);
+    } else if (session->was_welcomed) {
         sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
     }
 }
@@ -74,32 +94,65 @@ static void resolved(void *ctx, const struct sl_resolve_found *found)
     struct sl_session *session = ctx;
     session->resolve = NULL;
     if (found->err != SL_OK) {
-        sl_session_set_obstacle(session, found->reason);
-        pause_and_retry(session);
+        attempt_failed(session, found->reason);
         return;
     }
     connect_to(session, &found->addresses[session->attempt_count++ % found->address_count]);
 }
 
-static void attempt(struct sl_timer *timer, uint64_t now_ns)
+static void attempt_by_endpoint(struct sl_session *session)
 {
-    (void)now_ns;
-    struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, retry));
     const struct sl_endpoint *endpoint = &session->options.endpoint;
-    if (sl_resolve_is_numeric(endpoint)) {
+    sl_session_take_way(session, false);
+    /* Shared memory is found by the name itself. */
+    if (endpoint->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(endpoint)) {
         connect_to(session, endpoint);
         return;
     }
     int err = sl_resolve_start(reactor_of(session), endpoint, RESOLVE_NS, sl_resolve_lookup,
                                resolved, session, &session->resolve);
     if (err != SL_OK) {
-        sl_session_set_obstacle(session, err == SL_ERR_AGAIN
-                                             ? "too many names are being looked up at a time"
-                                             : "no memory or thread to look its name up");
-        pause_and_retry(session);
+        attempt_failed(session, err == SL_ERR_AGAIN ? "too many names are being looked up at a time"
+                                                    : "no memory or thread to look its name up");
         return;
     }
     session->state = SL_SESSION_RESOLVING;
+}
+
+/* By the near way: goes on by the endpoint. Who is to blame is seen when that is welcomed. */
+static void attempt_failed(struct sl_session *session, const char *why)
+{
+    if (session->is_near) {
+        session->near_failed = true;
+        (void)snprintf(session->near_obstacle, sizeof session->near_obstacle, "%s", why);
+        attempt_by_endpoint(session);
+    } else {
+        sl_session_set_obstacle(session, why);
+        pause_and_retry(session);
+    }
+}
+
+static void attempt(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, retry));
+    if (session->options.near.transport != NULL && now_ns >= session->near_from_ns) {
+        sl_session_take_way(session, true);
+        connect_to(session, &session->way);
+    } else {
+        attempt_by_endpoint(session);
+    }
+}
+
+void sl_session_judge_near(struct sl_session *session)
+{
+    if (session->near_failed && !session->is_near) {
+        char near[SL_LIMIT_ENDPOINT_BYTES];
+        sl_endpoint_format(&session->options.near.endpoint, near, sizeof near);
+        sl_log_warn("%s: not through %s: %s; over %s", session->peer_name, near,
+                    session->near_obstacle, session->peer);
+        session->near_from_ns = sl_reactor_now_ns(reactor_of(session)) + SL_SESSION_NEAR_PAUSE_NS;
+    }
+    session->near_failed = false;
 }
 
 static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
@@ -182,6 +235,11 @@ static void on_connected(void *ctx, struct sl_conn *conn)
     }
     session->state = SL_SESSION_GREETING;
     sl_session_set_obstacle(session, "");
+    if (session->is_near && session->was_welcomed) {
+        sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
+    } else if (session->is_near) {
+        sl_timer_disarm(sl_reactor_timers(reactor_of(session)), &session->greeting_deadline);
+    }
     sl_session_greet(session);
 }
 
@@ -267,7 +325,9 @@ static bool may_change(int err)
 
 static void closed_early(struct sl_session *session, int err)
 {
-    if (may_change(err)) {
+    if (session->is_near && err != SL_ERR_CANCELLED) {
+        attempt_failed(session, obstacle_name(session, err));
+    } else if (may_change(err)) {
         if (session->obstacle[0] == '\0' || session->state == SL_SESSION_CONNECTING) {
             sl_session_set_obstacle(session, obstacle_name(session, err));
         }
@@ -283,6 +343,17 @@ static void closed_early(struct sl_session *session, int err)
     } else {
         sl_session_end_because(session, err,
                                "what answers there does not speak Starling's protocol");
+    }
+}
+
+/* What the peer has said it would say by any way; one that is silent may be out of reach by this.
+ */
+static void closed_by_us(struct sl_session *session)
+{
+    if (session->is_near && session->break_err == SL_ERR_DEADLINE) {
+        attempt_failed(session, session->obstacle);
+    } else {
+        pause_and_retry(session);
     }
 }
 
@@ -336,7 +407,7 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
         }
         closed_late(session, broken ? session->break_err : err);
     } else if (session->state != SL_SESSION_ENDED && broken) {
-        pause_and_retry(session);
+        closed_by_us(session);
     } else if (session->state != SL_SESSION_ENDED) {
         closed_early(session, err);
     }

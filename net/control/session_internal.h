@@ -28,12 +28,17 @@ enum sl_session_state {
 struct sl_session {
     struct sl_session_options options;
     char peer_name[SL_MESSAGE_NAME_BYTES];
-    char peer[SL_LIMIT_ENDPOINT_BYTES]; /* the endpoint as given, for messages */
+    char peer[SL_LIMIT_ENDPOINT_BYTES]; /* `way`, for messages */
 
     enum sl_session_state state;
     struct sl_resolve *resolve; /* NULL: no look-up in progress */
     uint32_t attempt_count;     /* to connect to one of a name's addresses */
-    struct sl_conn *conn;       /* NULL: none; else it has not been reported closed */
+    struct sl_endpoint way;     /* in use */
+    bool is_near;               /* it is the near one */
+    bool near_failed;           /* since the last welcome; near_obstacle says why */
+    uint64_t near_from_ns;      /* not before, the near way is tried again */
+    char near_obstacle[SL_SESSION_OBSTACLE_BYTES];
+    struct sl_conn *conn; /* NULL: none; else it has not been reported closed */
     struct sl_outbox_queue queue;
     uint8_t *control_memory; /* of a long control frame on its way in; NULL: none */
     bool breaking;           /* we have disconnected: `closed` goes by break_err and obstacle */
@@ -70,6 +75,12 @@ void sl_session_name_reason(const struct sl_session *session, const char *why,
                             char reason[SL_SESSION_REASON_BYTES]);
 
 void sl_session_set_obstacle(struct sl_session *session, const char *what);
+
+/* The near way, or the endpoint, is in use from now on. */
+void sl_session_take_way(struct sl_session *session, bool near);
+
+/* The welcome has come. */
+void sl_session_judge_near(struct sl_session *session);
 
 /* The first attempt comes in the next turn. */
 void sl_session_begin(struct sl_session *session);

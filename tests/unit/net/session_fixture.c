@@ -90,12 +90,18 @@ static struct sl_endpoint endpoint_at(uint16_t port)
     return (struct sl_endpoint){.scheme = SL_ENDPOINT_TCP, .port = port, .host = "127.0.0.1"};
 }
 
+void session_fixture_listen_at(struct session_fixture *fixture, struct sl_transport *transport,
+                               const struct sl_endpoint *endpoint)
+{
+    struct sl_endpoint bound;
+    assert_int_equal(sl_transport_listen(transport, endpoint, &acceptor_events, fixture, &bound),
+                     SL_OK);
+}
+
 void session_fixture_listen_now(struct session_fixture *fixture)
 {
     struct sl_endpoint endpoint = endpoint_at(PORT);
-    assert_int_equal(sl_transport_listen(fixture->pair.b.transport, &endpoint, &acceptor_events,
-                                         fixture, &endpoint),
-                     SL_OK);
+    session_fixture_listen_at(fixture, fixture->pair.b.transport, &endpoint);
 }
 
 void session_fixture_send_frame(struct session_fixture *fixture, struct sl_frame frame,

@@ -54,6 +54,10 @@ struct session_fixture {
 };
 
 void session_fixture_listen_now(struct session_fixture *fixture);
+
+/* The same by another transport of side b. */
+void session_fixture_listen_at(struct session_fixture *fixture, struct sl_transport *transport,
+                               const struct sl_endpoint *endpoint);
 void session_fixture_send_frame(struct session_fixture *fixture, struct sl_frame frame,
                                 const void *payload);
 void session_fixture_send_message(struct session_fixture *fixture,

@@ -1,0 +1,245 @@
+/* Sessions with a nearer way to their peer than their endpoint. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "tests/unit/net/session_fixture.h"
+
+/* The near way leads over a network of its own, to the same acceptor. */
+struct near_fixture {
+    struct session_fixture base; /* first: what the fixture's functions are given */
+    struct sl_loop_network network;
+    struct sl_transport *ours, *peers;
+    struct sl_session_near near;
+};
+
+static void setup(struct near_fixture *fixture)
+{
+    session_fixture_setup_as(&fixture->base, SL_MESSAGE_PURPOSE_DATA, true, NULL);
+    sl_loop_network_init(&fixture->network, 12);
+    const struct sl_transport_options options = {.medium = &fixture->network};
+    struct sl_stepped_pair *pair = &fixture->base.pair;
+    assert_int_equal(
+        sl_transport_open(&sl_loop_transport_ops, pair->a.reactor, &options, &fixture->ours), 0);
+    assert_int_equal(
+        sl_transport_open(&sl_loop_transport_ops, pair->b.reactor, &options, &fixture->peers), 0);
+    fixture->near = (struct sl_session_near){
+        .transport = fixture->ours,
+        .endpoint = {.scheme = SL_ENDPOINT_SHM, .host = "a.name.that.nobody.looks.up", .port = 7}};
+    sl_session_set_near(fixture->base.session, &fixture->near);
+}
+
+static void teardown(struct near_fixture *fixture)
+{
+    sl_session_close(&fixture->base.session);
+    sl_transport_close(&fixture->ours);
+    sl_transport_close(&fixture->peers);
+    sl_loop_network_fini(&fixture->network);
+    session_fixture_teardown(&fixture->base);
+}
+
+static void listen_near(struct near_fixture *fixture)
+{
+    session_fixture_listen_at(&fixture->base, fixture->peers, &fixture->near.endpoint);
+}
+
+static void listen_far(struct near_fixture *fixture)
+{
+    session_fixture_listen_now(&fixture->base);
+}
+
+/* The session is welcomed, this way. */
+static void greeted(struct near_fixture *fixture, bool near)
+{
+    session_fixture_greet_again(&fixture->base);
+    assert_int_equal(sl_session_endpoint(fixture->base.session)->scheme,
+                     near ? SL_ENDPOINT_SHM : SL_ENDPOINT_TCP);
+    assert_ptr_equal(fixture->base.accepted->transport,
+                     near ? fixture->peers : fixture->base.pair.b.transport);
+}
+
+static void session_near__is_the_way_that_is_taken(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    listen_near(&fixture);
+    listen_far(&fixture);
+    greeted(&fixture, true);
+    session_fixture_lose(&fixture.base);
+    assert_non_null(
+        strstr(fixture.base.lost_reason, "ps/1 shard 1 (shm://a.name.that.nobody.looks.up:7): "));
+    greeted(&fixture, true);
+    assert_int_equal(fixture.base.accepted_count, 2);
+    teardown(&fixture);
+}
+
+/* The process's standard error goes to a pipe meanwhile. */
+static void greeted_with_words(struct near_fixture *fixture, bool near, char *words, size_t bytes)
+{
+    int ends[2];
+    int old = dup(STDERR_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
+    sl_log_setup(SL_LOG_WARN, "test");
+    greeted(fixture, near);
+    sl_log_setup(SL_LOG_OFF, "test");
+    assert_true(dup2(old, STDERR_FILENO) >= 0);
+    close(old);
+    close(ends[1]);
+    ssize_t got = read(ends[0], words, bytes - 1);
+    words[got > 0 ? got : 0] = '\0';
+    close(ends[0]);
+}
+
+static void session_near__that_is_refused_goes_on_by_the_endpoint_at_once(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    listen_far(&fixture);
+    char words[512];
+    greeted_with_words(&fixture, false, words, sizeof words);
+    assert_non_null(strstr(words, "ps/1 shard 1: not through shm://a.name.that.nobody.looks.up:7: "
+                                  "refused; over tcp://127.0.0.1:4000\n"));
+    assert_ptr_equal(strchr(words, '\n'), strrchr(words, '\n'));
+    /* The first pause would have been 50 ms. */
+    assert_true(fixture.base.pair.now_ns < SL_CLOCK_NS_PER_S + 45 * SL_CLOCK_NS_PER_MS);
+    teardown(&fixture);
+}
+
+static void session_near__that_was_refused_is_left_alone_for_a_while(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    listen_far(&fixture);
+    greeted(&fixture, false);
+    listen_near(&fixture);
+    session_fixture_lose(&fixture.base);
+    char words[512];
+    greeted_with_words(&fixture, false, words, sizeof words);
+    assert_string_equal(words, ""); /* it was said */
+    session_fixture_pass(&fixture.base, (uint32_t)(SL_SESSION_NEAR_PAUSE_NS / SL_CLOCK_NS_PER_MS));
+    session_fixture_lose(&fixture.base);
+    greeted(&fixture, true);
+    teardown(&fixture);
+}
+
+static void session_set_near__forgets_that_it_was_refused(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    listen_far(&fixture);
+    greeted(&fixture, false);
+    listen_near(&fixture);
+    sl_session_set_near(fixture.base.session, &fixture.near);
+    session_fixture_lose(&fixture.base);
+    greeted(&fixture, true);
+    /* None any more. */
+    sl_session_set_near(fixture.base.session, &(struct sl_session_near){.transport = NULL});
+    session_fixture_lose(&fixture.base);
+    greeted(&fixture, false);
+    teardown(&fixture);
+}
+
+/* A peer that is gone is to be reached by neither: nothing is wrong with the near way. */
+static void session_near__is_tried_again_as_long_as_the_endpoint_fails_too(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    session_fixture_pass(&fixture.base, 3000);
+    assert_non_null(strstr(sl_session_obstacle(fixture.base.session), "nobody listens there yet"));
+    listen_near(&fixture);
+    greeted(&fixture, true);
+    listen_far(&fixture);
+    session_fixture_lose(&fixture.base);
+    greeted(&fixture, true);
+    teardown(&fixture);
+}
+
+static void session_near__without_a_welcome_goes_on_by_the_endpoint(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    listen_near(&fixture);
+    greeted(&fixture, true);
+    session_fixture_lose(&fixture.base);
+    fixture.base.received_count = 0;
+    session_fixture_until(&fixture.base, session_fixture_has_received);
+    assert_ptr_equal(fixture.base.accepted->transport, fixture.peers);
+    listen_far(&fixture);
+    /* It hears nothing until its patience ends. */
+    session_fixture_until(&fixture.base, session_fixture_is_acceptor_closed);
+    greeted(&fixture, false);
+    teardown(&fixture);
+}
+
+/* What the peer says by the near way it would say by any: it is asked again there. */
+static void session_near__is_kept_when_the_peer_says_not_yet(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    listen_near(&fixture);
+    listen_far(&fixture);
+    session_fixture_until(&fixture.base, session_fixture_has_received);
+    session_fixture_send_error(&fixture.base, 0, SL_ERR_AGAIN, "a moment");
+    session_fixture_until(&fixture.base, session_fixture_is_acceptor_closed);
+    greeted(&fixture, true);
+    assert_int_equal(fixture.base.accepted_count, 2);
+    teardown(&fixture);
+}
+
+static void session_near__refused_for_good_is_the_end(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    listen_near(&fixture);
+    listen_far(&fixture);
+    session_fixture_until(&fixture.base, session_fixture_has_received);
+    session_fixture_send_error(&fixture.base, 0, SL_ERR_REFUSED, "another secret");
+    session_fixture_until(&fixture.base, session_fixture_is_closed);
+    assert_int_equal(fixture.base.closed_err, SL_ERR_REFUSED);
+    assert_int_equal(fixture.base.accepted_count, 1);
+    teardown(&fixture);
+}
+
+static void session_near__with_nobody_anywhere_ends_by_the_start_deadline(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    session_fixture_until(&fixture.base, session_fixture_is_closed);
+    assert_int_equal(fixture.base.closed_err, SL_ERR_DEADLINE);
+    assert_non_null(strstr(fixture.base.closed_reason, "could not reach ps/1 shard 1 at tcp://"));
+    teardown(&fixture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(session_near__is_the_way_that_is_taken),
+        cmocka_unit_test(session_near__that_is_refused_goes_on_by_the_endpoint_at_once),
+        cmocka_unit_test(session_near__that_was_refused_is_left_alone_for_a_while),
+        cmocka_unit_test(session_set_near__forgets_that_it_was_refused),
+        cmocka_unit_test(session_near__is_tried_again_as_long_as_the_endpoint_fails_too),
+        cmocka_unit_test(session_near__without_a_welcome_goes_on_by_the_endpoint),
+        cmocka_unit_test(session_near__is_kept_when_the_peer_says_not_yet),
+        cmocka_unit_test(session_near__refused_for_good_is_the_end),
+        cmocka_unit_test(session_near__with_nobody_anywhere_ends_by_the_start_deadline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
