@@ -74,6 +74,7 @@ struct sl_shard_work {
     struct sl_request_prefix prefix;
     uint32_t sections_left;
     bool in_section; /* view is valid and partly done */
+    bool apart;      /* its values are not behind its structure: sl_shard_begin_apart */
     bool writes;     /* the request has a push or a tick */
     bool replayed;   /* but skips them: sl_shard_replay */
     struct sl_request_view view;
@@ -103,6 +104,16 @@ struct sl_shard_work {
 int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
                    const uint8_t *payload, size_t payload_bytes, struct sl_shard_work *out,
                    char *reason, size_t reason_bytes);
+
+/* As above, of a request of one section that pushes (sl_request_pushes), whose payload is in two
+ * places: prefix, section and sl_request_structure_bytes in `structure`, the values in `values`,
+ * aligned to 8 both. What is in `values` may change at any time, as memory does that the sender
+ * shares: nothing there is checked, its padding not either, and nothing rests on what was read.
+ * Both stay where they are until the request is done, abandoned, or its rest moved. */
+int sl_shard_begin_apart(struct sl_shard *shard, const struct sl_shard_caller *caller,
+                         const uint8_t *structure, size_t structure_bytes, const uint8_t *values,
+                         size_t values_bytes, struct sl_shard_work *out, char *reason,
+                         size_t reason_bytes);
 
 /* A request that pulls rows of one table, few of them, and could be answered now: the most frequent
  * one by far. Many such are carried out at once, so that what they miss in the caches is fetched at
@@ -178,7 +189,7 @@ int sl_shard_run(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *re
                  uint32_t key_budget, uint32_t *keys_spent, char *reason, size_t reason_bytes);
 
 /* What a parked request has yet to read of its bytes; and moves that to `to`, room for so many
- * bytes, aligned to 8: its earlier bytes are not needed any more. */
+ * bytes, aligned to 8: its earlier bytes, and values that stood apart, are not needed any more. */
 size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_work *work);
 void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_work *work, uint8_t *to);
 

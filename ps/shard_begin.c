@@ -39,9 +39,20 @@ static bool is_plain(const struct sl_shard_table *table, const struct sl_shard_w
              !sl_shard_push_is_small(section, table->spec.dim));
 }
 
+/* Reads one section's body; `values`: where what it pushes is, NULL: behind the rest. */
+static int read_body(struct sl_bytes *cursor, const struct sl_bytes *values,
+                     const struct sl_shard_table *table, struct sl_request_view *view)
+{
+    const struct sl_request_section section = view->section;
+    return values == NULL
+               ? sl_request_read_body(cursor, &section, table->spec.dim, view)
+               : sl_request_read_body_apart(cursor, *values, &section, table->spec.dim, view);
+}
+
 /* Checks one section, whose header is in work->view.section already, and counts it. */
 static int check_section(const struct sl_shard *shard, struct sl_shard_work *work,
-                         struct sl_bytes *cursor, struct sl_shard_slice *slice)
+                         struct sl_bytes *cursor, const struct sl_bytes *values,
+                         struct sl_shard_slice *slice)
 {
     struct sl_request_section section = work->view.section;
     if (section.op == SL_REQUEST_TICK) {
@@ -62,7 +73,7 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_work *wor
         return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL, "operation %u on a %s table",
                              section.op, table->dense != NULL ? "dense" : "sparse");
     }
-    if (sl_request_read_body(cursor, &section, table->spec.dim, &work->view) != 0) {
+    if (read_body(cursor, values, table, &work->view) != 0) {
         return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
                              "the body does not fit the section's counts");
     }
@@ -93,7 +104,7 @@ static void work_init(struct sl_shard_work *work, const struct sl_shard_caller *
 {
     work->cursor = sl_bytes_over(payload, payload_bytes);
     work->caller = *caller;
-    work->in_section = work->writes = work->replayed = false;
+    work->in_section = work->apart = work->writes = work->replayed = false;
     work->plain = true;
     work->phase = SL_SHARD_PHASE_NEW;
     work->cost = work->push_cost = 0;
@@ -103,20 +114,22 @@ static void work_init(struct sl_shard_work *work, const struct sl_shard_caller *
     work->staged = NULL;
 }
 
-int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
-                   const uint8_t *payload, size_t payload_bytes, struct sl_shard_work *work,
-                   char *reason, size_t reason_bytes)
+/* All of the request, whose first bytes are in the work already. */
+static int check_request(const struct sl_shard *shard, struct sl_shard_work *work,
+                         const struct sl_bytes *values, char *reason, size_t reason_bytes)
 {
-    sl_assert((uintptr_t)payload % 8 == 0);
-    sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
     struct sl_shard_slice slice = {.reason = reason, .reason_bytes = reason_bytes};
-    work_init(work, caller, payload, payload_bytes);
     if (sl_request_read_prefix(&work->cursor, &work->prefix) != 0) {
         (void)snprintf(reason, reason_bytes, "shard %u: a request has 1 to %d sections",
                        shard->options.index, SL_LIMIT_REQUEST_SECTIONS);
         return SL_ERR_PROTOCOL;
     }
     uint32_t count = work->prefix.section_count;
+    if (values != NULL && count != 1) {
+        (void)snprintf(reason, reason_bytes, "shard %u: values apart, of %u sections",
+                       shard->options.index, count);
+        return SL_ERR_PROTOCOL;
+    }
     struct sl_bytes cursor = work->cursor;
     for (uint32_t i = 0; i < count; i++) {
         work->sections_left = count - i;
@@ -125,7 +138,7 @@ int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
                            shard->options.index, i);
             return SL_ERR_PROTOCOL;
         }
-        int err = check_section(shard, work, &cursor, &slice);
+        int err = check_section(shard, work, &cursor, values, &slice);
         if (err != 0) {
             return err;
         }
@@ -141,6 +154,31 @@ int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
         work->cursor = cursor;
     }
     return 0;
+}
+
+int sl_shard_begin(struct sl_shard *shard, const struct sl_shard_caller *caller,
+                   const uint8_t *payload, size_t payload_bytes, struct sl_shard_work *work,
+                   char *reason, size_t reason_bytes)
+{
+    sl_assert((uintptr_t)payload % 8 == 0);
+    sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
+    work_init(work, caller, payload, payload_bytes);
+    return check_request(shard, work, NULL, reason, reason_bytes);
+}
+
+int sl_shard_begin_apart(struct sl_shard *shard, const struct sl_shard_caller *caller,
+                         const uint8_t *structure, size_t structure_bytes, const uint8_t *values,
+                         size_t values_bytes, struct sl_shard_work *work, char *reason,
+                         size_t reason_bytes)
+{
+    sl_assert((uintptr_t)structure % 8 == 0);
+    sl_assert((uintptr_t)values % 8 == 0);
+    sl_assert(!caller->has_clock || caller->worker < SL_LIMIT_WORKERS);
+    const struct sl_bytes there = sl_bytes_over(values, values_bytes);
+    work_init(work, caller, structure, structure_bytes);
+    const int err = check_request(shard, work, &there, reason, reason_bytes);
+    work->apart = err == 0;
+    return err;
 }
 
 static bool has_begun(const struct sl_shard_work *work)

@@ -370,12 +370,31 @@ size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_w
     return section_bytes(shard, work) + work->cursor.left;
 }
 
+/* A section whose values stand apart becomes one in one piece. Padding is written anew: what stood
+ * where it was is the sender's. */
+static void move_apart(const struct sl_shard *shard, struct sl_shard_work *work, uint8_t *to)
+{
+    const struct sl_request_section *section = &work->view.section;
+    const uint64_t structure = sizeof *section + sl_request_structure_bytes(section);
+    const uint64_t bytes =
+        sl_request_values_bytes(section, shard->tables[section->table_id]->spec.dim);
+    const void *values = work->view.values != NULL ? work->view.values : work->view.gradients;
+    memcpy(to, work->cursor.next - structure, structure);
+    memcpy(to + structure, values, bytes);
+    memset(to + structure + bytes, 0, sl_bytes_pad8(bytes) - bytes);
+}
+
 void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_work *work, uint8_t *to)
 {
     sl_assert((uintptr_t)to % 8 == 0);
     size_t bytes = sl_shard_rest_bytes(shard, work);
-    memcpy(to, work->cursor.next - section_bytes(shard, work), bytes);
+    if (work->apart) {
+        move_apart(shard, work, to);
+    } else {
+        memcpy(to, work->cursor.next - section_bytes(shard, work), bytes);
+    }
     work->cursor = sl_bytes_over(to, bytes);
+    work->apart = false;
     work->in_section = false; /* it begins anew, in its new place */
 }
 

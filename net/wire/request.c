@@ -75,9 +75,10 @@ uint64_t sl_request_structure_bytes(const struct sl_request_section *section)
     return bytes;
 }
 
-/* Of the values that the section carries, without padding. */
-static uint64_t pushed_bytes(const struct sl_request_section *section, uint32_t dim)
+uint64_t sl_request_values_bytes(const struct sl_request_section *section, uint32_t dim)
 {
+    sl_assert(section != NULL);
+    sl_assert(dim <= SL_LIMIT_DIM);
     const uint32_t shape = shapes[section->op];
     if ((shape & ROW_GRADIENTS) != 0) {
         return (uint64_t)section->key_count * dim * sizeof(float);
@@ -91,8 +92,8 @@ static uint64_t pushed_bytes(const struct sl_request_section *section, uint32_t 
 uint64_t sl_request_body_bytes(const struct sl_request_section *section, uint32_t dim)
 {
     sl_assert(section != NULL);
-    sl_assert(dim <= SL_LIMIT_DIM);
-    return sl_request_structure_bytes(section) + sl_bytes_pad8(pushed_bytes(section, dim));
+    return sl_request_structure_bytes(section) +
+           sl_bytes_pad8(sl_request_values_bytes(section, dim));
 }
 
 uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32_t dim)
@@ -299,7 +300,7 @@ int sl_request_read_body(struct sl_bytes *cursor, const struct sl_request_sectio
         return SL_ERR_PROTOCOL;
     }
     if (sl_request_pushes(section->op)) {
-        set_values(&view, take_padded(cursor, pushed_bytes(section, dim), 1));
+        set_values(&view, take_padded(cursor, sl_request_values_bytes(section, dim), 1));
     }
     if (cursor->bad) {
         return SL_ERR_PROTOCOL;
@@ -320,7 +321,7 @@ int sl_request_read_body_apart(struct sl_bytes *cursor, struct sl_bytes values,
     sl_assert((uintptr_t)values.next % 8 == 0);
     struct sl_request_view view;
     if (!sl_request_pushes(section->op) || read_structure(cursor, section, dim, &view) != 0 ||
-        values.left != sl_bytes_pad8(pushed_bytes(section, dim))) {
+        values.left != sl_bytes_pad8(sl_request_values_bytes(section, dim))) {
         return SL_ERR_PROTOCOL;
     }
     set_values(&view, values.next);

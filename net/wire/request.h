@@ -105,9 +105,10 @@ struct sl_request_pull {
 uint64_t sl_request_body_bytes(const struct sl_request_section *section, uint32_t dim);
 uint64_t sl_request_reply_bytes(const struct sl_request_section *section, uint32_t dim);
 
-/* Of a section's body, what comes before the values that it pushes: keys and lens; the values are
- * the rest of it. */
+/* A section's body, cut in two: what comes before the values that it pushes, keys and lens; and the
+ * values, without the padding behind them. */
 uint64_t sl_request_structure_bytes(const struct sl_request_section *section);
+uint64_t sl_request_values_bytes(const struct sl_request_section *section, uint32_t dim);
 
 /* True when the operation carries values. */
 bool sl_request_pushes(uint8_t op);
