@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/dmlc.h"
 #include "config/endpoint_map.h"
 #include "config/hosts.h"
 #include "config/tf_config.h"
@@ -17,6 +18,7 @@
 static const char *const role_names[] = {
     [SL_CLUSTER_PS] = "ps",
     [SL_CLUSTER_WORKER] = "worker",
+    [SL_CLUSTER_SCHEDULER] = "scheduler",
 };
 
 /* What the sources say, gathered before it is weighed. */
@@ -25,12 +27,21 @@ struct sources {
     struct sl_hosts flag_ps;
     uint32_t flag_workers; /* 0: not said */
     int64_t flag_index;    /* in Starling's numbering; -1: not said */
+    int flag_role;         /* of enum sl_cluster_role; -1: not said */
     bool has_tf;
     struct sl_tf_config tf;
+    const struct sl_dmlc *dmlc; /* NULL: not in use */
     struct sl_endpoint_map map; /* empty where there is none */
     const char *map_path;
     char *reason;
     size_t reason_bytes;
+};
+
+/* One source's word on an item. */
+struct said {
+    const char *by; /* "DMLC_RANK is" */
+    int64_t value;  /* -1: nothing */
+    const char *of; /* behind the value: what it counts; or NULL */
 };
 
 static int refuse(const struct sources *sources, const char *format, ...)
@@ -45,24 +56,51 @@ static int refuse(const struct sources *sources, const char *format, ...)
     return SL_ERR_INVALID;
 }
 
+static int parse_job_name(const char *job, int *role)
+{
+    static const struct {
+        const char *name;
+        enum sl_cluster_role role;
+    } jobs[] = {
+        {"ps", SL_CLUSTER_PS},
+        {"worker", SL_CLUSTER_WORKER},
+        {"chief", SL_CLUSTER_WORKER},
+        {"scheduler", SL_CLUSTER_SCHEDULER},
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        if (strcmp(job, jobs[i].name) == 0) {
+            *role = (int)jobs[i].role;
+            return 0;
+        }
+    }
+    return SL_ERR_INVALID;
+}
+
+/* A scheduler runs in the ps program. */
+static bool runs(enum sl_cluster_role program, int role)
+{
+    return role == (int)program || (program == SL_CLUSTER_PS && role == (int)SL_CLUSTER_SCHEDULER);
+}
+
 /* --job-name says what the program knows already; a chief is worker 0. */
-static int read_job_name(struct sources *sources, enum sl_cluster_role role)
+static int read_job_name(struct sources *sources, enum sl_cluster_role program)
 {
     const char *job = sources->flags->job_name;
     if (job == NULL) {
         return 0;
     }
-    const bool chief = strcmp(job, "chief") == 0;
-    if (!chief && strcmp(job, "worker") != 0 && strcmp(job, "ps") != 0) {
-        return refuse(sources, "--job-name=%.80s: accepts ps, worker or chief", job);
+    if (parse_job_name(job, &sources->flag_role) != 0) {
+        return refuse(sources, "--job-name=%.80s: accepts ps, worker, chief or scheduler", job);
     }
-    if ((strcmp(job, "ps") == 0) != (role == SL_CLUSTER_PS)) {
+    if (!runs(program, sources->flag_role)) {
         return refuse(sources,
                       "--job-name=%s: this program is starling-%s, which accepts %s; a %s is "
                       "started with starling-%s",
-                      job, role_names[role], role == SL_CLUSTER_PS ? "ps" : "worker or chief", job,
-                      role == SL_CLUSTER_PS ? "worker" : "ps");
+                      job, role_names[program],
+                      program == SL_CLUSTER_PS ? "ps or scheduler" : "worker or chief", job,
+                      program == SL_CLUSTER_PS ? "worker" : "ps");
     }
+    const bool chief = strcmp(job, "chief") == 0;
     if (chief && sources->flag_index > 0) {
         return refuse(sources,
                       "--task-index=%lld contradicts --job-name=chief: there is one chief, index 0",
@@ -74,7 +112,7 @@ static int read_job_name(struct sources *sources, enum sl_cluster_role role)
     return 0;
 }
 
-static int read_flags(struct sources *sources, enum sl_cluster_role role)
+static int read_flags(struct sources *sources, enum sl_cluster_role program)
 {
     const struct sl_cluster_flags *flags = sources->flags;
     int err = 0;
@@ -83,6 +121,7 @@ static int read_flags(struct sources *sources, enum sl_cluster_role role)
                       (long long)flags->task_index);
     }
     sources->flag_index = flags->task_index;
+    sources->flag_role = -1;
     if (flags->ps_hosts != NULL) {
         err = sl_hosts_append_list(&sources->flag_ps, flags->ps_hosts, "--ps-hosts",
                                    sources->reason, sources->reason_bytes);
@@ -91,7 +130,7 @@ static int read_flags(struct sources *sources, enum sl_cluster_role role)
         err = sl_hosts_count_workers(flags->worker_hosts, "--worker-hosts", &sources->flag_workers,
                                      sources->reason, sources->reason_bytes);
     }
-    return err != 0 ? err : read_job_name(sources, role);
+    return err != 0 ? err : read_job_name(sources, program);
 }
 
 static int read_tf_config(struct sources *sources, enum sl_cluster_role role, const char *text)
@@ -126,7 +165,36 @@ static int read_map(struct sources *sources)
                                 sources->reason_bytes);
 }
 
-/* Flags and TF_CONFIG must agree on every item that both name. */
+static int role_of(enum sl_dmlc_role role)
+{
+    static const enum sl_cluster_role roles[] = {
+        [SL_DMLC_SCHEDULER] = SL_CLUSTER_SCHEDULER,
+        [SL_DMLC_SERVER] = SL_CLUSTER_PS,
+        [SL_DMLC_WORKER] = SL_CLUSTER_WORKER,
+    };
+    return role == SL_DMLC_ROLE_UNSET ? -1 : (int)roles[role];
+}
+
+static int read_dmlc(struct sources *sources, enum sl_cluster_role program,
+                     const struct sl_dmlc *dmlc)
+{
+    if (dmlc == NULL || !dmlc->in_use) {
+        return 0;
+    }
+    sources->dmlc = dmlc;
+    if (dmlc->role != SL_DMLC_ROLE_UNSET && !runs(program, role_of(dmlc->role))) {
+        return refuse(sources,
+                      "DMLC_ROLE=%s: this program is starling-%s, which accepts %s; a %s is "
+                      "started with starling-%s",
+                      sl_dmlc_role_name(dmlc->role), role_names[program],
+                      program == SL_CLUSTER_PS ? "scheduler or server" : "worker",
+                      sl_dmlc_role_name(dmlc->role), program == SL_CLUSTER_PS ? "worker" : "ps");
+    }
+    return 0;
+}
+
+/* ---- Sources that say the same item must agree ----------------------------------------------- */
+
 static int compare_ps(const struct sources *sources)
 {
     const struct sl_hosts *flag = &sources->flag_ps;
@@ -151,32 +219,141 @@ static int compare_ps(const struct sources *sources)
     return 0;
 }
 
-static int compare(const struct sources *sources)
+/* With a scheduler the coordinator is there, and not where a list of ps has it. */
+static int compare_places(const struct sources *sources)
 {
-    int err = compare_ps(sources);
-    if (err != 0) {
-        return err;
+    const struct sl_dmlc *dmlc = sources->dmlc;
+    const struct sl_endpoint *first = sources->flag_ps.count != 0 ? sources->flag_ps.items
+                                      : sources->tf.ps.count != 0 ? sources->tf.ps.items
+                                      : sources->map.count != 0   ? &sources->map.entries[0].control
+                                                                  : NULL;
+    if (dmlc == NULL || first == NULL) {
+        return 0;
     }
-    const struct sl_tf_config *tf = &sources->tf;
-    if (sources->flag_workers != 0 && tf->worker_count != 0 &&
-        sources->flag_workers != tf->worker_count) {
-        return refuse(sources,
-                      "--worker-hosts names %u workers, but TF_CONFIG names %u (a chief is one); "
-                      "they must agree",
-                      sources->flag_workers, tf->worker_count);
+    char one[SL_LIMIT_ENDPOINT_BYTES], other[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(first, one, sizeof one);
+    sl_endpoint_format(&dmlc->root, other, sizeof other);
+    return refuse(sources,
+                  "the coordinator is ps 0 at %s by %s, but a scheduler at %s by "
+                  "DMLC_PS_ROOT_URI; give one of the two",
+                  one,
+                  sources->flag_ps.count != 0 ? "--ps-hosts"
+                  : sources->tf.ps.count != 0 ? "TF_CONFIG"
+                                              : sources->map_path,
+                  other);
+}
+
+/* The value that is said, -1 for none, into *out. */
+static int agree(const struct sources *sources, const struct said *said, uint32_t count,
+                 int64_t *out)
+{
+    const struct said *first = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct said *other = &said[i];
+        if (other->value < 0) {
+            continue;
+        }
+        if (first != NULL && first->value != other->value) {
+            return refuse(sources, "%s %lld%s, but %s %lld%s; they must agree", first->by,
+                          (long long)first->value, first->of == NULL ? "" : first->of, other->by,
+                          (long long)other->value, other->of == NULL ? "" : other->of);
+        }
+        first = first == NULL ? other : first;
     }
-    if (sources->flag_index >= 0 && tf->has_task && sources->flag_index != tf->task_index) {
-        return refuse(sources,
-                      "--task-index is %lld, but TF_CONFIG's \"task\" is %s %u (a chief is worker "
-                      "0); they must agree",
-                      (long long)sources->flag_index, role_names[tf->role], tf->task_index);
+    *out = first == NULL ? -1 : first->value;
+    return 0;
+}
+
+static int64_t unless_zero(uint32_t value)
+{
+    return value == 0 ? -1 : (int64_t)value;
+}
+
+static int agree_on_workers(const struct sources *sources, uint32_t *out)
+{
+    const struct sl_dmlc *dmlc = sources->dmlc;
+    const struct said said[] = {
+        {"--worker-hosts names", unless_zero(sources->flag_workers), " workers"},
+        {"TF_CONFIG names", unless_zero(sources->tf.worker_count), " (a chief is one)"},
+        {"DMLC_NUM_WORKER is", dmlc == NULL ? -1 : (int64_t)dmlc->worker_count, NULL},
+    };
+    int64_t count;
+    int err = agree(sources, said, sizeof said / sizeof said[0], &count);
+    if (err == 0) {
+        *out = count < 0 ? 0 : (uint32_t)count;
+    }
+    return err;
+}
+
+static int agree_on_index(const struct sources *sources, int64_t *out)
+{
+    const struct sl_dmlc *dmlc = sources->dmlc;
+    char task[64];
+    snprintf(task, sizeof task, "TF_CONFIG's \"task\" is %s",
+             sources->tf.has_task ? role_names[sources->tf.role] : "nothing");
+    const struct said said[] = {
+        {"--task-index is", sources->flag_index, NULL},
+        {task, sources->tf.has_task ? (int64_t)sources->tf.task_index : -1,
+         " (a chief is worker 0)"},
+        {dmlc == NULL || dmlc->rank < 0                  ? ""
+         : strcmp(dmlc->rank_variable, "DMLC_RANK") == 0 ? "DMLC_RANK is"
+                                                         : "DMLC_WORKER_ID is",
+         dmlc == NULL ? -1 : dmlc->rank, NULL},
+    };
+    return agree(sources, said, sizeof said / sizeof said[0], out);
+}
+
+/* ps or scheduler: else the program says it. */
+static int agree_on_role(const struct sources *sources, enum sl_cluster_role program,
+                         enum sl_cluster_role *out)
+{
+    const int dmlc_role = sources->dmlc == NULL ? -1 : role_of(sources->dmlc->role);
+    const struct {
+        const char *by;
+        int role;
+    } said[] = {
+        {"--job-name", sources->flag_role},
+        {"TF_CONFIG's \"task\"", sources->tf.has_task ? (int)sources->tf.role : -1},
+        {"DMLC_ROLE", dmlc_role},
+    };
+    int first = -1;
+    for (int i = 0; i < 3; i++) {
+        if (said[i].role < 0) {
+            continue;
+        }
+        if (first >= 0 && said[i].role != said[first].role) {
+            return refuse(sources, "%s is %s, but %s is %s; they must agree", said[first].by,
+                          role_names[said[first].role], said[i].by,
+                          i == 2 ? sl_dmlc_role_name(sources->dmlc->role)
+                                 : role_names[said[i].role]);
+        }
+        first = first < 0 ? i : first;
+    }
+    *out = first < 0 ? program : (enum sl_cluster_role)said[first].role;
+    if (*out == SL_CLUSTER_SCHEDULER && sources->dmlc == NULL) {
+        return refuse(sources, "--job-name=scheduler: where it listens, and for whom it waits, is "
+                               "said by DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_SERVER and "
+                               "DMLC_NUM_WORKER, which are not set");
+    }
+    if (program == SL_CLUSTER_PS && first < 0 && sources->dmlc != NULL) {
+        return refuse(sources, "DMLC_ROLE is not set, but DMLC_PS_ROOT_URI is: it accepts "
+                               "scheduler or server here (or use --job-name)");
     }
     return 0;
 }
 
-/* The source of the ps hosts: flags, else TF_CONFIG, else the map's control endpoints. */
+/* ---- The choice ------------------------------------------------------------------------------ */
+
+/* The source of the ps hosts: flags, else TF_CONFIG, else the map's control endpoints. With a
+ * scheduler nobody knows them before they come. */
 static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
 {
+    if (sources->dmlc != NULL) {
+        cluster->has_scheduler = true;
+        cluster->coordinator = sources->dmlc->root;
+        cluster->ps_count = sources->dmlc->server_count;
+        return 0;
+    }
     const struct sl_hosts *hosts =
         sources->flag_ps.count != 0 ? &sources->flag_ps : &sources->tf.ps;
     const bool from_map = hosts->count == 0;
@@ -200,18 +377,29 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
         const struct sl_endpoint *data = sl_endpoint_map_find(&sources->map, &ps->control);
         ps->data = data != NULL ? *data : ps->control;
     }
+    cluster->coordinator = cluster->ps[0].control;
     return 0;
 }
 
-static int choose_task(const struct sources *sources, struct sl_cluster *cluster)
+/* What to call the index that a process was given. */
+static const char *index_source(const struct sources *sources)
 {
-    const struct sl_tf_config *tf = &sources->tf;
+    const bool by_dmlc = sources->flag_index < 0 && !sources->tf.has_task &&
+                         sources->dmlc != NULL && sources->dmlc->rank >= 0;
+    return by_dmlc ? sources->dmlc->rank_variable : "--task-index";
+}
+
+static int choose_task(const struct sources *sources, int64_t index, struct sl_cluster *cluster)
+{
     const char *role = role_names[cluster->role];
     const bool is_ps = cluster->role == SL_CLUSTER_PS;
     const uint32_t count = is_ps ? cluster->ps_count : cluster->worker_count;
-    int64_t index = sources->flag_index;
-    if (index < 0 && tf->has_task) {
-        index = tf->task_index;
+    if (cluster->role == SL_CLUSTER_SCHEDULER) {
+        return 0; /* there is one */
+    }
+    if (index < 0 && cluster->has_scheduler) {
+        cluster->any_task = true;
+        return 0;
     }
     if (index < 0 && count > 1) {
         return refuse(sources,
@@ -222,8 +410,8 @@ static int choose_task(const struct sources *sources, struct sl_cluster *cluster
     /* The only one of its role, as far as anyone has said. */
     index = index < 0 ? 0 : index;
     if (count != 0 && index >= count && !sources->flags->joins) {
-        return refuse(sources, "--task-index=%lld: there are %u %s tasks, so it accepts 0 to %u%s",
-                      (long long)index, count, role, count - 1,
+        return refuse(sources, "%s=%lld: there are %u %s tasks, so it accepts 0 to %u%s",
+                      index_source(sources), (long long)index, count, role, count - 1,
                       is_ps ? "" : ", or, with --join, more");
     }
     if (index >= SL_LIMIT_WORKERS) {
@@ -234,31 +422,53 @@ static int choose_task(const struct sources *sources, struct sl_cluster *cluster
     return 0;
 }
 
+static int gather(struct sources *sources, enum sl_cluster_role program, const char *tf_config,
+                  const struct sl_dmlc *dmlc)
+{
+    int err = read_flags(sources, program);
+    if (err == 0) {
+        err = read_tf_config(sources, program, tf_config);
+    }
+    if (err == 0) {
+        err = read_dmlc(sources, program, dmlc);
+    }
+    if (err == 0) {
+        err = compare_ps(sources);
+    }
+    return err != 0 ? err : read_map(sources);
+}
+
+static int weigh(const struct sources *sources, enum sl_cluster_role program,
+                 struct sl_cluster *cluster)
+{
+    int64_t index;
+    int err = compare_places(sources);
+    if (err == 0) {
+        err = agree_on_role(sources, program, &cluster->role);
+    }
+    if (err == 0) {
+        err = agree_on_workers(sources, &cluster->worker_count);
+    }
+    if (err == 0) {
+        err = agree_on_index(sources, &index);
+    }
+    if (err == 0) {
+        err = choose_ps(sources, cluster);
+    }
+    return err != 0 ? err : choose_task(sources, index, cluster);
+}
+
 int sl_cluster_resolve(enum sl_cluster_role role, const struct sl_cluster_flags *flags,
-                       const char *tf_config, struct sl_cluster *out, char *reason,
-                       size_t reason_bytes)
+                       const char *tf_config, const struct sl_dmlc *dmlc, struct sl_cluster *out,
+                       char *reason, size_t reason_bytes)
 {
     sl_assert(role == SL_CLUSTER_PS || role == SL_CLUSTER_WORKER);
     sl_assert(flags != NULL);
     struct sources sources = {.flags = flags, .reason = reason, .reason_bytes = reason_bytes};
     struct sl_cluster cluster = {.role = role};
-    int err = read_flags(&sources, role);
+    int err = gather(&sources, role, tf_config, dmlc);
     if (err == 0) {
-        err = read_tf_config(&sources, role, tf_config);
-    }
-    if (err == 0) {
-        err = compare(&sources);
-    }
-    if (err == 0) {
-        err = read_map(&sources);
-    }
-    if (err == 0) {
-        cluster.worker_count =
-            sources.flag_workers != 0 ? sources.flag_workers : sources.tf.worker_count;
-        err = choose_ps(&sources, &cluster);
-    }
-    if (err == 0) {
-        err = choose_task(&sources, &cluster);
+        err = weigh(&sources, role, &cluster);
     }
     sl_endpoint_map_fini(&sources.map);
     sl_tf_config_fini(&sources.tf);

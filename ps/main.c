@@ -178,7 +178,7 @@ static int read_sources(struct sources *sources, char *reason)
 {
     int err = sl_env_read(sl_topology_core_count(), &sources->env, reason, REASON_BYTES);
     if (err == 0) {
-        err = sl_cluster_resolve(SL_CLUSTER_PS, &flags.cluster, getenv("TF_CONFIG"),
+        err = sl_cluster_resolve(SL_CLUSTER_PS, &flags.cluster, getenv("TF_CONFIG"), NULL,
                                  &sources->cluster, reason, REASON_BYTES);
     }
     if (err == 0) {

@@ -74,7 +74,7 @@ static int read_environment(struct job *job, char *reason, size_t reason_bytes)
     if (err != 0) {
         return err;
     }
-    err = sl_cluster_resolve(SL_CLUSTER_WORKER, &job->flags.cluster, getenv("TF_CONFIG"),
+    err = sl_cluster_resolve(SL_CLUSTER_WORKER, &job->flags.cluster, getenv("TF_CONFIG"), NULL,
                              &job->cluster, reason, reason_bytes);
     if (err == 0 && job->cluster.worker_count == 0) {
         (void)snprintf(reason, reason_bytes,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "config/cluster.h"
+#include "config/dmlc.h"
 
 #define NOTHING                                                                                    \
     {                                                                                              \
@@ -18,6 +19,9 @@
     }
 #define TF_CLUSTER      "\"cluster\":{\"ps\":[\"p:1\",\"p:2\"],\"chief\":[\"c\"],\"worker\":[\"w\"]}"
 #define TF(type, index) "{" TF_CLUSTER ",\"task\":{\"type\":\"" type "\",\"index\":" index "}}"
+
+/* What ps-lite's variables say; NULL: nothing. */
+static const struct sl_dmlc *dmlc;
 
 /* Every test runs in an empty folder of its own, where a .endpoint_map would be found. */
 static char folder[64];
@@ -50,7 +54,7 @@ static struct sl_cluster resolve(enum sl_cluster_role role, struct sl_cluster_fl
 {
     struct sl_cluster cluster;
     char reason[512] = "";
-    if (sl_cluster_resolve(role, &flags, tf_config, &cluster, reason, sizeof reason) != 0) {
+    if (sl_cluster_resolve(role, &flags, tf_config, dmlc, &cluster, reason, sizeof reason) != 0) {
         fail_msg("refused: %s", reason);
     }
     assert_int_equal(cluster.role, role);
@@ -63,8 +67,8 @@ static void refuse(int err, enum sl_cluster_role role, struct sl_cluster_flags f
 {
     struct sl_cluster cluster = {.ps_count = 4711};
     char reason[512] = "";
-    assert_int_equal(sl_cluster_resolve(role, &flags, tf_config, &cluster, reason, sizeof reason),
-                     err);
+    assert_int_equal(
+        sl_cluster_resolve(role, &flags, tf_config, dmlc, &cluster, reason, sizeof reason), err);
     for (; *words != NULL; words++) {
         if (strstr(reason, *words) == NULL) {
             fail_msg("\"%s\" is not in \"%s\"", *words, reason);
@@ -216,7 +220,7 @@ static void cluster_resolve__another_role_is_refused(void **state)
            WORDS("--job-name=chief", "starling-ps", "starling-worker"));
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
            (struct sl_cluster_flags){.ps_hosts = "a:1", .job_name = "server", .task_index = 0},
-           NULL, WORDS("--job-name=server", "ps, worker or chief"));
+           NULL, WORDS("--job-name=server", "ps, worker, chief or scheduler"));
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS, (struct sl_cluster_flags)NOTHING, TF("worker", "0"),
            WORDS("TF_CONFIG", "starling-ps", "starling-worker"));
 }

@@ -1,0 +1,127 @@
+/* Which of this machine's addresses the other processes of a job reach it by. */
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "config/dmlc.h"
+
+/* How well peers can reach it: IPv4 before IPv6, one of this link alone (which needs a zone to be
+ * named) not at all. */
+static int rank_address(const struct sockaddr *address)
+{
+    if (address == NULL) {
+        return 0;
+    }
+    if (address->sa_family == AF_INET) {
+        return 2;
+    }
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
+    return address->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) ? 1 : 0;
+}
+
+static int write_address(const struct sockaddr *address, char host[SL_LIMIT_ENDPOINT_BYTES])
+{
+    struct sockaddr_storage storage = {0};
+    struct sl_endpoint endpoint;
+    memcpy(&storage, address,
+           address->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                         : sizeof(struct sockaddr_in6));
+    int err = sl_endpoint_from_sockaddr(&storage, &endpoint);
+    if (err == 0) {
+        memcpy(host, endpoint.host, sizeof endpoint.host);
+    }
+    return err;
+}
+
+/* "lo, eth0": each once, as many as there is room for. */
+static void name_interfaces(const struct ifaddrs *all, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (const struct ifaddrs *at = all; at != NULL && used < text_bytes; at = at->ifa_next) {
+        bool is_new = true;
+        for (const struct ifaddrs *before = all; before != at; before = before->ifa_next) {
+            is_new = is_new && strcmp(before->ifa_name, at->ifa_name) != 0;
+        }
+        if (is_new) {
+            used += (size_t)snprintf(text + used, text_bytes - used, "%s%s", used == 0 ? "" : ", ",
+                                     at->ifa_name);
+        }
+    }
+}
+
+static int find_interface(const char *name, char host[SL_LIMIT_ENDPOINT_BYTES], char *reason,
+                          size_t reason_bytes)
+{
+    struct ifaddrs *all;
+    if (getifaddrs(&all) != 0) {
+        (void)snprintf(reason, reason_bytes, "the network interfaces cannot be listed: %s",
+                       strerror(errno));
+        return SL_ERR_IO;
+    }
+    bool exists = false;
+    const struct sockaddr *best = NULL;
+    for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
+        if (strcmp(at->ifa_name, name) == 0) {
+            exists = true;
+            best = rank_address(at->ifa_addr) > rank_address(best) ? at->ifa_addr : best;
+        }
+    }
+    int err = best == NULL ? SL_ERR_INVALID : write_address(best, host);
+    if (!exists) {
+        char names[256];
+        name_interfaces(all, names, sizeof names);
+        (void)snprintf(reason, reason_bytes,
+                       "DMLC_INTERFACE=%s: there is no such network interface; accepts %s", name,
+                       names);
+    } else if (err != 0) {
+        (void)snprintf(reason, reason_bytes,
+                       "DMLC_INTERFACE=%s: it has no address that other machines could use", name);
+    }
+    freeifaddrs(all);
+    return err;
+}
+
+/* A datagram socket that is connected, by which nothing is sent, knows the way. */
+static int find_route(const struct sl_endpoint *root, char host[SL_LIMIT_ENDPOINT_BYTES],
+                      char *reason, size_t reason_bytes)
+{
+    struct sockaddr_storage address;
+    socklen_t bytes;
+    char why[256];
+    int err = sl_endpoint_resolve(root, false, &address, &bytes, why, sizeof why);
+    if (err != 0) {
+        (void)snprintf(reason, reason_bytes, "DMLC_PS_ROOT_URI=%s: %s", root->host, why);
+        return err;
+    }
+    struct sockaddr_storage own = {0};
+    socklen_t own_bytes = sizeof own;
+    int fd = socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&address, bytes) != 0 ||
+        getsockname(fd, (struct sockaddr *)&own, &own_bytes) != 0) {
+        (void)snprintf(reason, reason_bytes, "DMLC_PS_ROOT_URI=%s: there is no way to it: %s",
+                       root->host, strerror(errno));
+        err = SL_ERR_NOT_FOUND;
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return err != 0 ? err : write_address((const struct sockaddr *)&own, host);
+}
+
+int sl_dmlc_find_host(const struct sl_dmlc *dmlc, char host[SL_LIMIT_ENDPOINT_BYTES], char *reason,
+                      size_t reason_bytes)
+{
+    if (dmlc->node_host[0] != '\0') {
+        memcpy(host, dmlc->node_host, sizeof dmlc->node_host);
+        return 0;
+    }
+    if (dmlc->interface[0] != '\0') {
+        return find_interface(dmlc->interface, host, reason, reason_bytes);
+    }
+    return find_route(&dmlc->root, host, reason, reason_bytes);
+}

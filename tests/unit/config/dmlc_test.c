@@ -1,0 +1,364 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/cluster.h"
+#include "config/dmlc.h"
+
+static const char *const VARIABLES[] = {
+    "DMLC_ROLE",
+    "DMLC_NUM_WORKER",
+    "DMLC_NUM_SERVER",
+    "DMLC_PS_ROOT_URI",
+    "DMLC_PS_ROOT_PORT",
+    "DMLC_INTERFACE",
+    "DMLC_NODE_HOST",
+    "DMLC_PORT",
+    "DMLC_ENABLE_RDMA",
+    "DMLC_RANK",
+    "DMLC_WORKER_ID",
+    "DMLC_GROUP_SIZE",
+    "PS_VERBOSE",
+    "PS_HEARTBEAT_INTERVAL",
+    "PS_HEARTBEAT_TIMEOUT",
+};
+
+static int unset_all(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof VARIABLES / sizeof VARIABLES[0]; i++) {
+        unsetenv(VARIABLES[i]);
+    }
+    return 0;
+}
+
+static void set(const char *name, const char *value)
+{
+    assert_int_equal(setenv(name, value, 1), 0);
+}
+
+/* A job of 2 servers and 4 workers. */
+static void set_job(const char *role)
+{
+    set("DMLC_ROLE", role);
+    set("DMLC_NUM_WORKER", "4");
+    set("DMLC_NUM_SERVER", "2");
+    set("DMLC_PS_ROOT_URI", "10.0.0.2");
+    set("DMLC_PS_ROOT_PORT", "8123");
+}
+
+static struct sl_dmlc read_all(void)
+{
+    struct sl_dmlc dmlc;
+    char reason[512] = "";
+    if (sl_dmlc_read(&dmlc, reason, sizeof reason) != 0) {
+        fail_msg("refused: %s", reason);
+    }
+    return dmlc;
+}
+
+static void assert_words(const char *reason, const char *const *words)
+{
+    for (; *words != NULL; words++) {
+        if (strstr(reason, *words) == NULL) {
+            fail_msg("\"%s\" is not in \"%s\"", *words, reason);
+        }
+    }
+}
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void refuse_with(const char *const *words)
+{
+    struct sl_dmlc dmlc = {.verbose = 77};
+    char reason[512] = "";
+    assert_int_equal(sl_dmlc_read(&dmlc, reason, sizeof reason), SL_ERR_INVALID);
+    assert_int_equal(dmlc.verbose, 77);
+    assert_words(reason, words);
+}
+
+static void dmlc_read__says_nothing_where_nothing_is_set(void **state)
+{
+    (void)state;
+    struct sl_dmlc dmlc = read_all();
+    assert_false(dmlc.in_use);
+    assert_int_equal(dmlc.role, SL_DMLC_ROLE_UNSET);
+    assert_int_equal(dmlc.rank, -1);
+    assert_null(dmlc.rank_variable);
+    for (size_t i = 0; i < sizeof VARIABLES / sizeof VARIABLES[0]; i++) {
+        set(VARIABLES[i], "");
+    }
+    assert_false(read_all().in_use);
+}
+
+static void dmlc_read__takes_what_is_said(void **state)
+{
+    (void)state;
+    set_job("server");
+    set("DMLC_INTERFACE", "eth5");
+    set("DMLC_NODE_HOST", "[::1]");
+    set("DMLC_PORT", "9000");
+    set("DMLC_RANK", "1");
+    set("DMLC_GROUP_SIZE", "8");
+    set("PS_VERBOSE", "2");
+    set("PS_HEARTBEAT_INTERVAL", "3");
+    set("PS_HEARTBEAT_TIMEOUT", "30");
+    struct sl_dmlc dmlc = read_all();
+    assert_true(dmlc.in_use);
+    assert_int_equal(dmlc.role, SL_DMLC_SERVER);
+    assert_int_equal(dmlc.worker_count, 4);
+    assert_int_equal(dmlc.server_count, 2);
+    assert_string_equal(dmlc.root.host, "10.0.0.2");
+    assert_int_equal(dmlc.root.port, 8123);
+    assert_int_equal(dmlc.root.scheme, SL_ENDPOINT_TCP);
+    assert_string_equal(dmlc.interface, "eth5");
+    assert_string_equal(dmlc.node_host, "::1");
+    assert_int_equal(dmlc.port, 9000);
+    assert_false(dmlc.rdma);
+    assert_int_equal(dmlc.rank, 1);
+    assert_string_equal(dmlc.rank_variable, "DMLC_RANK");
+    assert_int_equal(dmlc.group_size, 8);
+    assert_int_equal(dmlc.verbose, 2);
+    assert_int_equal(dmlc.heartbeat_interval_s, 3);
+    assert_int_equal(dmlc.heartbeat_timeout_s, 30);
+    set("DMLC_PS_ROOT_URI", "fe80::1");
+    assert_string_equal(read_all().root.host, "fe80::1");
+    set("DMLC_ENABLE_RDMA", "ibverbs");
+    assert_true(read_all().rdma);
+    set("DMLC_ENABLE_RDMA", "0");
+    assert_false(read_all().rdma);
+}
+
+static void dmlc_read__a_worker_may_have_byteps_id(void **state)
+{
+    (void)state;
+    set_job("worker");
+    set("DMLC_WORKER_ID", "3");
+    assert_int_equal(read_all().rank, 3);
+    assert_string_equal(read_all().rank_variable, "DMLC_WORKER_ID");
+    set("DMLC_RANK", "2");
+    refuse_with(WORDS("DMLC_RANK is 2", "DMLC_WORKER_ID is 3"));
+    set("DMLC_ROLE", "server");
+    assert_int_equal(read_all().rank, 2);
+}
+
+static void dmlc_read__bad_values_name_what_is_accepted(void **state)
+{
+    static const struct {
+        const char *name, *value, *accepted;
+    } cases[] = {
+        {"DMLC_ROLE", "Worker", "scheduler, server or worker"},
+        {"DMLC_NUM_WORKER", "0", "from 1 to 16384"},
+        {"DMLC_NUM_WORKER", "four", "from 1 to 16384"},
+        {"DMLC_NUM_SERVER", "1025", "from 1 to 1024"},
+        {"DMLC_PS_ROOT_URI", "tcp://a:1", "name or the address of a host"},
+        {"DMLC_PS_ROOT_URI", "a b", "name or the address of a host"},
+        {"DMLC_PS_ROOT_PORT", "0", "from 1 to 65535"},
+        {"DMLC_PS_ROOT_PORT", "65536", "from 1 to 65535"},
+        {"DMLC_INTERFACE", "an-interface-too-long", "network interface"},
+        {"DMLC_NODE_HOST", "a/b", "name or the address of a host"},
+        {"DMLC_PORT", "-1", "from 0 to 65535"},
+        {"DMLC_ENABLE_RDMA", "true", "0, 1 or ibverbs"},
+        {"DMLC_RANK", "-1", "from 0 to 16383"},
+        {"DMLC_WORKER_ID", "x", "from 0 to 16383"},
+        {"DMLC_GROUP_SIZE", "0", "from 1 to 256"},
+        {"DMLC_GROUP_SIZE", "8", "accepts 1 for a worker"},
+        {"PS_VERBOSE", "3", "from 0 to 2"},
+        {"PS_HEARTBEAT_INTERVAL", "1s", "from 0 to 3600"},
+        {"PS_HEARTBEAT_TIMEOUT", "86400", "from 0 to 3600"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        unset_all(state);
+        set_job("worker");
+        set(cases[i].name, cases[i].value);
+        refuse_with(WORDS(cases[i].name, cases[i].value, cases[i].accepted));
+    }
+}
+
+static void dmlc_read__a_job_needs_all_of_it(void **state)
+{
+    (void)state;
+    static const char *const needed[] = {"DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_WORKER",
+                                         "DMLC_NUM_SERVER"};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        set_job("scheduler");
+        unsetenv(needed[i]);
+        refuse_with(WORDS(needed[i], "is not set", "DMLC_ROLE"));
+    }
+}
+
+static void dmlc_read__heartbeats_come_more_than_once_a_timeout(void **state)
+{
+    (void)state;
+    set("PS_HEARTBEAT_TIMEOUT", "5");
+    set("PS_HEARTBEAT_INTERVAL", "5");
+    refuse_with(WORDS("PS_HEARTBEAT_INTERVAL=5", "PS_HEARTBEAT_TIMEOUT", "is 5"));
+    set("PS_HEARTBEAT_TIMEOUT", "0");
+    assert_int_equal(read_all().heartbeat_interval_s, 5);
+}
+
+/* ---- With the other sources ------------------------------------------------------------------ */
+
+static struct sl_cluster resolve(enum sl_cluster_role role, struct sl_cluster_flags flags)
+{
+    struct sl_dmlc dmlc = read_all();
+    struct sl_cluster cluster;
+    char reason[512] = "";
+    if (sl_cluster_resolve(role, &flags, NULL, &dmlc, &cluster, reason, sizeof reason) != 0) {
+        fail_msg("refused: %s", reason);
+    }
+    return cluster;
+}
+
+static void refuse_cluster(enum sl_cluster_role role, struct sl_cluster_flags flags,
+                           const char *tf_config, const char *const *words)
+{
+    struct sl_dmlc dmlc = read_all();
+    struct sl_cluster cluster;
+    char reason[512] = "";
+    assert_int_equal(
+        sl_cluster_resolve(role, &flags, tf_config, &dmlc, &cluster, reason, sizeof reason),
+        SL_ERR_INVALID);
+    assert_words(reason, words);
+}
+
+static void cluster_resolve__by_dmlc(void **state)
+{
+    (void)state;
+    set_job("worker");
+    struct sl_cluster cluster =
+        resolve(SL_CLUSTER_WORKER, (struct sl_cluster_flags){.task_index = -1});
+    assert_true(cluster.has_scheduler);
+    assert_string_equal(cluster.coordinator.host, "10.0.0.2");
+    assert_int_equal(cluster.ps_count, 2);
+    assert_int_equal(cluster.worker_count, 4);
+    assert_null(cluster.ps);
+    assert_true(cluster.any_task);
+    set("DMLC_RANK", "3");
+    cluster = resolve(SL_CLUSTER_WORKER, (struct sl_cluster_flags){.task_index = -1});
+    assert_false(cluster.any_task);
+    assert_int_equal(cluster.task_index, 3);
+    set_job("scheduler");
+    cluster = resolve(SL_CLUSTER_PS, (struct sl_cluster_flags){.task_index = -1});
+    assert_int_equal(cluster.role, SL_CLUSTER_SCHEDULER);
+    assert_int_equal(cluster.task_index, 0);
+    set_job("server");
+    set("DMLC_RANK", "1");
+    cluster = resolve(SL_CLUSTER_PS, (struct sl_cluster_flags){.task_index = -1});
+    assert_int_equal(cluster.role, SL_CLUSTER_PS);
+    assert_int_equal(cluster.task_index, 1);
+}
+
+static void cluster_resolve__dmlc_and_flags_that_agree(void **state)
+{
+    (void)state;
+    set_job("scheduler");
+    set("DMLC_ROLE", "");
+    struct sl_cluster cluster = resolve(
+        SL_CLUSTER_PS, (struct sl_cluster_flags){
+                           .task_index = -1, .job_name = "scheduler", .worker_hosts = "a,b,c,d"});
+    assert_int_equal(cluster.role, SL_CLUSTER_SCHEDULER);
+    cluster = resolve(SL_CLUSTER_WORKER, (struct sl_cluster_flags){.task_index = 2});
+    assert_int_equal(cluster.task_index, 2);
+    set("DMLC_RANK", "7");
+    cluster = resolve(SL_CLUSTER_WORKER, (struct sl_cluster_flags){.task_index = -1, .joins = 1});
+    assert_int_equal(cluster.task_index, 7);
+}
+
+#define NOTHING ((struct sl_cluster_flags){.task_index = -1})
+
+static void cluster_resolve__dmlc_contradictions_name_both(void **state)
+{
+    (void)state;
+    set_job("server");
+    refuse_cluster(SL_CLUSTER_PS,
+                   (struct sl_cluster_flags){.task_index = -1, .ps_hosts = "h:1,h:2"}, NULL,
+                   WORDS("--ps-hosts", "h:1", "DMLC_PS_ROOT_URI", "10.0.0.2:8123"));
+    refuse_cluster(SL_CLUSTER_PS,
+                   (struct sl_cluster_flags){.task_index = -1, .worker_hosts = "a,b"}, NULL,
+                   WORDS("--worker-hosts names 2", "DMLC_NUM_WORKER is 4"));
+    refuse_cluster(SL_CLUSTER_PS,
+                   (struct sl_cluster_flags){.task_index = -1, .job_name = "scheduler"}, NULL,
+                   WORDS("--job-name is scheduler", "DMLC_ROLE is server"));
+    refuse_cluster(SL_CLUSTER_PS, NOTHING, "{\"cluster\":{\"ps\":[\"p:1\"],\"worker\":[\"w\"]}}",
+                   WORDS("TF_CONFIG", "p:1", "DMLC_PS_ROOT_URI"));
+    set("DMLC_RANK", "1");
+    refuse_cluster(SL_CLUSTER_PS, (struct sl_cluster_flags){.task_index = 0}, NULL,
+                   WORDS("--task-index is 0", "DMLC_RANK is 1"));
+    set("DMLC_RANK", "2");
+    refuse_cluster(SL_CLUSTER_PS, NOTHING, NULL, WORDS("DMLC_RANK=2", "0 to 1"));
+    refuse_cluster(SL_CLUSTER_WORKER, NOTHING, NULL,
+                   WORDS("DMLC_ROLE=server", "starling-worker", "starling-ps"));
+    set("DMLC_ROLE", "worker");
+    refuse_cluster(SL_CLUSTER_PS, NOTHING, NULL,
+                   WORDS("DMLC_ROLE=worker", "scheduler or server", "starling-worker"));
+    set("DMLC_ROLE", "");
+    refuse_cluster(SL_CLUSTER_PS, NOTHING, NULL, WORDS("DMLC_ROLE is not set", "--job-name"));
+    unset_all(state);
+    refuse_cluster(SL_CLUSTER_PS,
+                   (struct sl_cluster_flags){.task_index = -1, .job_name = "scheduler"}, NULL,
+                   WORDS("--job-name=scheduler", "DMLC_PS_ROOT_URI"));
+}
+
+/* ---- Where this machine is ------------------------------------------------------------------- */
+
+static void find(struct sl_dmlc dmlc, const char *expected)
+{
+    char host[SL_LIMIT_ENDPOINT_BYTES];
+    char reason[512] = "";
+    if (sl_dmlc_find_host(&dmlc, host, reason, sizeof reason) != 0) {
+        fail_msg("not found: %s", reason);
+    }
+    assert_string_equal(host, expected);
+}
+
+static void dmlc_find_host__in_order(void **state)
+{
+    (void)state;
+    struct sl_dmlc dmlc = {.root = {.host = "127.0.0.2", .port = 1}};
+    find(dmlc, "127.0.0.1");
+    memcpy(dmlc.interface, "lo", sizeof "lo");
+    memcpy(dmlc.root.host, "10.0.0.2", sizeof "10.0.0.2");
+    find(dmlc, "127.0.0.1");
+    memcpy(dmlc.node_host, "here", sizeof "here");
+    find(dmlc, "here");
+}
+
+static void dmlc_find_host__names_the_interfaces(void **state)
+{
+    (void)state;
+    const struct sl_dmlc dmlc = {.interface = "nosuch0"};
+    char host[SL_LIMIT_ENDPOINT_BYTES];
+    char reason[512] = "";
+    assert_int_equal(sl_dmlc_find_host(&dmlc, host, reason, sizeof reason), SL_ERR_INVALID);
+    assert_words(reason, WORDS("DMLC_INTERFACE=nosuch0", "accepts", "lo"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(dmlc_read__says_nothing_where_nothing_is_set, unset_all,
+                                        unset_all),
+        cmocka_unit_test_setup_teardown(dmlc_read__takes_what_is_said, unset_all, unset_all),
+        cmocka_unit_test_setup_teardown(dmlc_read__a_worker_may_have_byteps_id, unset_all,
+                                        unset_all),
+        cmocka_unit_test_setup_teardown(dmlc_read__bad_values_name_what_is_accepted, unset_all,
+                                        unset_all),
+        cmocka_unit_test_setup_teardown(dmlc_read__a_job_needs_all_of_it, unset_all, unset_all),
+        cmocka_unit_test_setup_teardown(dmlc_read__heartbeats_come_more_than_once_a_timeout,
+                                        unset_all, unset_all),
+        cmocka_unit_test_setup_teardown(cluster_resolve__by_dmlc, unset_all, unset_all),
+        cmocka_unit_test_setup_teardown(cluster_resolve__dmlc_and_flags_that_agree, unset_all,
+                                        unset_all),
+        cmocka_unit_test_setup_teardown(cluster_resolve__dmlc_contradictions_name_both, unset_all,
+                                        unset_all),
+        cmocka_unit_test(dmlc_find_host__in_order),
+        cmocka_unit_test(dmlc_find_host__names_the_interfaces),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
