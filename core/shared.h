@@ -34,7 +34,8 @@ void sl_shared_destroy(struct sl_shared *shared);
 const struct sl_shared *sl_shared_find(const void *at, size_t bytes);
 
 /* Maps what another process created, after checking that it is sealed against shrinking, that its
- * size is the one that was said, at most bytes_max. Takes the descriptor over, on success only.
+ * size is the one that was said, at most bytes_max. Takes the descriptor over, on success only, and
+ * closes it (out->fd is -1).
  * Errors: INVALID (not sealed, another size, not a memfd), TOO_LARGE, NO_MEMORY. */
 int sl_shared_attach(int fd, size_t bytes, size_t bytes_max, enum sl_shared_access access,
                      struct sl_shared *out);

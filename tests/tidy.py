@@ -34,17 +34,19 @@ EXTRA_ARROWS = {"bench/table.c": {"ps"}, "bench/table_reads.c": {"ps"},
 
 # A pattern that may appear only in files that match.
 CONFINED = [
-    (r"#include <liburing", r"reactor/ring.*|net/tcp/.*|bench/bare_.*", "liburing"),
+    (r"#include <liburing", r"reactor/ring.*|net/(tcp|shm)/.*|bench/bare_.*", "liburing"),
     (r"#include <(infiniband|rdma)/", r"net/rdma/.*", "verbs"),
     (r"#include <rte_", r"net/dpdk/.*", "DPDK"),
     (r"#include <openssl/", r"net/auth\.c|net/tcp/tls.*", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|reactor/(mailbox|reactor).*|"
+     r"net/shm/segment\.h|"
      r"bench/bare_spsc\.c",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_", 
-     r"core/arena_ahead\.c|reactor/(mailbox|reactor).*|worker/port\.c|net/resolve\.c", "a lock"),
+     r"core/(arena_ahead|shared)\.c|reactor/(mailbox|reactor).*|worker/port\.c|net/resolve\.c",
+     "a lock"),
     (r"#include \"config/",
      r"config/.*|bench/.*|launch/.*|(ps|worker)/main\.c|worker/train/flags\..*", "config"),
 ]
@@ -167,6 +169,7 @@ def self_test():
         ("ps/shard.c", '#include "config/env.h"\n'),
         ("ps/shard.c", "#include <liburing.h>\n"),
         ("ps/shard.c", "static _Atomic int x;\n"),
+        ("net/shm/send.c", "static _Atomic int x;\n"),
         ("ps/shard.c", "    pthread_mutex_lock(&m);\n"),
         ("ps/shard.c", "int other_name(void)\n{\n}\n"),
         ("ps/shard.c", "static int f(void)\n{\n" + long_body + "\n}\n"),
@@ -178,6 +181,7 @@ def self_test():
         ("ps/shard.c", '#include "net/wire/frame.h"\nint sl_shard_run(void)\n{\n}\n'),
         ("ps/shard_push.c", "int sl_shard_push_all(int a,\n                      int b)\n{\n}\n"),
         ("net/tcp/send.c", "#include <liburing.h>\nvoid sl_tcp_send_all(void)\n{\n}\n"),
+        ("net/shm/segment.h", "#include <stdatomic.h>\n"),
         ("ps/main.c", '#include "config/env.h"\nint main(void)\n{\n}\n'),
     ]
     for path, text in breaches:
