@@ -14,6 +14,7 @@ struct sl_client_setup {
     uint32_t reactor_count;
     const struct sl_transport_ops *(*find_transport)(enum sl_endpoint_scheme scheme);
     void *medium;       /* of the transports: net/transport.h */
+    const char *host;   /* net/shm/shm.h; NULL or "": this client uses no shared memory. Copied */
     uint64_t client_id; /* random: tells this process from others */
     /* The first reactor speaks with the coordinator only, and there are others for the shards. */
     bool control_apart;

@@ -22,6 +22,15 @@ uint64_t sl_hub_time_left(const struct sl_hub *hub, uint64_t deadline_ns)
                                     : SL_CLOCK_NS_PER_MS;
 }
 
+/* Shared memory is of one machine and one user: there is nobody to hide it from. */
+static struct sl_transport_options options_for(const struct sl_hub *hub,
+                                               enum sl_endpoint_scheme scheme)
+{
+    struct sl_transport_options options = hub->options->transport;
+    options.tls = scheme == SL_ENDPOINT_SHM ? NULL : options.tls;
+    return options;
+}
+
 int sl_hub_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme, struct sl_transport **out)
 {
     sl_assert(scheme < SL_HUB_SCHEMES);
@@ -31,7 +40,8 @@ int sl_hub_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme, struct 
         if (ops == NULL) {
             return SL_ERR_UNSUPPORTED;
         }
-        int err = sl_transport_open(ops, hub->reactor, &hub->options->transport, slot);
+        const struct sl_transport_options options = options_for(hub, scheme);
+        int err = sl_transport_open(ops, hub->reactor, &options, slot);
         if (err != 0) {
             return err;
         }

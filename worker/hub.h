@@ -9,6 +9,7 @@
 
 #include "core/pool.h"
 #include "net/outbox.h"
+#include "net/shm/shm.h"
 #include "worker/call.h"
 #include "worker/link.h"
 
@@ -30,6 +31,8 @@ struct sl_hub_options {
     struct sl_transport_tls tls; /* what transport.tls points to; its strings are the client's */
     struct sl_secret secret;
     struct sl_message_hello hello; /* without purpose and shard */
+    char host[SL_SHM_HOST_BYTES];  /* shards with the same are reached through shared memory; "":
+                                    * none */
     struct sl_endpoint coordinator;
     char coordinator_name[SL_LIMIT_ENDPOINT_BYTES + 16]; /* "coordinator (tcp://…)" */
     uint32_t ps_count;                                   /* expected; 0: unknown */

@@ -22,6 +22,7 @@
 
 struct sl_call;
 struct sl_hub;
+struct sl_hub_options;
 
 enum sl_link_state {
     SL_LINK_OPENING,   /* never welcomed yet */
@@ -35,13 +36,20 @@ enum sl_link_state {
 #define SL_LINK_NAME_BYTES   (SL_LIMIT_ENDPOINT_BYTES + 48)
 #define SL_LINK_REASON_BYTES SL_MESSAGE_TEXT_BYTES
 
+/* Where a shard is reached. */
+struct sl_link_place {
+    struct sl_endpoint endpoint;
+    struct sl_endpoint near; /* through shared memory */
+    bool has_near;
+};
+
 struct sl_link {
     struct sl_hub *hub;
     uint32_t shard;                /* in the cluster */
     uint32_t ps_task, local_shard; /* and in its process */
     char peer_name[32];            /* "ps/1 shard 3" */
-    char name[SL_LINK_NAME_BYTES]; /* "ps/1 shard 3 (tcp://127.0.0.1:5555)" */
-    struct sl_endpoint endpoint;
+    char name[SL_LINK_NAME_BYTES]; /* "ps/1 shard 3 (tcp://127.0.0.1:5555)": as it is connected */
+    struct sl_link_place place;
     enum sl_link_state state;
     bool ends;                         /* BREAKING: for good */
     char reason[SL_LINK_REASON_BYTES]; /* why the last connection broke */
@@ -78,7 +86,13 @@ struct sl_link {
 
 /* ---- link_connection.c */
 
-/* Writes the link's names from its endpoint and numbers. Before the link is its reactor's. */
+/* Where the shards of this ps are reached by a client with these options. Errors: INVALID, with the
+ * reason: the ps has an endpoint that is none. Any thread. */
+int sl_link_find_place(const struct sl_hub_options *options, const struct sl_message_ps *ps,
+                       struct sl_link_place *out, char *reason, size_t reason_bytes);
+
+/* Writes the link's names from its numbers, and the way that its session takes, or will. Also
+ * before the link is its reactor's. */
 void sl_link_set_name(struct sl_link *link);
 
 /* Begins to connect; counted into call->left, and answered when welcomed or failed: then
@@ -88,8 +102,8 @@ void sl_link_open(struct sl_link *link, struct sl_call *call);
 /* Ends the session, with a goodbye where it is open. No request may be left. */
 void sl_link_close(struct sl_link *link);
 
-/* The shard is reached elsewhere: the next connection goes there. */
-void sl_link_move(struct sl_link *link, const struct sl_endpoint *endpoint);
+/* This is where the shard is reached: the next connection goes there. */
+void sl_link_move(struct sl_link *link, const struct sl_link_place *place);
 
 /* Ends the connection for this reason; another one is made, unless `for_good`: then all that the
  * link has fails when the connection has closed. */

@@ -8,10 +8,28 @@
 #include "worker/hub.h"
 #include "worker/link.h"
 
+int sl_link_find_place(const struct sl_hub_options *options, const struct sl_message_ps *ps,
+                       struct sl_link_place *out, char *reason, size_t reason_bytes)
+{
+    struct sl_link_place place;
+    int err = sl_endpoint_parse(ps->data_endpoint, &place.endpoint, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    place.near = place.endpoint;
+    place.near.scheme = SL_ENDPOINT_SHM;
+    place.has_near = place.endpoint.scheme == SL_ENDPOINT_TCP && options->host[0] != '\0' &&
+                     strcmp(options->host, ps->host) == 0;
+    *out = place;
+    return 0;
+}
+
 void sl_link_set_name(struct sl_link *link)
 {
     char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(&link->endpoint, text, sizeof text);
+    sl_endpoint_format(link->session == NULL ? &link->place.endpoint
+                                             : sl_session_endpoint(link->session),
+                       text, sizeof text);
     snprintf(link->peer_name, sizeof link->peer_name, "ps/%u shard %u", link->ps_task,
              link->local_shard);
     snprintf(link->name, sizeof link->name, "%s (%s)", link->peer_name, text);
@@ -32,8 +50,10 @@ const char *sl_link_obstacle(const struct sl_link *link)
     }
 }
 
+/* Under the name with which the reason begins. */
 static void set_reason(struct sl_link *link, const char *reason)
 {
+    sl_link_set_name(link);
     snprintf(link->reason, sizeof link->reason, "%s", sl_call_reason(link->name, reason));
 }
 
@@ -122,6 +142,7 @@ static void welcomed(void *ctx, struct sl_session *session,
 {
     (void)session;
     struct sl_link *link = ctx;
+    sl_link_set_name(link);
     const char *flaw = flaw_of(link, welcome);
     bool first = link->state == SL_LINK_OPENING;
     if (flaw != NULL) {
@@ -208,12 +229,25 @@ static const struct sl_session_events link_events = {
     .closed = closed,
 };
 
+/* Without the transport for it there is no near way, and the link goes on without. */
+static struct sl_session_near near_of(struct sl_link *link)
+{
+    struct sl_session_near near = {.endpoint = link->place.near};
+    int err =
+        link->place.has_near ? sl_hub_transport(link->hub, SL_ENDPOINT_SHM, &near.transport) : 0;
+    if (err != 0) {
+        sl_log_warn("%s: not through shared memory: %s", link->name, sl_err_name(err));
+    }
+    return near;
+}
+
 void sl_link_open(struct sl_link *link, struct sl_call *call)
 {
     struct sl_hub *hub = link->hub;
     struct sl_session_options options = {
         .outbox = &hub->outbox,
-        .endpoint = link->endpoint,
+        .endpoint = link->place.endpoint,
+        .near = near_of(link),
         .hello = hub->options->hello,
         .events = &link_events,
         .ctx = link,
@@ -226,7 +260,7 @@ void sl_link_open(struct sl_link *link, struct sl_call *call)
     options.start_timeout_ns = sl_hub_time_left(hub, call->deadline_ns);
     link->next_id = 1;
     link->opening = call;
-    int err = sl_hub_transport(hub, link->endpoint.scheme, &options.transport);
+    int err = sl_hub_transport(hub, link->place.endpoint.scheme, &options.transport);
     if (err == 0) {
         err = sl_session_open(&options, &link->session);
     }
@@ -251,13 +285,19 @@ static bool is_same(const struct sl_endpoint *a, const struct sl_endpoint *b)
     return a->scheme == b->scheme && a->port == b->port && strcmp(a->host, b->host) == 0;
 }
 
-void sl_link_move(struct sl_link *link, const struct sl_endpoint *endpoint)
+/* What is told without news may be that the ps was started anew at the same place. */
+void sl_link_move(struct sl_link *link, const struct sl_link_place *place)
 {
-    if (link->session == NULL || is_same(&link->endpoint, endpoint)) {
+    if (link->session == NULL) {
         return;
     }
-    link->endpoint = *endpoint;
-    sl_link_set_name(link);
-    sl_log_info("%s: this is where it is reached now", link->name);
-    sl_session_set_endpoint(link->session, endpoint);
+    bool moved = !is_same(&link->place.endpoint, &place->endpoint);
+    link->place = *place;
+    const struct sl_session_near near = near_of(link);
+    sl_session_set_near(link->session, &near);
+    if (moved) {
+        sl_session_set_endpoint(link->session, &place->endpoint);
+        sl_link_set_name(link);
+        sl_log_info("%s: this is where it is reached now", link->name);
+    }
 }

@@ -29,17 +29,17 @@ static void move_links(struct sl_hub *hub, const struct sl_message_ps *ps, uint3
     for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
         struct sl_link *link = sl_hub_link(hub, shard);
         const struct sl_message_ps *now = find_ps(ps, ps_count, link->ps_task);
-        struct sl_endpoint endpoint;
+        struct sl_link_place place;
         char reason[160];
         if (now == NULL) {
             continue;
         }
-        if (sl_endpoint_parse(now->data_endpoint, &endpoint, reason, sizeof reason) != 0) {
+        if (sl_link_find_place(hub->options, now, &place, reason, sizeof reason) != 0) {
             sl_log_warn("%s: the coordinator tells a new endpoint that is none: %s", link->name,
                         reason);
             continue;
         }
-        sl_link_move(link, &endpoint);
+        sl_link_move(link, &place);
     }
 }
 

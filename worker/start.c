@@ -165,6 +165,9 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
                  options->congestion_control);
         to->transport.congestion_control = to->congestion_control;
     }
+    if (setup->host != NULL && !options->no_shm) {
+        snprintf(to->host, sizeof to->host, "%s", setup->host);
+    }
     to->coordinator = *coordinator;
     to->ps_count = options->ps_count;
     to->hello = (struct sl_message_hello){
@@ -265,7 +268,7 @@ static int fill_link(struct sl_client *client, const struct sl_message_ps *ps, u
                      struct sl_link *link)
 {
     char reason[160];
-    int err = sl_endpoint_parse(ps->data_endpoint, &link->endpoint, reason, sizeof reason);
+    int err = sl_link_find_place(&client->hub_options, ps, &link->place, reason, sizeof reason);
     if (err != 0) {
         sl_log_error("client: data endpoint of ps/%u: %s", ps->task_index, reason);
         return err;

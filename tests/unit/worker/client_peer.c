@@ -110,6 +110,7 @@ static void answer_control(struct peer_world *world, struct sl_conn *conn,
         world->registered++;
         answer.kind = SL_MESSAGE_CLUSTER;
         snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", world->endpoint);
+        snprintf(ps.host, sizeof ps.host, "%s", world->near.host);
         answer.cluster = (struct sl_message_cluster){.ps = &ps, .ps_count = 1};
         break;
     case SL_MESSAGE_TABLE_OPEN:
@@ -272,10 +273,42 @@ static const struct sl_transport_events ps_events = {.accepted = accepted,
 
 /* ---- The world */
 
-static const struct sl_transport_ops *loop(enum sl_endpoint_scheme scheme)
+/* The near way leads over a network of its own. */
+static int open_near(struct sl_reactor *reactor, const struct sl_transport_options *options,
+                     struct sl_transport **out)
 {
-    (void)scheme;
-    return &sl_loop_transport_ops;
+    struct peer_world *world = options->medium;
+    const struct sl_transport_options near = {.medium = &world->near.network};
+    return sl_loop_transport_ops.open(reactor, &near, out);
+}
+
+static struct sl_transport_ops near_ops;
+static const struct peer_world *finding;
+
+static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
+{
+    if (scheme != SL_ENDPOINT_SHM) {
+        return &sl_loop_transport_ops;
+    }
+    near_ops = sl_loop_transport_ops;
+    near_ops.open = open_near;
+    return finding->near.is_missing ? NULL : &near_ops;
+}
+
+void peer_listen_near(struct peer_world *world)
+{
+    struct sl_endpoint bound;
+    const struct sl_transport_options options = {.medium = &world->near.network};
+    struct sl_transport **transport = &world->near.transport;
+    assert_int_equal(
+        sl_transport_open(&sl_loop_transport_ops, world->reactors[0], &options, transport), 0);
+    assert_int_equal(
+        sl_transport_listen(*transport, &world->near.endpoint, &ps_events, world, &bound), 0);
+}
+
+void peer_ignore_near(struct peer_world *world)
+{
+    sl_transport_close(&world->near.transport);
 }
 
 void peer_turn(struct peer_world *world)
@@ -309,6 +342,7 @@ static void start_ps(struct peer_world *world)
     struct sl_endpoint bound;
     assert_int_equal(sl_transport_listen(world->transport, &any, &ps_events, world, &bound), 0);
     sl_endpoint_format(&bound, world->endpoint, sizeof world->endpoint);
+    world->near.endpoint = bound;
 }
 
 int peer_setup(void **state)
@@ -317,6 +351,7 @@ int peer_setup(void **state)
     world->now_ns = SL_CLOCK_NS_PER_S;
     world->clock = (struct sl_clock){.now_ns = world_now, .ctx = world};
     sl_loop_network_init(&world->network, 5);
+    sl_loop_network_init(&world->near.network, 6);
     start_ps(world);
     world->welcome = (struct sl_message_welcome){
         .protocol_version = SL_FRAME_PROTOCOL_VERSION,
@@ -343,12 +378,15 @@ int peer_start_client(struct peer_world *world, int32_t task_index)
         .task_index = task_index,
         .start_timeout_ms = 1000,
         .joins = world->client_joins,
+        .no_shm = world->near.client_wants_none,
     };
     const struct sl_client_setup setup = {.reactors = &world->reactors[1],
                                           .reactor_count = 1,
-                                          .find_transport = loop,
+                                          .find_transport = find_transport,
                                           .medium = &world->network,
+                                          .host = world->near.client_host,
                                           .client_id = 1};
+    finding = world;
     assert_int_equal(sl_start_begin(&options, &setup, &world->client), 0);
     int err = SL_ERR_AGAIN;
     for (int turns = 0; err == SL_ERR_AGAIN && turns < PEER_TURNS_MAX; turns++) {
@@ -385,10 +423,14 @@ int peer_teardown(void **state)
     assert_true(done);
     sl_start_free(&world->client);
     sl_transport_close(&world->transport);
+    if (world->near.transport != NULL) {
+        sl_transport_close(&world->near.transport);
+    }
     sl_outbox_fini(&world->outbox);
     sl_reactor_destroy(&world->reactors[0]);
     sl_reactor_destroy(&world->reactors[1]);
     sl_loop_network_fini(&world->network);
+    sl_loop_network_fini(&world->near.network);
     free(world);
     return 0;
 }

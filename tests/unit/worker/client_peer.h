@@ -41,8 +41,20 @@ struct peer_heard {
     uint32_t clock;            /* of a request, or of a JOIN */
 };
 
-struct peer_world {
+/* What the client has told its transport for the near way. */
+struct peer_near {
     struct sl_loop_network network;
+    struct sl_transport *transport;   /* the ps's */
+    struct sl_endpoint endpoint;      /* the client's end of it is asked for this, by shm:// */
+    char host[SL_MESSAGE_NAME_BYTES]; /* the ps's */
+    char client_host[SL_MESSAGE_NAME_BYTES]; /* the client's */
+    bool client_wants_none;                  /* its option no_shm */
+    bool is_missing;                         /* no transport for it is built in */
+};
+
+struct peer_world {
+    struct sl_loop_network network; /* first */
+    struct peer_near near;
     struct sl_clock clock;
     uint64_t now_ns;
     struct sl_reactor *reactors[2]; /* the ps's, the client's */
@@ -81,6 +93,10 @@ void peer_start_with_table(struct peer_world *world, int32_t task_index);
 
 /* Sends a message that was not asked for on the control connection. */
 void peer_tell(struct peer_world *world, const struct sl_message *message);
+
+/* The ps listens by the near way, too, or does so no more. */
+void peer_listen_near(struct peer_world *world);
+void peer_ignore_near(struct peer_world *world);
 
 /* Closes the data connection, and turns until the client has seen it. */
 void peer_hang_up(struct peer_world *world);
