@@ -22,6 +22,7 @@ ARROWS = {
     "ps": {"core", "reactor", "net"},
     "worker": {"core", "reactor", "net"},
     "config": {"core"},
+    "kv": {"core", "reactor", "net", "ps", "worker", "config"},
     "bench": {"core", "reactor", "net", "worker", "config"},
     "launch": {"core", "config"},
 }
@@ -45,10 +46,11 @@ CONFINED = [
      r"bench/bare_spsc\.c",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_", 
-     r"core/(arena_ahead|shared)\.c|reactor/(mailbox|reactor).*|worker/port\.c|net/resolve\.c",
+     r"core/(arena_ahead|shared)\.c|reactor/(mailbox|reactor).*|worker/port\.c|net/resolve\.c|"
+     r"kv/engine.*",
      "a lock"),
     (r"#include \"config/",
-     r"config/.*|bench/.*|launch/.*|(ps|worker)/main\.c|worker/train/flags\..*", "config"),
+     r"config/.*|bench/.*|launch/.*|kv/.*|(ps|worker)/main\.c|worker/train/flags\..*", "config"),
 ]
 FORBIDDEN = [
     (r"typedef (struct|union|enum)\b", "typedef of a struct, union or enum"),

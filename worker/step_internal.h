@@ -3,6 +3,8 @@
 #ifndef SL_WORKER_STEP_INTERNAL_H
 #define SL_WORKER_STEP_INTERNAL_H
 
+#include <starling.h>
+
 #include "worker/operation.h"
 #include "worker/part.h"
 #include "worker/port.h"
@@ -56,5 +58,11 @@ int sl_step_add(struct sl_step *step, const struct sl_operation *operation);
 
 /* Makes the step bad; returns INVALID. */
 int sl_step_refuse(struct sl_step *step);
+
+/* What sl_step_kv asks of a batch, for who checks it earlier, on another thread perhaps, and then
+ * adds it without being asked again. Any thread. */
+bool sl_step_kv_is_valid(const struct sl_kv_batch *batch);
+bool sl_step_kv_ascend(const uint64_t *keys, uint32_t key_count);
+int sl_step_kv_add(struct sl_step *step, struct sl_table *table, const struct sl_kv_batch *batch);
 
 #endif

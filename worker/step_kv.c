@@ -4,7 +4,7 @@
 #include "core/assert.h"
 #include "worker/step_internal.h"
 
-static bool ascend(const uint64_t *keys, uint32_t key_count)
+bool sl_step_kv_ascend(const uint64_t *keys, uint32_t key_count)
 {
     for (uint32_t i = 1; i < key_count; i++) {
         if (keys[i] <= keys[i - 1]) {
@@ -31,7 +31,7 @@ static bool lens_are_valid(const struct sl_kv_batch *batch)
     return sum == batch->value_count;
 }
 
-static bool batch_is_valid(const struct sl_kv_batch *batch)
+bool sl_step_kv_is_valid(const struct sl_kv_batch *batch)
 {
     if (batch->push == NULL && batch->pull == NULL) {
         return false;
@@ -40,13 +40,18 @@ static bool batch_is_valid(const struct sl_kv_batch *batch)
         return batch->value_count == 0;
     }
     return batch->keys != NULL && batch->value_count < SL_LIMIT_DENSE_ELEMENTS &&
-           ascend(batch->keys, batch->key_count) && lens_are_valid(batch);
+           sl_step_kv_ascend(batch->keys, batch->key_count) && lens_are_valid(batch);
 }
 
 int sl_step_kv(struct sl_step *step, struct sl_table *table, const struct sl_kv_batch *batch)
 {
     sl_assert(batch != NULL);
-    if (!sl_step_takes(step, table, SL_TABLE_KV) || !batch_is_valid(batch)) {
+    return sl_step_kv_is_valid(batch) ? sl_step_kv_add(step, table, batch) : sl_step_refuse(step);
+}
+
+int sl_step_kv_add(struct sl_step *step, struct sl_table *table, const struct sl_kv_batch *batch)
+{
+    if (!sl_step_takes(step, table, SL_TABLE_KV)) {
         return sl_step_refuse(step);
     }
     const struct sl_operation operation = {
@@ -69,7 +74,7 @@ int sl_step_kv_lengths(struct sl_step *step, struct sl_table *table, const uint6
                        uint32_t key_count, uint32_t *lens)
 {
     if (!sl_step_takes(step, table, SL_TABLE_KV) ||
-        (key_count > 0 && (keys == NULL || lens == NULL || !ascend(keys, key_count)))) {
+        (key_count > 0 && (keys == NULL || lens == NULL || !sl_step_kv_ascend(keys, key_count)))) {
         return sl_step_refuse(step);
     }
     const struct sl_operation operation = {.op = SL_REQUEST_KV_LENGTHS,

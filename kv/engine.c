@@ -1,0 +1,204 @@
+/* From calls to steps and back, by the driving thread. */
+#include "kv/engine.h"
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "worker/step_internal.h"
+
+static void append(struct sl_engine_list *list, struct sl_engine_call *call)
+{
+    call->next = NULL;
+    if (list->last == NULL) {
+        list->first = call;
+    } else {
+        list->last->next = call;
+    }
+    list->last = call;
+}
+
+/* ---- From the queue into the client */
+
+/* The call's step is complete; perhaps in the middle of a turn, in which nothing can be begun. */
+static void step_is_done(void *ctx)
+{
+    struct sl_engine_call *call = ctx;
+    append(&call->kv->engine->ended, call);
+}
+
+static int add_operation(const struct sl_engine_call *call)
+{
+    const struct sl_kv_batch *batch = &call->said.batch;
+    struct sl_table *table = call->kv->table;
+    int err = sl_step_set_priority(call->step, call->said.priority);
+    if (err != 0) {
+        return err;
+    }
+    return call->lengths == NULL ? sl_step_kv_add(call->step, table, batch)
+                                 : sl_step_kv_lengths(call->step, table, batch->keys,
+                                                      batch->key_count, call->lengths);
+}
+
+static uint32_t time_left_ms(uint64_t deadline_ns)
+{
+    uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
+    return deadline_ns < now_ns + SL_CLOCK_NS_PER_MS
+               ? 1
+               : (uint32_t)((deadline_ns - now_ns) / SL_CLOCK_NS_PER_MS);
+}
+
+static void start(struct sl_engine *engine, struct sl_engine_call *call)
+{
+    int err = sl_step_begin(engine->client, 0, &call->step);
+    if (err == 0) {
+        call->step->on_done = step_is_done;
+        call->step->on_done_ctx = call;
+        err = add_operation(call);
+    }
+    if (err == 0) {
+        err = sl_step_submit_more(call->step, time_left_ms(call->deadline_ns));
+    }
+    if (err != 0) {
+        call->err = err;
+        append(&engine->ended, call);
+    }
+}
+
+/* Those that are taken together leave together. */
+static void admit(struct sl_engine *engine)
+{
+    uint32_t room = SL_PORT_STEPS_MAX - engine->port->steps_out;
+    struct sl_engine_list taken = {0};
+    sl_engine_lock(engine);
+    engine->knocked = false;
+    engine->woken = false;
+    struct sl_engine_call *call = NULL;
+    for (; room > 0 && (call = sl_engine_dequeue(engine)) != NULL; room--) {
+        append(&taken, call);
+    }
+    engine->backlog = engine->heap_count > 0;
+    while (engine->new_jobs != NULL) {
+        struct sl_engine_job *job = engine->new_jobs;
+        engine->new_jobs = job->next;
+        job->next = engine->jobs;
+        engine->jobs = job;
+    }
+    sl_engine_unlock(engine);
+    while ((call = taken.first) != NULL) {
+        taken.first = call->next;
+        start(engine, call);
+    }
+}
+
+/* ---- The end of calls */
+
+static void waiter_is_over(void *ctx, uint64_t err, uint64_t unused)
+{
+    (void)unused;
+    struct sl_engine_waiter *waiter = ctx;
+    waiter->err = (int)(int64_t)err;
+    waiter->over = true;
+}
+
+static void wake(struct sl_engine_waiter *waiter, int err)
+{
+    int posted = sl_mailbox_post(
+        waiter->lane,
+        (struct sl_mail){.run = waiter_is_over, .ctx = waiter, .a = (uint64_t)(int64_t)err});
+    sl_assert(posted == 0); /* one mail for each wait */
+}
+
+/* The callback first: who waits for the call waits for that too. */
+static void tell_owner(struct sl_engine_call *call)
+{
+    if (call->step != NULL && call->err == 0) {
+        call->err = sl_step_wait(call->step);
+    }
+    if (call->said.done != NULL) {
+        call->said.done(call->said.ctx, call->timestamp, call->err);
+    }
+}
+
+/* Under the lock. */
+static void close_call(struct sl_engine *engine, struct sl_engine_call *call)
+{
+    struct sl_kv *kv = call->kv;
+    sl_engine_forget(engine, call);
+    if (call->err != 0) {
+        const char *text = call->step == NULL ? "" : sl_step_error(call->step);
+        sl_engine_note_failure(engine, call->timestamp, call->err,
+                               text[0] == '\0' ? sl_err_name(call->err) : text);
+    }
+    if (call->step != NULL) {
+        sl_step_end(&call->step);
+    }
+    while (call->waiters != NULL) {
+        struct sl_engine_waiter *waiter = call->waiters;
+        call->waiters = waiter->next;
+        wake(waiter, call->err);
+    }
+    if (kv->outstanding == 0 && kv->drained != NULL) {
+        wake(kv->drained, 0);
+        kv->drained = NULL;
+    }
+    sl_engine_give_call(engine, call);
+}
+
+static void finish(struct sl_engine *engine)
+{
+    struct sl_engine_list over = engine->ended;
+    engine->ended = (struct sl_engine_list){0};
+    for (struct sl_engine_call *call = over.first; call != NULL; call = call->next) {
+        tell_owner(call);
+    }
+    sl_engine_lock(engine);
+    struct sl_engine_call *next;
+    for (struct sl_engine_call *call = over.first; call != NULL; call = next) {
+        next = call->next;
+        close_call(engine, call);
+    }
+    sl_engine_unlock(engine);
+}
+
+static void poll_jobs(struct sl_engine *engine)
+{
+    struct sl_engine_job **at = &engine->jobs;
+    while (*at != NULL) {
+        struct sl_engine_job *job = *at;
+        int err = job->poll(engine, job);
+        if (err == SL_ERR_AGAIN) {
+            at = &job->next;
+        } else {
+            *at = job->next;
+            wake(job->waiter, err); /* the job may be gone now */
+        }
+    }
+}
+
+void sl_engine_progress(struct sl_engine *engine)
+{
+    sl_assert(!engine->is_running);
+    engine->is_running = true;
+    admit(engine);
+    while (engine->ended.first != NULL) {
+        finish(engine);
+        admit(engine);
+    }
+    poll_jobs(engine);
+    engine->is_running = false;
+}
+
+static bool has_work(void *ctx)
+{
+    const struct sl_engine *engine = ctx;
+    return engine->woken || engine->ended.first != NULL ||
+           (engine->backlog && engine->port->steps_out < SL_PORT_STEPS_MAX);
+}
+
+void sl_engine_rest(struct sl_engine *engine)
+{
+    if (engine->jobs != NULL) {
+        sl_port_wait(engine->port); /* any mail may be what a job waits for */
+    } else {
+        sl_port_wait_until(engine->port, has_work, engine);
+    }
+}

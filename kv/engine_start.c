@@ -1,0 +1,159 @@
+/* How an engine comes up and goes down. */
+#include <signal.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "kv/engine.h"
+
+#define WAIT_NS SL_CLOCK_NS_PER_S
+
+/* The client is ready: the driving thread's port, and the way to wake it. */
+static int take_port(struct sl_engine *engine)
+{
+    struct sl_client *client = engine->client;
+    int err = sl_port_here(client->ports, &engine->port);
+    if (err == 0 && engine->has_thread) {
+        err = sl_mailbox_lane_open(sl_reactor_mailbox(engine->port->driven), &engine->lane);
+    }
+    return err;
+}
+
+static int join_cluster(struct sl_engine *engine, const struct sl_join *join)
+{
+    int err = sl_client_create(&join->client, &engine->client);
+    if (err == 0 && (err = take_port(engine)) != 0) {
+        sl_log_error("kv: %s", sl_err_name(err));
+        sl_client_destroy(&engine->client);
+    }
+    return err;
+}
+
+static void leave_cluster(struct sl_engine *engine)
+{
+    if (engine->lane != NULL) {
+        sl_mailbox_lane_close(&engine->lane);
+    }
+    sl_client_destroy(&engine->client);
+}
+
+/* ---- The thread */
+
+struct birth {
+    struct sl_engine *engine;
+    const struct sl_join *join;
+    struct sl_engine_waiter *waiter;
+    int err;
+    bool over;
+};
+
+static void born(void *ctx, uint64_t err, uint64_t unused)
+{
+    (void)unused;
+    struct birth *birth = ctx;
+    birth->err = (int)(int64_t)err;
+    birth->over = true;
+}
+
+static bool is_asked_to_end(struct sl_engine *engine)
+{
+    sl_engine_lock(engine);
+    bool ends = engine->stopping && engine->outstanding == 0 && engine->new_jobs == NULL;
+    sl_engine_unlock(engine);
+    return ends && engine->jobs == NULL;
+}
+
+static void *run(void *ctx)
+{
+    struct birth *birth = ctx;
+    struct sl_engine *engine = birth->engine;
+    int err = join_cluster(engine, birth->join);
+    int posted =
+        sl_mailbox_post(birth->waiter->lane,
+                        (struct sl_mail){.run = born, .ctx = birth, .a = (uint64_t)(int64_t)err});
+    sl_assert(posted == 0);
+    if (err != 0) {
+        return NULL;
+    }
+    for (;;) {
+        sl_engine_progress(engine);
+        if (is_asked_to_end(engine)) {
+            break;
+        }
+        sl_engine_rest(engine);
+    }
+    leave_cluster(engine);
+    return NULL;
+}
+
+/* The application's signals are for its own threads. */
+static int spawn(struct sl_engine *engine, struct birth *birth)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&engine->thread, NULL, run, birth);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed == 0 ? 0 : SL_ERR_NO_MEMORY;
+}
+
+static int start_thread(struct sl_engine *engine, const struct sl_join *join)
+{
+    struct birth birth = {.engine = engine, .join = join, .waiter = sl_engine_take_waiter(engine)};
+    if (birth.waiter == NULL || spawn(engine, &birth) != 0) {
+        sl_log_error("kv: no memory for a thread");
+        return SL_ERR_NO_MEMORY;
+    }
+    while (!birth.over) {
+        sl_mailbox_wait(birth.waiter->mailbox, WAIT_NS);
+        sl_mailbox_drain(birth.waiter->mailbox, 1);
+    }
+    sl_engine_give_waiter(engine, birth.waiter);
+    if (birth.err != 0) {
+        pthread_join(engine->thread, NULL);
+    }
+    return birth.err;
+}
+
+/* ---- Life */
+
+static void free_engine(struct sl_engine *engine)
+{
+    sl_engine_free_queue(engine);
+    pthread_mutex_destroy(&engine->lock);
+    free(engine);
+}
+
+int sl_engine_create(const struct sl_join *join, bool caller_driven, struct sl_engine **out)
+{
+    struct sl_engine *engine = calloc(1, sizeof *engine);
+    if (engine == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    pthread_mutex_init(&engine->lock, NULL);
+    engine->has_thread = !caller_driven;
+    int err = caller_driven ? join_cluster(engine, join) : start_thread(engine, join);
+    if (err != 0) {
+        free_engine(engine);
+        return err;
+    }
+    *out = engine;
+    return 0;
+}
+
+void sl_engine_destroy(struct sl_engine **engine)
+{
+    struct sl_engine *gone = *engine;
+    *engine = NULL;
+    sl_assert(gone->outstanding == 0);
+    if (gone->has_thread) {
+        sl_engine_lock(gone);
+        gone->stopping = true;
+        sl_engine_knock(gone);
+        sl_engine_unlock(gone);
+        pthread_join(gone->thread, NULL);
+    } else {
+        leave_cluster(gone);
+    }
+    free_engine(gone);
+}

@@ -1,0 +1,70 @@
+#include "kv/join.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/dmlc.h"
+#include "config/env.h"
+#include "core/log.h"
+#include "reactor/topology.h"
+
+static int resolve(struct sl_join *join, struct sl_env *env, char *reason, size_t reason_bytes)
+{
+    const struct sl_cluster_flags no_flags = {.task_index = -1};
+    const struct sl_security_flags no_security = {0};
+    struct sl_dmlc dmlc;
+    int err = sl_env_read(sl_topology_core_count(), env, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_dmlc_read(&dmlc, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_cluster_resolve(SL_CLUSTER_WORKER, &no_flags, getenv("TF_CONFIG"), &dmlc,
+                                 &join->cluster, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_security_resolve(&no_security, getenv(SL_SECURITY_SECRET_VARIABLE),
+                                  &join->security, reason, reason_bytes);
+    }
+    return err;
+}
+
+static void fill_options(struct sl_join *join, const struct sl_env *env)
+{
+    sl_endpoint_format(&join->cluster.coordinator, join->coordinator, sizeof join->coordinator);
+    memcpy(join->congestion_control, env->congestion_control, sizeof join->congestion_control);
+    join->client = (struct sl_client_options){
+        .coordinator = join->coordinator,
+        .task_index = (int32_t)join->cluster.task_index,
+        .ps_count = join->cluster.ps_count,
+        .polling = env->worker_polling,
+        .caller_driven = true,
+        .congestion_control = join->congestion_control[0] == '\0' ? NULL : join->congestion_control,
+        .secret = join->security.secret.byte_count == 0 ? NULL : join->security.secret.bytes,
+        .secret_bytes = join->security.secret.byte_count,
+        .no_shm = !env->shm,
+    };
+}
+
+int sl_join_read(struct sl_join *join)
+{
+    char reason[1024];
+    struct sl_env env;
+    *join = (struct sl_join){0};
+    int err = resolve(join, &env, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("kv: %s", reason);
+        sl_join_fini(join);
+        return err;
+    }
+    snprintf(join->name, sizeof join->name, "worker/%u", join->cluster.task_index);
+    sl_log_setup(env.log_level, join->name);
+    fill_options(join, &env);
+    return 0;
+}
+
+void sl_join_fini(struct sl_join *join)
+{
+    sl_cluster_fini(&join->cluster);
+    explicit_bzero(&join->security, sizeof join->security);
+}

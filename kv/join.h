@@ -1,0 +1,27 @@
+/* How a process that uses the key-value interface finds its cluster: by its environment, as
+ * starling-worker does without flags. */
+#ifndef SL_KV_JOIN_H
+#define SL_KV_JOIN_H
+
+#include <starling_kv.h>
+
+#include "config/cluster.h"
+#include "config/security.h"
+
+struct sl_join {
+    struct sl_client_options client; /* points into the others */
+    struct sl_cluster cluster;
+    struct sl_security security;
+    char coordinator[SL_LIMIT_ENDPOINT_BYTES + 16];
+    char congestion_control[16];
+    char name[32]; /* for the log */
+};
+
+/* Reads the environment, sets up the log; a caller-driven client. The reason of a failure is
+ * logged. Errors: INVALID, NOT_FOUND, IO, TOO_LARGE, NO_MEMORY. */
+int sl_join_read(struct sl_join *join);
+
+/* Forgets the secret, frees; after the client was created, too. */
+void sl_join_fini(struct sl_join *join);
+
+#endif

@@ -1,0 +1,315 @@
+#include <starling_kv.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "core/partition.h"
+#include "kv/engine.h"
+#include "worker/control.h"
+#include "worker/step_internal.h"
+
+#define TIMEOUT_MS     60000U
+#define TIMEOUT_MS_MAX 4294967U /* of a step */
+
+/* ---- Roles */
+
+int sl_kv_role(enum sl_kv_role *out)
+{
+    static const char *const names[] = {"scheduler", "server", "worker"};
+    sl_assert(out != NULL);
+    const char *said = getenv("DMLC_ROLE");
+    if (said == NULL || said[0] == '\0') {
+        sl_log_error("kv: DMLC_ROLE is not set: accepts scheduler, server, worker");
+        return SL_ERR_NOT_FOUND;
+    }
+    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(said, names[i]) == 0) {
+            *out = (enum sl_kv_role)i;
+            return 0;
+        }
+    }
+    sl_log_error("kv: DMLC_ROLE=%s: accepts scheduler, server, worker", said);
+    return SL_ERR_INVALID;
+}
+
+/* ---- Tables */
+
+static int check_options(const struct sl_kv_options *options, struct sl_table_spec *spec,
+                         uint32_t *timeout_ms)
+{
+    const char *name = options->name == NULL ? "kv" : options->name;
+    uint32_t width = options->value_bytes == 0 ? sizeof(float) : options->value_bytes;
+    *timeout_ms = options->timeout_ms == 0 ? TIMEOUT_MS : options->timeout_ms;
+    if (strlen(name) >= sizeof spec->name || (width != 1 && width != sizeof(float)) ||
+        *timeout_ms > TIMEOUT_MS_MAX) {
+        sl_log_error("kv: table %.80s with values of %u bytes and a timeout of %u ms: accepts "
+                     "names of up to %zu bytes, values of 1 or 4, up to %u ms",
+                     name, width, *timeout_ms, sizeof spec->name - 1, TIMEOUT_MS_MAX);
+        return SL_ERR_INVALID;
+    }
+    *spec = (struct sl_table_spec){
+        .kind = SL_TABLE_KV, .dim = width, .optimizer = {.kind = SL_OPTIMIZER_SUM}};
+    snprintf(spec->name, sizeof spec->name, "%s", name);
+    return 0;
+}
+
+struct open_job {
+    struct sl_engine_job job; /* first: it is what the engine has */
+    const struct sl_table_spec *spec;
+    uint32_t timeout_ms;
+    bool begun;
+    struct sl_opening opening;
+    struct sl_table *table;
+};
+
+static int poll_open(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct open_job *open = (struct open_job *)(void *)job;
+    if (!open->begun) {
+        int err = sl_opening_begin(&open->opening, engine->client, open->spec, open->timeout_ms);
+        open->begun = err == 0;
+        return err == 0 ? SL_ERR_AGAIN : err;
+    }
+    return sl_opening_poll(&open->opening, &open->table);
+}
+
+static int open_table(struct sl_engine *engine, const struct sl_table_spec *spec,
+                      uint32_t timeout_ms, struct sl_kv **out)
+{
+    struct open_job open = {.job.poll = poll_open, .spec = spec, .timeout_ms = timeout_ms};
+    struct sl_kv *kv = calloc(1, sizeof *kv);
+    if (kv == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    int err = sl_engine_run_job(engine, &open.job);
+    if (err != 0) {
+        free(kv);
+        return err;
+    }
+    *kv = (struct sl_kv){.engine = engine, .table = open.table, .timeout_ms = timeout_ms};
+    *out = kv;
+    return 0;
+}
+
+int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
+{
+    sl_assert(options != NULL);
+    sl_assert(out != NULL);
+    struct sl_table_spec spec;
+    struct sl_join join;
+    struct sl_engine *engine;
+    uint32_t timeout_ms;
+    int err = check_options(options, &spec, &timeout_ms);
+    if (err != 0 || (err = sl_join_read(&join)) != 0) {
+        return err;
+    }
+    err = sl_engine_create(&join, options->caller_driven, &engine);
+    sl_join_fini(&join);
+    if (err != 0) {
+        return err;
+    }
+    err = open_table(engine, &spec, timeout_ms, out);
+    if (err != 0) {
+        sl_engine_destroy(&engine);
+        return err;
+    }
+    (*out)->is_first = true;
+    return 0;
+}
+
+int sl_kv_open(struct sl_kv *kv, const struct sl_kv_options *options, struct sl_kv **out)
+{
+    sl_assert(kv != NULL);
+    sl_assert(options != NULL);
+    sl_assert(out != NULL);
+    struct sl_table_spec spec;
+    uint32_t timeout_ms;
+    int err = check_options(options, &spec, &timeout_ms);
+    return err == 0 ? open_table(kv->engine, &spec, timeout_ms, out) : err;
+}
+
+void sl_kv_destroy(struct sl_kv **kv)
+{
+    sl_assert(kv != NULL);
+    struct sl_kv *gone = *kv;
+    if (gone == NULL) {
+        return;
+    }
+    *kv = NULL;
+    sl_engine_drain(gone);
+    if (gone->is_first) {
+        sl_engine_destroy(&gone->engine);
+    }
+    free(gone);
+}
+
+/* ---- Calls */
+
+int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *timestamp)
+{
+    sl_assert(kv != NULL);
+    sl_assert(call != NULL);
+    sl_assert(timestamp != NULL);
+    if (!sl_step_kv_is_valid(&call->batch)) {
+        return SL_ERR_INVALID;
+    }
+    return sl_engine_begin(kv, call, NULL, timestamp);
+}
+
+int sl_kv_wait(struct sl_kv *kv, uint64_t timestamp)
+{
+    sl_assert(kv != NULL);
+    return sl_engine_wait(kv->engine, timestamp);
+}
+
+bool sl_kv_done(struct sl_kv *kv, uint64_t timestamp)
+{
+    sl_assert(kv != NULL);
+    return sl_engine_done(kv->engine, timestamp);
+}
+
+void sl_kv_error(struct sl_kv *kv, uint64_t timestamp, char *text, size_t text_bytes)
+{
+    sl_assert(kv != NULL);
+    sl_assert(text != NULL);
+    (void)sl_engine_result(kv->engine, timestamp, text, text_bytes);
+}
+
+static int run(struct sl_kv *kv, struct sl_kv_batch batch)
+{
+    uint64_t timestamp;
+    int err = sl_kv_begin(kv, &(struct sl_kv_call){.batch = batch}, &timestamp);
+    return err == 0 ? sl_kv_wait(kv, timestamp) : err;
+}
+
+int sl_kv_push(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, const uint32_t *lens,
+               const void *values, uint64_t value_count)
+{
+    return run(kv, (struct sl_kv_batch){.keys = keys,
+                                        .lens = lens,
+                                        .key_count = key_count,
+                                        .value_count = value_count,
+                                        .push = values});
+}
+
+int sl_kv_pull(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, const uint32_t *lens,
+               void *values, uint64_t value_count)
+{
+    return run(kv, (struct sl_kv_batch){.keys = keys,
+                                        .lens = lens,
+                                        .key_count = key_count,
+                                        .value_count = value_count,
+                                        .pull = values});
+}
+
+int sl_kv_push_pull(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count,
+                    const uint32_t *lens, const void *push, void *pull, uint64_t value_count)
+{
+    return run(kv, (struct sl_kv_batch){.keys = keys,
+                                        .lens = lens,
+                                        .key_count = key_count,
+                                        .value_count = value_count,
+                                        .push = push,
+                                        .pull = pull});
+}
+
+int sl_kv_lengths(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, uint32_t *lens)
+{
+    sl_assert(kv != NULL);
+    if (key_count > 0 && (keys == NULL || lens == NULL || !sl_step_kv_ascend(keys, key_count))) {
+        return SL_ERR_INVALID;
+    }
+    const struct sl_kv_call call = {.batch = {.keys = keys, .key_count = key_count}};
+    uint64_t timestamp;
+    int err = key_count == 0 ? 0 : sl_engine_begin(kv, &call, lens, &timestamp);
+    return err == 0 && key_count > 0 ? sl_kv_wait(kv, timestamp) : err;
+}
+
+/* ---- Around them */
+
+int sl_kv_buffer_create(struct sl_kv *kv, size_t bytes, void **out)
+{
+    sl_assert(kv != NULL);
+    return sl_client_buffer_create(kv->engine->client, bytes, out);
+}
+
+void sl_kv_buffer_free(struct sl_kv *kv, void **buffer)
+{
+    sl_assert(kv != NULL);
+    sl_client_buffer_free(kv->engine->client, buffer);
+}
+
+struct barrier_job {
+    struct sl_engine_job job; /* first: it is what the engine has */
+    struct sl_call call;
+    bool posted;
+};
+
+static int poll_barrier(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct barrier_job *barrier = (struct barrier_job *)(void *)job;
+    if (!barrier->posted) {
+        barrier->posted = true;
+        barrier->call.hub = &engine->client->hubs[0];
+        sl_port_call(engine->port, &barrier->call);
+    }
+    return barrier->call.done ? barrier->call.err : SL_ERR_AGAIN;
+}
+
+int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms)
+{
+    sl_assert(kv != NULL);
+    sl_assert(name != NULL);
+    if (name[0] == '\0' || strlen(name) >= SL_MESSAGE_NAME_BYTES) {
+        return SL_ERR_INVALID;
+    }
+    struct sl_engine *engine = kv->engine;
+    struct barrier_job barrier = {
+        .job.poll = poll_barrier,
+        .call = {.run = sl_control_barrier,
+                 .deadline_ns =
+                     sl_clock_now_ns(engine->client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
+                 .name = name},
+    };
+    int err = sl_engine_run_job(engine, &barrier.job);
+    if (err != 0) {
+        sl_log_error("barrier %s: %s", name,
+                     barrier.call.text[0] == '\0' ? sl_err_name(err) : barrier.call.text);
+    }
+    return err;
+}
+
+uint32_t sl_kv_rank(const struct sl_kv *kv)
+{
+    sl_assert(kv != NULL);
+    return (uint32_t)kv->engine->client->task_index;
+}
+
+uint32_t sl_kv_worker_count(const struct sl_kv *kv)
+{
+    sl_assert(kv != NULL);
+    return kv->engine->client->cluster.worker_count;
+}
+
+uint32_t sl_kv_server_count(const struct sl_kv *kv)
+{
+    sl_assert(kv != NULL);
+    return kv->engine->client->shard_count;
+}
+
+void sl_kv_server_range(const struct sl_kv *kv, uint32_t server, uint64_t *first, uint64_t *last)
+{
+    uint32_t count = sl_kv_server_count(kv);
+    sl_assert(server < count);
+    *first = sl_partition_kv_first(server, count);
+    *last = server + 1 == count ? UINT64_MAX : sl_partition_kv_first(server + 1, count) - 1;
+}
+
+struct sl_client *sl_kv_client(struct sl_kv *kv)
+{
+    sl_assert(kv != NULL);
+    return kv->engine->has_thread ? NULL : kv->engine->client;
+}
