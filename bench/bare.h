@@ -89,10 +89,12 @@ void sl_bench_bare_rows_destroy(struct sl_bench_bare_rows_memory **memory);
 const struct sl_bench_bare_rows *
 sl_bench_bare_rows_of(const struct sl_bench_bare_rows_memory *memory);
 
-/* memcpy from one piece of memory to another of the same size, on the server's core or on both
- * cores at once, each with pieces of its own; bytes copied by all. */
+/* memcpy from pieces of memory to others of the same size, one after the other and again from the
+ * first, on the server's core or on both cores at once, each with pieces of its own; bytes copied
+ * by all, each counted once. */
 struct sl_bench_bare_memory {
     uint64_t bytes;   /* of a piece, 64 to 1 GiB */
+    uint32_t pieces;  /* on each side, 1 to 4096 */
     uint32_t threads; /* 1 or 2 */
 };
 int sl_bench_bare_memory_run(const struct sl_bench_bare_memory *options,

@@ -12,6 +12,7 @@
 #define BYTES_A_LOOK    (1U << 20) /* copied between two looks at the clock, or one piece */
 #define PIECE_BYTES_MIN 64
 #define PIECE_BYTES_MAX (1ULL << 30)
+#define PIECES_MAX      4096
 
 struct copier {
     const struct sl_bench_bare_memory *options;
@@ -21,12 +22,16 @@ struct copier {
     double bytes_per_s;
 };
 
-/* Hidden from the compiler, which would not copy the same bytes twice. */
-static void copy(uint8_t *to, const uint8_t *from, size_t bytes, uint64_t times)
+/* Hidden from the compiler, which would not copy the same bytes twice. *piece is where it goes on.
+ */
+static void copy(const struct sl_bench_bare_memory *options, uint8_t *to, const uint8_t *from,
+                 uint64_t times, uint32_t *piece)
 {
     for (uint64_t i = 0; i < times; i++) {
-        memcpy(to, from, bytes);
+        const size_t at = *piece * (size_t)options->bytes;
+        memcpy(to + at, from + at, options->bytes);
         __asm__ volatile("" : : "r"(to), "r"(from) : "memory");
+        *piece = *piece + 1 == options->pieces ? 0 : *piece + 1;
     }
 }
 
@@ -34,6 +39,7 @@ static void measure(struct copier *copier, uint8_t *to, const uint8_t *from)
 {
     const struct sl_clock *clock = sl_clock_system();
     const size_t bytes = copier->options->bytes;
+    uint32_t piece = 0;
     const uint64_t times = bytes < BYTES_A_LOOK ? BYTES_A_LOOK / bytes : 1;
     uint64_t first_ns = 0;
     uint64_t looks = 0;
@@ -47,7 +53,7 @@ static void measure(struct copier *copier, uint8_t *to, const uint8_t *from)
         if (first_ns == 0 && now_ns >= copier->warm_until_ns) {
             first_ns = now_ns;
         }
-        copy(to, from, bytes, times);
+        copy(copier->options, to, from, times, &piece);
         looks += first_ns != 0;
     }
 }
@@ -56,7 +62,8 @@ static void *run(void *argument)
 {
     struct copier *copier = argument;
     const size_t huge = SL_ARENA_HUGE_PAGE_BYTES;
-    const size_t bytes = (2 * copier->options->bytes + huge - 1) / huge * huge;
+    const size_t side = copier->options->bytes * copier->options->pieces;
+    const size_t bytes = (2 * side + huge - 1) / huge * huge;
     copier->err = sl_bench_bare_pin_thread(copier->core);
     if (copier->err != 0) {
         return NULL;
@@ -68,7 +75,7 @@ static void *run(void *argument)
         return NULL;
     }
     memset(memory, 1, bytes);
-    measure(copier, memory + copier->options->bytes, memory);
+    measure(copier, memory + side, memory);
     sl_arena_pages_unmap(memory, bytes);
     return NULL;
 }
@@ -78,6 +85,8 @@ int sl_bench_bare_memory_run(const struct sl_bench_bare_memory *options,
 {
     sl_assert(options->bytes >= PIECE_BYTES_MIN);
     sl_assert(options->bytes <= PIECE_BYTES_MAX);
+    sl_assert(options->pieces >= 1);
+    sl_assert(options->pieces <= PIECES_MAX);
     sl_assert(options->threads >= 1);
     sl_assert(options->threads <= THREADS_MAX);
     struct copier copiers[THREADS_MAX];

@@ -172,8 +172,8 @@ static void add_memory(struct limits *limits)
     for (size_t i = 0; i < sizeof kib / sizeof kib[0]; i++) {
         for (uint32_t threads = 1; threads <= 2; threads++) {
             add(limits, run_memory, &BYTES_QUANTITY, 1);
-            limits->setups[limits->count - 1].memory =
-                (struct sl_bench_bare_memory){.bytes = kib[i] << 10, .threads = threads};
+            limits->setups[limits->count - 1].memory = (struct sl_bench_bare_memory){
+                .bytes = kib[i] << 10, .pieces = 1, .threads = threads};
             NAME(limits, "memcpy of %" PRIu64 " KiB, %" PRIu32 " thread%s", kib[i], threads,
                  threads == 1 ? "" : "s");
         }

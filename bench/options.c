@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/assert.h"
 #include "reactor/topology.h"
 
 #define COMMON_OPTIONS 9
@@ -120,26 +121,37 @@ static struct sl_cli_option core(const char *name, int64_t *target, const char *
     };
 }
 
-/* Puts the common options behind the benchmark's own. */
-static void add_common(struct sl_cli_option *table, struct sl_bench_common *common,
-                       int64_t *server_core, int64_t *client_core)
+/* Puts the common options behind the benchmark's own; returns how many. */
+static uint32_t add_common(struct sl_cli_option *table, bool is_one_run,
+                           struct sl_bench_common *common, int64_t *server_core,
+                           int64_t *client_core)
 {
-    const struct sl_cli_option options[COMMON_OPTIONS] = {
-        {.kind = SL_CLI_SECTION, .name = "Of every benchmark"},
+    const struct sl_cli_option turns[] = {
         sl_bench_number("rounds", &common->rounds, 1, SL_BENCH_ROUNDS_MAX,
                         "How often everything is measured, in turns; medians are reported."),
         seconds("seconds", &common->seconds, 0.001, "How long one measurement takes."),
         seconds("warm-up", &common->warm_up, 0, "How long it runs before that, uncounted."),
-        sl_bench_text("json", &common->json, "FILE", "Write the report there as JSON too."),
         sl_bench_text("compare", &common->compare, "FILE",
                       "An older report as JSON, to print the ratios to."),
         sl_bench_text("plot", &common->plot, "DIR",
                       "Draw charts there, as SVG by gnuplot (Debian package gnuplot-nox)."),
+    };
+    const struct sl_cli_option every[] = {
+        sl_bench_text("json", &common->json, "FILE", "Write the report there as JSON too."),
         core("server-core", server_core, "The core of the server; -1: the first that may be used."),
         core("client-core", client_core,
              "The core of the client; -1: the next one, or the same where there is one only."),
     };
-    memcpy(table, options, sizeof options);
+    uint32_t count = 0;
+    table[count++] = (struct sl_cli_option){.kind = SL_CLI_SECTION, .name = "Of every benchmark"};
+    if (!is_one_run) {
+        memcpy(table + count, turns, sizeof turns);
+        count += sizeof turns / sizeof turns[0];
+    }
+    memcpy(table + count, every, sizeof every);
+    count += sizeof every / sizeof every[0];
+    sl_assert(count <= COMMON_OPTIONS);
+    return count;
 }
 
 /* A core that was asked for is one that this process may run on. */
@@ -237,13 +249,14 @@ static int check_congestion(const struct sl_cli_option *own, uint32_t own_count,
     return SL_ERR_INVALID;
 }
 
-static int parse_table(const struct sl_cli *cli, struct sl_bench_common *common,
-                       struct sl_cli_option *table, uint32_t own_count, int argc, char **argv,
-                       char *reason)
+static int parse_table(struct sl_cli *cli, bool is_one_run, struct sl_bench_common *common,
+                       struct sl_cli_option *table, int argc, char **argv, char *reason)
 {
+    const uint32_t own_count = cli->option_count;
     int64_t server_core = common->server_core;
     int64_t client_core = common->client_core;
-    add_common(table + own_count, common, &server_core, &client_core);
+    cli->option_count +=
+        add_common(table + own_count, is_one_run, common, &server_core, &client_core);
     const int result = sl_cli_parse(cli, argc, argv, reason, REASON_BYTES);
     if (result != SL_CLI_RUN) {
         return result;
@@ -254,32 +267,41 @@ static int parse_table(const struct sl_cli *cli, struct sl_bench_common *common,
     return err != 0 ? err : check_congestion(table, own_count, reason, REASON_BYTES);
 }
 
-int sl_bench_parse(const char *benchmark, const char *summary, const struct sl_cli_option *own,
-                   uint32_t own_count, struct sl_bench_common *common, int argc, char **argv)
+int sl_bench_parse_program(const struct sl_bench_program *program, const struct sl_cli_option *own,
+                           uint32_t own_count, struct sl_bench_common *common, int argc,
+                           char **argv)
 {
-    char program[64];
+    char name[64];
     char reason[REASON_BYTES] = "no memory for its flags";
     int result = SL_ERR_NO_MEMORY;
     struct sl_cli_option *table = calloc(own_count + COMMON_OPTIONS, sizeof *table);
-    (void)snprintf(program, sizeof program, "starling-bench %s", benchmark);
+    (void)snprintf(name, sizeof name, "starling-bench %s", program->name);
     if (table != NULL) {
-        const struct sl_cli cli = {
-            .program = program,
-            .summary = summary,
-            .usage = "[options]",
+        struct sl_cli cli = {
+            .program = name,
+            .summary = program->summary,
+            .usage = program->usage,
             .options = table,
-            .option_count = own_count + COMMON_OPTIONS,
+            .option_count = own_count,
         };
         if (own_count > 0) {
             memcpy(table, own, own_count * sizeof *table);
         }
-        result = parse_table(&cli, common, table, own_count, argc, argv, reason);
+        result = parse_table(&cli, program->is_one_run, common, table, argc, argv, reason);
     }
     free(table);
     if (result < 0) {
-        (void)fprintf(stderr, "%s: %s\n", program, reason);
+        (void)fprintf(stderr, "%s: %s\n", name, reason);
     }
-    return result == SL_CLI_RUN ? sl_bench_report_check(benchmark, common) : result;
+    return result == SL_CLI_RUN ? sl_bench_report_check(program->name, common) : result;
+}
+
+int sl_bench_parse(const char *benchmark, const char *summary, const struct sl_cli_option *own,
+                   uint32_t own_count, struct sl_bench_common *common, int argc, char **argv)
+{
+    const struct sl_bench_program program = {
+        .name = benchmark, .summary = summary, .usage = "[options]"};
+    return sl_bench_parse_program(&program, own, own_count, common, argc, argv);
 }
 
 struct suffix {

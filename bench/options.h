@@ -14,6 +14,17 @@ struct sl_bench_common sl_bench_common_defaults(void);
 int sl_bench_parse(const char *benchmark, const char *summary, const struct sl_cli_option *own,
                    uint32_t own_count, struct sl_bench_common *common, int argc, char **argv);
 
+/* The same of a benchmark that takes more, or fewer, arguments than that. */
+struct sl_bench_program {
+    const char *name, *summary;
+    const char *usage; /* "[options]" */
+    bool is_one_run;   /* it is not measured in turns: of the common flags it has --json and the
+                        * cores */
+};
+int sl_bench_parse_program(const struct sl_bench_program *program, const struct sl_cli_option *own,
+                           uint32_t own_count, struct sl_bench_common *common, int argc,
+                           char **argv);
+
 /* Rows of an option table. */
 struct sl_cli_option sl_bench_number(const char *name, uint64_t *target, double least, double most,
                                      const char *help);

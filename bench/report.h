@@ -76,7 +76,7 @@ double sl_bench_quantile(const double *samples, uint32_t count, double share);
 
 /* The flags that all benchmarks share; config/cli.h options for them: sl_bench_common_options. */
 struct sl_bench_common {
-    uint64_t rounds;              /* 1 to SL_BENCH_ROUNDS_MAX */
+    uint64_t rounds;              /* 1 to SL_BENCH_ROUNDS_MAX; 0: not measured in turns */
     double seconds;               /* of one measurement */
     double warm_up;               /* seconds before it, not counted */
     const char *json;             /* NULL, or where the report is written */

@@ -88,8 +88,10 @@ static void print_head(const struct sl_bench_report *report, const struct sl_ben
                       common->client_core, nearness);
     }
     (void)fprintf(to, "  build     %s\n", machine->build);
-    (void)fprintf(to, "  measured  %u rounds of %g s, each after %g s to warm up\n",
-                  (unsigned)common->rounds, common->seconds, common->warm_up);
+    if (common->rounds > 0) {
+        (void)fprintf(to, "  measured  %u rounds of %g s, each after %g s to warm up\n",
+                      (unsigned)common->rounds, common->seconds, common->warm_up);
+    }
 }
 
 static void print_figures(const struct sl_bench_report *report, FILE *to)

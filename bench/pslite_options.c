@@ -1,0 +1,158 @@
+#include "bench/pslite_options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ROUNDS_MAX 1000000000ULL
+
+static const char *const MODE_NAMES[SL_BENCH_PSLITE_MODES] = {
+    [SL_BENCH_PSLITE_PUSH_THEN_PULL] = "push then pull",
+    [SL_BENCH_PSLITE_PUSH_PULL] = "push_pull",
+    [SL_BENCH_PSLITE_PUSH] = "push",
+    [SL_BENCH_PSLITE_PULL] = "pull",
+};
+
+const char *sl_bench_pslite_mode_name(enum sl_bench_pslite_mode mode)
+{
+    return MODE_NAMES[mode];
+}
+
+struct sl_bench_pslite_load sl_bench_pslite_options_defaults(void)
+{
+    return (struct sl_bench_pslite_load){
+        .len = 1024000,
+        .repeat = 10,
+        .mode = SL_BENCH_PSLITE_PUSH_PULL,
+        .keys_per_server = 40,
+        .log_rounds = 10,
+    };
+}
+
+/* A number that has a name, and what it may be. */
+struct number {
+    const char *name;
+    uint64_t least, most;
+    const char *accepts; /* said instead of the two; or NULL */
+};
+
+static int read_number(const struct number *number, const char *text, uint64_t *out, char *reason,
+                       size_t reason_bytes)
+{
+    char *end;
+    errno = 0;
+    const uint64_t value = strtoull(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && errno == 0 && *end == '\0' && value >= number->least &&
+        value <= number->most) {
+        *out = value;
+        return 0;
+    }
+    if (number->accepts != NULL) {
+        (void)snprintf(reason, reason_bytes, "%s=%.64s: accepts %s", number->name, text,
+                       number->accepts);
+    } else {
+        (void)snprintf(reason, reason_bytes,
+                       "%s=%.64s: accepts a number from %" PRIu64 " to %" PRIu64, number->name,
+                       text, number->least, number->most);
+    }
+    return SL_ERR_INVALID;
+}
+
+int sl_bench_pslite_options_arguments(struct sl_bench_pslite_load *load, int argc, char **argv,
+                                      int *taken, char *reason, size_t reason_bytes)
+{
+    static const struct number numbers[] = {
+        {.name = "LEN", .least = 1, .most = SL_BENCH_PSLITE_LEN_MAX},
+        {.name = "REPEAT", .least = 1, .most = ROUNDS_MAX},
+        {.name = "MODE",
+         .most = SL_BENCH_PSLITE_MODES - 1,
+         .accepts = "0 (push, then pull), 1 (push_pull), 2 (push) or 3 (pull)"},
+    };
+    enum { COUNT = sizeof numbers / sizeof numbers[0] };
+    uint64_t values[COUNT] = {load->len, load->repeat, load->mode};
+    int count = 0;
+    while (count + 1 < argc && argv[count + 1][0] != '-') {
+        if (count == COUNT) {
+            (void)snprintf(reason, reason_bytes, "%.64s: accepts LEN, REPEAT and MODE only",
+                           argv[count + 1]);
+            return SL_ERR_INVALID;
+        }
+        const int err =
+            read_number(&numbers[count], argv[count + 1], &values[count], reason, reason_bytes);
+        if (err != 0) {
+            return err;
+        }
+        count++;
+    }
+    load->len = values[0];
+    load->repeat = (uint32_t)values[1];
+    load->mode = (enum sl_bench_pslite_mode)values[2];
+    *taken = count;
+    return 0;
+}
+
+static int read_variable(const struct number *number, uint32_t *out, char *reason,
+                         size_t reason_bytes)
+{
+    const char *text = getenv(number->name);
+    uint64_t value = *out;
+    int err = 0;
+    if (text != NULL && text[0] != '\0') {
+        err = read_number(number, text, &value, reason, reason_bytes);
+    }
+    *out = (uint32_t)value;
+    return err;
+}
+
+int sl_bench_pslite_options_environment(struct sl_bench_pslite_load *load, char *reason,
+                                        size_t reason_bytes)
+{
+    static const struct number keys = {
+        .name = "NUM_KEY_PER_SERVER", .least = 1, .most = SL_BENCH_PSLITE_KEYS_MAX};
+    static const struct number log = {.name = "LOG_DURATION", .least = 1, .most = ROUNDS_MAX};
+    static const struct number total = {.name = "TOTAL_DURATION", .least = 1, .most = ROUNDS_MAX};
+    int err = read_variable(&keys, &load->keys_per_server, reason, reason_bytes);
+    if (err == 0) {
+        err = read_variable(&log, &load->log_rounds, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = read_variable(&total, &load->total_rounds, reason, reason_bytes);
+    }
+    return err;
+}
+
+int sl_bench_pslite_options_check(const struct sl_bench_pslite_load *load, char *reason,
+                                  size_t reason_bytes)
+{
+    const uint32_t width = sl_bench_pslite_options_value_bytes(load->handler);
+    if (load->len % width != 0) {
+        (void)snprintf(reason, reason_bytes,
+                       "LEN=%" PRIu64
+                       ": accepts multiples of %u with --handler sum, which adds f32",
+                       load->len, width);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+uint32_t sl_bench_pslite_options_rounds(const struct sl_bench_pslite_load *load)
+{
+    return load->total_rounds != 0 ? load->total_rounds : load->repeat;
+}
+
+uint32_t sl_bench_pslite_options_value_bytes(enum sl_bench_pslite_handler handler)
+{
+    return handler == SL_BENCH_PSLITE_SUM ? sizeof(float) : 1;
+}
+
+void sl_bench_pslite_options_setting(const struct sl_bench_pslite_load *load, char *text,
+                                     size_t text_bytes)
+{
+    (void)snprintf(text, text_bytes, "%s, %" PRIu64 " bytes of each of %u keys of each server, %s",
+                   sl_bench_pslite_mode_name(load->mode), load->len,
+                   load->mode == SL_BENCH_PSLITE_PUSH_THEN_PULL ? 1 : load->keys_per_server,
+                   load->handler == SL_BENCH_PSLITE_SUM
+                       ? "the server adds pushes up"
+                       : "the server keeps the first push of a key and acknowledges the others");
+}

@@ -1,0 +1,35 @@
+/* A worker of test_benchmark: joins the job that the environment names, pushes all arrays once,
+ * then measures and prints as it goes. One thread. */
+#ifndef SL_BENCH_PSLITE_WORKER_H
+#define SL_BENCH_PSLITE_WORKER_H
+
+#include <stdbool.h>
+
+#include "bench/pslite_options.h"
+#include "bench/report.h"
+
+/* What a worker found; plain values, so that it can lie in memory that processes share. */
+struct sl_bench_pslite_found {
+    uint32_t rank, key_count;
+    /* Of the last reports, the oldest first. */
+    double goodput[SL_BENCH_ROUNDS_MAX]; /* Gb/s, payload of one direction */
+    double key_us[SL_BENCH_ROUNDS_MAX];  /* mean time of a key */
+    uint32_t report_count;
+    double all_goodput;      /* over all rounds; 0 in mode 0 */
+    double push_ms, pull_ms; /* mode 0: of all its rounds together */
+};
+
+/* A report further on: the oldest makes room when there is none. */
+void sl_bench_pslite_worker_note(struct sl_bench_pslite_found *found, double goodput,
+                                 double key_us);
+
+struct sl_bench_pslite_worker {
+    const struct sl_bench_pslite_load *load;
+    bool driven; /* the worker's thread serves its connections itself */
+};
+
+/* The program's exit status. */
+int sl_bench_pslite_worker_run(const struct sl_bench_pslite_worker *worker,
+                               struct sl_bench_pslite_found *found);
+
+#endif
