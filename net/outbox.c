@@ -66,7 +66,8 @@ static uint32_t bytes_needed(uint32_t payload_bytes)
            (uint32_t)sizeof(struct sl_outbox_waiting);
 }
 
-int sl_outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum)
+/* All but the memory. */
+static int init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum)
 {
     sl_assert(outbox != NULL);
     const size_t block_count = memory_bytes_max / 2 / SL_OUTBOX_BLOCK_BYTES;
@@ -82,8 +83,14 @@ int sl_outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool check
         .checksum = checksum,
     };
     outbox->units = calloc(outbox->unit_count, sizeof *outbox->units);
-    if (outbox->units == NULL) {
-        return SL_ERR_NO_MEMORY;
+    return outbox->units == NULL ? SL_ERR_NO_MEMORY : 0;
+}
+
+int sl_outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum)
+{
+    int err = init(outbox, memory_bytes_max, checksum);
+    if (err != 0) {
+        return err;
     }
     void *base = mmap(NULL, outbox->bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -93,6 +100,33 @@ int sl_outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool check
     }
     outbox->base = base;
     return 0;
+}
+
+int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum,
+                          struct sl_transport *transport)
+{
+    sl_assert((transport->ops->capabilities & SL_TRANSPORT_SHARES) != 0);
+    int err = init(outbox, memory_bytes_max, checksum);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_shared *shared = &outbox->shared;
+    err = sl_shared_create("starling-outbox", outbox->bytes, SL_SHARED_READ, shared);
+    if (err != 0) {
+        goto free_units;
+    }
+    err = sl_transport_memory_register(transport, shared->base, shared->bytes);
+    if (err != 0) {
+        goto destroy;
+    }
+    outbox->base = shared->base;
+    return 0;
+
+destroy:
+    sl_shared_destroy(shared);
+free_units:
+    free(outbox->units);
+    return err;
 }
 
 static uint8_t *unit_at(const struct sl_outbox *outbox, uint32_t unit)
@@ -193,7 +227,11 @@ void sl_outbox_fini(struct sl_outbox *outbox)
     sl_assert(outbox->reserved == NULL);
     sl_assert(outbox->frame_count == 0);
     sl_assert(outbox->units_used == 0);
-    (void)munmap(outbox->base, outbox->bytes);
+    if (outbox->shared.base != NULL) {
+        sl_shared_destroy(&outbox->shared);
+    } else {
+        (void)munmap(outbox->base, outbox->bytes);
+    }
     free(outbox->units);
     *outbox = (struct sl_outbox){0};
 }

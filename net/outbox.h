@@ -9,6 +9,7 @@
 #ifndef SL_NET_OUTBOX_H
 #define SL_NET_OUTBOX_H
 
+#include "core/shared.h"
 #include "net/transport.h"
 
 #define SL_OUTBOX_BLOCK_BYTES      (256U << 10)
@@ -32,7 +33,8 @@ struct sl_outbox_queue {
 };
 
 struct sl_outbox {
-    uint8_t *base; /* the blocks, then the units */
+    struct sl_shared shared; /* the memory, when it is shared: base is its */
+    uint8_t *base;           /* the blocks, then the units */
     size_t bytes;
     struct sl_outbox_block *free;     /* that were used before; the last one used is the first */
     uint32_t block_count, free_count; /* in all; of those not in use */
@@ -52,7 +54,12 @@ struct sl_outbox {
  * SL_OUTBOX_MEMORY_BYTES_MIN). */
 int sl_outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum);
 
-/* Every connection that it was used with must be closed. */
+/* As above, in memory that is registered with a transport that SHARES: whatever is committed to its
+ * connections, but for `rest`, goes without a copy. Peers can read all of it. Errors: IO too. */
+int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum,
+                          struct sl_transport *transport);
+
+/* Every connection that it was used with must be closed; if it is shared, the transport too. */
 void sl_outbox_fini(struct sl_outbox *outbox);
 
 /* Room for a frame of header and payload_bytes, at most SL_LIMIT_FRAME_PAYLOAD_BYTES, aligned to 8:

@@ -42,6 +42,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     size_t bytes =
         options->buffer_bytes_max == 0 ? BUFFER_BYTES_DEFAULT : options->buffer_bytes_max;
     bytes = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;
+    server->options.buffer_bytes_max = bytes;
     int err = sl_outbox_init(&server->replies, bytes / 2, options->checksum);
     if (err != 0) {
         goto free_server;
@@ -68,6 +69,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     if (err != 0) {
         goto fini_sessions;
     }
+    sl_server_local_open(server);
     sl_server_queue_init(server);
     if (options->coordinator != NULL) {
         server->coordinator_timer.run = tick_coordinator;
@@ -100,6 +102,7 @@ void sl_server_destroy(struct sl_server **server)
     sl_timer_disarm(timers, &self->drain_timer);
     self->drained = NULL;
     self->draining = true;
+    sl_transport_close(&self->local);
     sl_transport_close(&self->transport);
     sl_assert(self->conns == NULL);
     sl_timer_disarm(timers, &self->watch_timer);
@@ -110,6 +113,7 @@ void sl_server_destroy(struct sl_server **server)
         sl_shard_destroy(&self->shard);
     }
     sl_pool_fini(&self->requests);
+    sl_server_local_fini(self);
     sl_server_buffers_fini(&self->buffers);
     sl_outbox_fini(&self->control);
     sl_outbox_fini(&self->replies);
@@ -121,7 +125,15 @@ int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoin
                      struct sl_endpoint *bound)
 {
     sl_reactor_assert_owner(server->options.reactor);
-    return sl_transport_listen(server->transport, endpoint, &sl_server_events, server, bound);
+    struct sl_transport *transport = server->transport;
+    if (endpoint->scheme == SL_ENDPOINT_SHM) {
+        transport = server->local;
+        int err = transport == NULL ? SL_ERR_UNSUPPORTED : sl_server_local_begin(server);
+        if (err != 0) {
+            return err;
+        }
+    }
+    return sl_transport_listen(transport, endpoint, &sl_server_events, server, bound);
 }
 
 int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count)
@@ -161,12 +173,16 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
         return err;
     }
     struct sl_transport_stats transport;
+    struct sl_transport_stats local = {0};
     sl_transport_get_stats(server->transport, &transport);
+    if (server->local != NULL) {
+        sl_transport_get_stats(server->local, &local);
+    }
     struct sl_reactor_stats reactor;
     sl_reactor_get_stats(server->options.reactor, &reactor);
     stats.requests = server->request_count;
-    stats.bytes_in = transport.bytes_received;
-    stats.bytes_out = transport.bytes_sent;
+    stats.bytes_in = transport.bytes_received + local.bytes_received;
+    stats.bytes_out = transport.bytes_sent + local.bytes_sent;
     stats.stalls = reactor.stalls;
     *out = stats;
     return 0;
@@ -269,6 +285,7 @@ static void on_accepted(void *ctx, struct sl_conn *transport_conn)
     }
     conn->conn = transport_conn;
     conn->outbox = &server->control;
+    conn->shares = transport_conn->transport == server->local;
     conn->hello_timer.run = hello_late;
     (void)snprintf(conn->name, sizeof conn->name, "a new connection");
     transport_conn->user = conn;
@@ -289,12 +306,17 @@ static void on_connected(void *ctx, struct sl_conn *conn)
 int sl_server_hand_over(struct sl_server_conn *conn, struct sl_server *to)
 {
     struct sl_server *from = conn->server;
+    struct sl_transport *transport = conn->shares ? to->local : to->transport;
+    if (transport == NULL) {
+        sl_transport_disconnect(conn->conn);
+        return SL_ERR_UNSUPPORTED;
+    }
     sl_timer_disarm(sl_reactor_timers(from->options.reactor), &conn->hello_timer);
     conn_unlink(conn);
     /* From the call on, the connection is the other reactor's, unless it fails. */
     struct sl_conn *transport_conn = conn->conn;
     conn->server = NULL;
-    int err = sl_transport_hand_over(transport_conn, to->transport, &sl_server_events, to, conn);
+    int err = sl_transport_hand_over(transport_conn, transport, &sl_server_events, to, conn);
     if (err != 0) {
         conn_link(from, conn);
     }
@@ -316,14 +338,16 @@ static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_
         return NULL;
     }
     conn->sink = sl_server_watch_sink(conn, header->payload_bytes);
-    return conn->sink;
+    bool stays = conn->shares && header->type == SL_FRAME_REQUEST && conn->sink != NULL;
+    return stays ? SL_TRANSPORT_IN_PLACE : conn->sink;
 }
 
 void sl_server_release(struct sl_server_conn *conn, const struct sl_transport_message *message)
 {
-    if (message->token != NULL) {
-        sl_transport_release(conn->conn, message);
-    } else if (conn->sink != NULL) {
+    const bool is_short = message->header.payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES;
+    const bool has_sink = message->token == NULL || !is_short;
+    sl_transport_release(conn->conn, message);
+    if (has_sink && conn->sink != NULL) {
         sl_server_buffers_put(&conn->server->buffers, conn->sink);
         conn->sink = NULL;
         sl_server_unblock(conn->server);

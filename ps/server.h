@@ -22,6 +22,11 @@
  * connection that has another in memory. Half of the outbox is left to connections that have no
  * unsent replies. Control messages have an outbox of their own, and wait for room there.
  *
+ * Shared memory: connections of the local transport have an outbox and reply buffers of their own,
+ * half as much again, which their peers read without a copy. A long push stays where the client
+ * has it until it is done; only what is checked of it, all but its values, is copied first. Where
+ * the client says where its answer shall lie, a long one is made there.
+ *
  * Peers that stop: a connection with unsent frames, of which none was sent for 10 s, is closed, and
  * one whose long frame is not complete 10 s after it found room; while others wait for the memory,
  * the former after 2 s. The peer connects again, and goes on. Owner reactor, unless said otherwise.
@@ -44,7 +49,9 @@ struct sl_coordinator;
 struct sl_server_options {
     struct sl_reactor *reactor;
     const struct sl_transport_ops *transport;
-    struct sl_transport_options transport_options;
+    /* A second one, for endpoints shm://, whose connections share memory; NULL: none. */
+    const struct sl_transport_ops *local;
+    struct sl_transport_options transport_options; /* of both; TLS is the first one's */
     struct sl_shard_options shard;    /* index and count come with sl_server_set_shard */
     uint32_t task_index;              /* of the ps process */
     uint32_t local_index;             /* of the shard within this process = of the reactor */
@@ -58,10 +65,12 @@ struct sl_server_options {
     uint64_t incarnation;               /* of the process: random at its start */
 };
 
-/* On the reactor's thread. Errors: NO_MEMORY, UNSUPPORTED. */
+/* On the reactor's thread. A local transport that cannot be opened is logged: the server does
+ * without. Errors: NO_MEMORY, UNSUPPORTED. */
 int sl_server_create(const struct sl_server_options *options, struct sl_server **out);
 
-/* Listens; several endpoints are possible (control and data). *bound: the port chosen. */
+/* Listens; several endpoints are possible (control, data, shm). *bound: the port chosen. Errors:
+ * those of sl_transport_listen, UNSUPPORTED (shm:// without a local transport), NO_MEMORY. */
 int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoint,
                      struct sl_endpoint *bound);
 

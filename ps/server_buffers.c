@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "core/assert.h"
+#include "net/transport.h"
 
 #define TOP_ORDER   (SL_SERVER_BUFFERS_ORDERS - 1)
 #define TOP_BYTES   ((size_t)SL_LIMIT_FRAME_PAYLOAD_BYTES)
@@ -56,9 +57,31 @@ static void free_remove(struct sl_server_buffers *buffers, uint8_t *block, uint3
     *map_of(buffers, block) = MAP_NOTHING;
 }
 
+static size_t whole_bytes(size_t bytes)
+{
+    return bytes < TOP_BYTES ? TOP_BYTES : bytes / TOP_BYTES * TOP_BYTES;
+}
+
+/* Over the mapping that there is. */
+static int init(struct sl_server_buffers *buffers)
+{
+    size_t past = (uintptr_t)buffers->mapping % TOP_BYTES;
+    buffers->base = buffers->mapping + (past == 0 ? 0 : TOP_BYTES - past);
+    buffers->map = calloc(buffers->bytes >> SL_SERVER_BUFFERS_LEAST_BITS, 1);
+    if (buffers->map == NULL) {
+        sl_server_buffers_fini(buffers);
+        return SL_ERR_NO_MEMORY;
+    }
+    /* From the last, so that the first is taken first. */
+    for (size_t at = buffers->bytes; at > 0; at -= TOP_BYTES) {
+        free_push(buffers, buffers->base + at - TOP_BYTES, TOP_ORDER);
+    }
+    return 0;
+}
+
 int sl_server_buffers_init(struct sl_server_buffers *buffers, size_t bytes)
 {
-    bytes = bytes < TOP_BYTES ? TOP_BYTES : bytes / TOP_BYTES * TOP_BYTES;
+    bytes = whole_bytes(bytes);
     *buffers = (struct sl_server_buffers){.bytes = bytes, .mapping_bytes = bytes + TOP_BYTES};
     void *mapping = mmap(NULL, buffers->mapping_bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -67,24 +90,38 @@ int sl_server_buffers_init(struct sl_server_buffers *buffers, size_t bytes)
         return SL_ERR_NO_MEMORY;
     }
     buffers->mapping = mapping;
-    size_t past = (uintptr_t)mapping % TOP_BYTES;
-    buffers->base = buffers->mapping + (past == 0 ? 0 : TOP_BYTES - past);
-    buffers->map = calloc(bytes >> SL_SERVER_BUFFERS_LEAST_BITS, 1);
-    if (buffers->map == NULL) {
+    return init(buffers);
+}
+
+int sl_server_buffers_init_shared(struct sl_server_buffers *buffers, size_t bytes,
+                                  struct sl_transport *transport)
+{
+    bytes = whole_bytes(bytes);
+    *buffers = (struct sl_server_buffers){.bytes = bytes};
+    struct sl_shared *shared = &buffers->shared;
+    int err = sl_shared_create("starling-replies", bytes + TOP_BYTES, SL_SHARED_READ, shared);
+    if (err != 0) {
+        return err;
+    }
+    buffers->mapping = shared->base;
+    buffers->mapping_bytes = shared->bytes;
+    err = init(buffers);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_transport_memory_register(transport, shared->base, shared->bytes);
+    if (err != 0) {
         sl_server_buffers_fini(buffers);
-        return SL_ERR_NO_MEMORY;
     }
-    /* From the last, so that the first is taken first. */
-    for (size_t at = bytes; at > 0; at -= TOP_BYTES) {
-        free_push(buffers, buffers->base + at - TOP_BYTES, TOP_ORDER);
-    }
-    return 0;
+    return err;
 }
 
 void sl_server_buffers_fini(struct sl_server_buffers *buffers)
 {
     sl_assert(buffers->used_bytes == 0);
-    if (buffers->mapping != NULL) {
+    if (buffers->shared.base != NULL) {
+        sl_shared_destroy(&buffers->shared);
+    } else if (buffers->mapping != NULL) {
         (void)munmap(buffers->mapping, buffers->mapping_bytes);
     }
     free(buffers->map);

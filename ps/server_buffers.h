@@ -6,11 +6,13 @@
 #define SL_PS_SERVER_BUFFERS_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "core/err.h"
 #include "core/limits.h"
+#include "core/shared.h"
 
 #define SL_SERVER_BUFFERS_LEAST_BITS 12
 #define SL_SERVER_BUFFERS_ORDERS     11
@@ -19,8 +21,10 @@ static_assert((1U << (SL_SERVER_BUFFERS_LEAST_BITS + SL_SERVER_BUFFERS_ORDERS - 
               "the largest block holds the largest payload");
 
 struct sl_server_buffers_free;
+struct sl_transport;
 
 struct sl_server_buffers {
+    struct sl_shared shared; /* the mapping, when it is shared */
     uint8_t *mapping;
     size_t mapping_bytes;
     uint8_t *base; /* aligned to the largest block */
@@ -32,6 +36,12 @@ struct sl_server_buffers {
 
 /* bytes: rounded down to whole largest blocks, at least one. Errors: NO_MEMORY. */
 int sl_server_buffers_init(struct sl_server_buffers *buffers, size_t bytes);
+
+/* As above, in memory that is registered with a transport that SHARES, and must be closed before
+ * fini. Peers can read all of it. Errors: IO too. */
+int sl_server_buffers_init_shared(struct sl_server_buffers *buffers, size_t bytes,
+                                  struct sl_transport *transport);
+
 void sl_server_buffers_fini(struct sl_server_buffers *buffers);
 
 /* Room for `bytes`, 1 to SL_LIMIT_FRAME_PAYLOAD_BYTES, while no more than `used_bytes_max` are in
@@ -39,6 +49,13 @@ void sl_server_buffers_fini(struct sl_server_buffers *buffers);
 uint8_t *sl_server_buffers_get(struct sl_server_buffers *buffers, size_t bytes,
                                size_t used_bytes_max);
 void sl_server_buffers_put(struct sl_server_buffers *buffers, uint8_t *buffer);
+
+/* True when the memory is of this region. */
+static inline bool sl_server_buffers_hold(const struct sl_server_buffers *buffers,
+                                          const uint8_t *memory)
+{
+    return (uintptr_t)memory - (uintptr_t)buffers->base < buffers->bytes;
+}
 
 /* What the buffer takes of the region. */
 size_t sl_server_buffers_size(const struct sl_server_buffers *buffers, const uint8_t *buffer);

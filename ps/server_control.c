@@ -182,8 +182,13 @@ static void on_hello(struct sl_server_conn *conn, const struct sl_message *messa
 void sl_server_greet(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
+    if (conn->shares && sl_server_local_begin(server) != 0) {
+        sl_server_refuse(conn, SL_ERR_NO_MEMORY, "the ps has no memory to share for its replies");
+        return;
+    }
     if (conn->hello.purpose == SL_MESSAGE_PURPOSE_DATA) {
-        conn->outbox = &server->replies; /* before the first frame: it cannot change under one */
+        /* Before the first frame: it cannot change under one. */
+        conn->outbox = conn->shares ? &server->local_replies : &server->replies;
     }
     sl_server_authenticate(conn);
 }

@@ -57,7 +57,10 @@ struct sl_server_request {
     uint64_t id;
     uint64_t credit_bytes;
     uint8_t *payload;
-    uint8_t *reply; /* where it takes several turns to make */
+    uint8_t *reply;         /* where it takes several turns to make */
+    uint8_t *landing;       /* where it is made instead, while there is the connection; or NULL */
+    struct sl_conn *sender; /* whose message this is, with the values in it; NULL: no such */
+    struct sl_transport_message message;
     bool started;
     bool streams; /* the reply has begun to be sent, part by part */
     bool done;    /* the reply is complete; the outbox had no room */
@@ -65,6 +68,17 @@ struct sl_server_request {
     bool is_long; /* its payload came in a sink */
     bool crowded; /* it waits for nothing but its turn */
     struct sl_shard_work work;
+};
+
+/* A request as it has come: before it runs, or is queued. */
+struct sl_server_arrival {
+    const struct sl_transport_message *message;
+    const uint8_t *payload; /* in memory that nobody else writes */
+    uint32_t payload_bytes;
+    uint32_t values_bytes;
+    const uint8_t *values; /* the rest of it, where its sender has it; NULL: there is none */
+    uint8_t *landing;      /* where the sender wants the reply; NULL: anywhere */
+    bool kept;             /* the message is a queued request's */
 };
 
 /* It writes, and not for the second time. */
@@ -118,6 +132,7 @@ struct sl_server_conn {
     struct sl_server *server;           /* NULL while it is being handed over */
     struct sl_conn *conn;
     struct sl_outbox *outbox; /* of the server: for replies or for control messages */
+    bool shares;              /* it is the local transport's */
     struct sl_outbox_queue out;
     enum sl_server_conn_kind kind;
     struct sl_message_hello hello;
@@ -136,7 +151,7 @@ struct sl_server_conn {
     bool progressed;        /* something was sent since the last look */
     uint8_t unsent_looks;   /* in a row that found it with output, and nothing sent */
     uint8_t sink_looks;     /* since its sink was given */
-    uint8_t *sink;          /* a long payload is being received there */
+    uint8_t *sink;          /* for a long payload that is being received */
     uint32_t long_requests; /* that came in a sink, and are in memory still */
     bool waits_for_sink;
     struct sl_server_conn *sink_prev, *sink_next; /* among those that wait */
@@ -165,10 +180,15 @@ struct sl_server_log_limit {
 struct sl_server {
     struct sl_server_options options;
     struct sl_transport *transport;
+    struct sl_transport *local; /* NULL: none */
     struct sl_outbox replies, control;
     struct sl_server_buffers buffers;
-    struct sl_pool requests; /* of struct sl_server_request */
-    struct sl_shard *shard;  /* NULL until the cluster's numbering is known */
+    /* Those of the local transport's connections, when it has had one: */
+    bool has_local_memory;
+    struct sl_outbox local_replies;
+    struct sl_server_buffers local_buffers; /* only replies */
+    struct sl_pool requests;                /* of struct sl_server_request */
+    struct sl_shard *shard;                 /* NULL until the cluster's numbering is known */
     struct sl_reactor_source source;
     struct sl_timer coordinator_timer;
     struct sl_server_conn *conns;
@@ -176,14 +196,15 @@ struct sl_server {
     struct sl_server_sessions sessions;
 
     /* Connections that have control messages waiting for room in an outbox. */
-    struct sl_server_line later_control, later_replies;
+    struct sl_server_line later_control, later_replies, later_local;
+    uint32_t later_count;             /* of those connections */
     struct sl_server_text *text_last; /* the last that was kept: the next is often the same */
     size_t later_bytes;
 
     struct sl_timer watch_timer; /* armed while there are connections */
     struct sl_server_conn *watch_next;
     struct sl_server_line sink_waiters;
-    size_t reply_bytes; /* of buffers: replies in the making, and being sent */
+    size_t reply_bytes; /* of `buffers`: replies in the making, and being sent */
     bool is_short;      /* one found no room for his first reply or long payload */
 
     struct sl_server_pulls pulls;
@@ -247,7 +268,7 @@ void sl_server_send_later(struct sl_server *server, struct sl_outbox *outbox);
 
 static inline bool sl_server_send_waits(const struct sl_server *server)
 {
-    return server->later_control.first != NULL || server->later_replies.first != NULL;
+    return server->later_count > 0;
 }
 
 /* The connection has closed: forgets what it has yet to be sent. */
@@ -255,6 +276,45 @@ void sl_server_send_drop(struct sl_server_conn *conn);
 
 /* Of the server. */
 void sl_server_send_fini(struct sl_server *server);
+
+/* ---- server_local.c: connections that share memory ---- */
+
+void sl_server_local_open(struct sl_server *server);
+void sl_server_local_fini(struct sl_server *server);
+
+/* Makes the memory for their replies, unless it is there. Errors: NO_MEMORY, IO. */
+int sl_server_local_begin(struct sl_server *server);
+
+/* What the request consists of. What its sender may still write is copied to the connection's sink,
+ * all of it or all but the values, which stay where they are. */
+void sl_server_local_read(struct sl_server_conn *conn, const struct sl_transport_message *message,
+                          struct sl_server_arrival *out);
+
+/* The request takes over what sl_server_local_read has left in its place; so much of its sink as is
+ * needed. */
+void sl_server_local_keep(struct sl_server_request *request, struct sl_server_arrival *arrival);
+
+/* Its values are not needed any more. */
+void sl_server_local_release(struct sl_server_request *request);
+
+/* Where replies to the connection are made, when that takes several turns; NULL: an orphan's. */
+static inline struct sl_server_buffers *sl_server_local_buffers(struct sl_server *server,
+                                                                const struct sl_server_conn *conn)
+{
+    return conn != NULL && conn->shares ? &server->local_buffers : &server->buffers;
+}
+
+/* Of which of the two the buffer is. */
+static inline struct sl_server_buffers *sl_server_local_owner(struct sl_server *server,
+                                                              const uint8_t *buffer)
+{
+    return sl_server_buffers_hold(&server->buffers, buffer) ? &server->buffers
+                                                            : &server->local_buffers;
+}
+
+/* The connection is about to be lost to the request: what has been made where that wanted it is
+ * kept, if anybody may still ask for it. */
+void sl_server_local_take_off(struct sl_server_request *request, bool goes_on);
 
 /* ---- server_auth.c ---- */
 
@@ -321,9 +381,8 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
                               const struct sl_transport_message *message);
 
 /* A request whose credit is spent runs now, or is queued. */
-void sl_server_request_serve(struct sl_server_conn *conn,
-                             const struct sl_transport_message *message, struct sl_shard_work *work,
-                             uint64_t credit_bytes);
+void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_arrival *arrival,
+                             struct sl_shard_work *work, uint64_t credit_bytes);
 
 /* Who asks on the connection. */
 static inline struct sl_shard_caller sl_server_request_caller(const struct sl_server_conn *conn)

@@ -51,7 +51,8 @@ bool sl_server_pulls_take(struct sl_server_conn *conn, const struct sl_transport
     struct sl_shard_caller caller = sl_server_request_caller(conn);
     struct sl_shard_pull pull;
     uint32_t bytes = message->header.payload_bytes;
-    if (message->token == NULL || server->draining || !sl_server_queue_is_free(conn) ||
+    if (bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES || server->draining ||
+        !sl_server_queue_is_free(conn) ||
         !sl_shard_pull_begin(server->shard, &caller, message->payload, bytes, &pull) ||
         pull.cost > keys_left(server) ||
         !sl_credit_spend(&conn->credit, sl_request_credit_bytes(bytes, pull.reply_bytes))) {
@@ -71,7 +72,12 @@ static void answer_alone(struct sl_server *server, struct sl_server_pull *pull)
     int err = sl_shard_begin(server->shard, &caller, pull->message.payload,
                              pull->message.header.payload_bytes, &work, reason, sizeof reason);
     sl_assert(err == 0); /* it has been checked when it arrived */
-    sl_server_request_serve(conn, &pull->message, &work, credit_of(pull));
+    struct sl_server_arrival arrival = {
+        .message = &pull->message,
+        .payload = pull->message.payload,
+        .payload_bytes = pull->message.header.payload_bytes,
+    };
+    sl_server_request_serve(conn, &arrival, &work, credit_of(pull));
 }
 
 /* How many of the pulls are of one connection and have replies that make a run; *run_bytes long. */

@@ -93,9 +93,11 @@ static void ready_remove(struct sl_server_conn *conn)
 
 static size_t buffer_bytes(const struct sl_server_request *request)
 {
-    const struct sl_server_buffers *buffers = &request->server->buffers;
-    return sl_server_buffers_size(buffers, request->payload) +
-           (request->reply == NULL ? 0 : sl_server_buffers_size(buffers, request->reply));
+    struct sl_server *server = request->server;
+    const uint8_t *reply = request->reply;
+    return sl_server_buffers_size(&server->buffers, request->payload) +
+           (reply == NULL ? 0
+                          : sl_server_buffers_size(sl_server_local_owner(server, reply), reply));
 }
 
 /* Later writes of the session wait for it. */
@@ -132,6 +134,9 @@ static void shrink(struct sl_server_request *request)
     struct sl_server *server = request->server;
     if (request->work.reply_done == 0) {
         sl_server_watch_put_reply(request);
+    }
+    if (request->sender != NULL) {
+        return; /* only its structure is here */
     }
     size_t bytes = sl_shard_rest_bytes(server->shard, &request->work);
     size_t size = sl_server_buffers_size(&server->buffers, request->payload);
@@ -295,6 +300,7 @@ static void orphan(struct sl_server_request *request)
     if (!begun || is_parked || is_queued) {
         unlist(request);
     }
+    sl_server_local_take_off(request, begun);
     leave_conn(request);
     if (!begun) {
         unpass(request);

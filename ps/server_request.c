@@ -34,20 +34,22 @@ static void fail(struct sl_server_conn *conn, const struct sl_shard_work *work, 
     reply_error(conn, id, credit_bytes, err, text);
 }
 
-/* Runs a request that sl_shard_ready vouches for, straight into the outgoing block. False when that
- * has no room now. */
+/* Runs a request that sl_shard_ready vouches for, straight into the outgoing block, or where its
+ * sender wants the reply. False when that has no room now. */
 static bool run_in_place(struct sl_server_conn *conn, struct sl_shard_work *work, uint64_t id,
-                         uint64_t credit_bytes, uint32_t *spent)
+                         uint64_t credit_bytes, uint8_t *landing, uint32_t *spent)
 {
     struct sl_server *server = conn->server;
     uint32_t bytes = (uint32_t)work->reply_bytes;
-    uint8_t *frame = sl_server_watch_reserve(conn, bytes);
+    uint32_t landing_bytes = landing == NULL ? 0 : bytes;
+    uint8_t *frame = sl_server_watch_reserve(conn, bytes - landing_bytes);
     if (frame == NULL) {
         return false;
     }
     char reason[SL_MESSAGE_TEXT_BYTES];
-    int result = sl_shard_run(server->shard, work, frame + SL_FRAME_HEADER_BYTES, UINT32_MAX, spent,
-                              reason, sizeof reason);
+    int result =
+        sl_shard_run(server->shard, work, landing == NULL ? frame + SL_FRAME_HEADER_BYTES : landing,
+                     UINT32_MAX, spent, reason, sizeof reason);
     server->request_count++;
     if (result < 0) {
         sl_outbox_abandon(conn->outbox);
@@ -59,8 +61,15 @@ static bool run_in_place(struct sl_server_conn *conn, struct sl_shard_work *work
         sl_server_session_wrote(conn->session, id);
     }
     struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
-    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, NULL, 0, NULL, NULL);
+    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, landing, landing_bytes, NULL,
+                     NULL);
     return true;
+}
+
+/* Where the reply is made, when that takes several turns. */
+static uint8_t *reply_of(const struct sl_server_request *request)
+{
+    return request->landing != NULL ? request->landing : request->reply;
 }
 
 static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
@@ -71,7 +80,8 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
                                              offsetof(struct sl_server_request, deadline));
     struct sl_server *server = request->server;
     bool waits = request->list == &server->parked;
-    bool has_reply = request->reply != NULL || request->streams || request->work.reply_bytes == 0;
+    bool has_reply =
+        reply_of(request) != NULL || request->streams || request->work.reply_bytes == 0;
     if (request->started && has_reply && !waits) {
         return; /* it has begun, and is about to be done, or to be parked: see there */
     }
@@ -94,9 +104,10 @@ void sl_server_request_fail_late(struct sl_server_request *request, bool waits)
 
 /* A queued request of its own, its payload in a buffer; NULL: no memory. */
 static struct sl_server_request *request_make(struct sl_server_conn *conn,
-                                              const struct sl_transport_message *message)
+                                              struct sl_server_arrival *arrival)
 {
     struct sl_server *server = conn->server;
+    const struct sl_transport_message *message = arrival->message;
     struct sl_server_request *request = sl_pool_get(&server->requests);
     if (request == NULL) {
         return NULL;
@@ -107,12 +118,14 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
         .conn = conn,
         .deadline.run = deadline_passed,
         .id = message->header.request_id,
+        .landing = arrival->landing,
     };
-    if (message->token == NULL) {
+    if (arrival->payload == conn->sink) {
         request->payload = conn->sink;
         request->is_long = true;
         conn->sink = NULL;
         conn->long_requests++;
+        sl_server_local_keep(request, arrival);
         return request;
     }
     uint32_t bytes = message->header.payload_bytes;
@@ -147,27 +160,42 @@ static bool has_crowd(const struct sl_server_conn *conn)
     return conn->queue.last != NULL && conn->queue.last->crowded;
 }
 
+/* Checks the request as a whole, whose payload, but for values that stay where they are, is at
+ * `payload`. */
+static int begin(struct sl_server_conn *conn, const struct sl_server_arrival *arrival,
+                 const uint8_t *payload, struct sl_shard_work *work, char *reason,
+                 size_t reason_bytes)
+{
+    struct sl_shard *shard = conn->server->shard;
+    struct sl_shard_caller caller = sl_server_request_caller(conn);
+    if (arrival->values == NULL) {
+        return sl_shard_begin(shard, &caller, payload, arrival->payload_bytes, work, reason,
+                              reason_bytes);
+    }
+    return sl_shard_begin_apart(shard, &caller, payload, arrival->payload_bytes, arrival->values,
+                                arrival->values_bytes, work, reason, reason_bytes);
+}
+
 /* What could not run at once: queues it, with its own copy of the bytes. */
-static void enqueue(struct sl_server_conn *conn, const struct sl_transport_message *message,
+static void enqueue(struct sl_server_conn *conn, struct sl_server_arrival *arrival,
                     const struct sl_shard_work *work, uint64_t credit_bytes, enum waits_for what)
 {
     struct sl_server *server = conn->server;
-    struct sl_server_request *request = request_make(conn, message);
+    const struct sl_frame *header = &arrival->message->header;
+    struct sl_server_request *request = request_make(conn, arrival);
     if (request == NULL) {
-        fail(conn, work, message->header.request_id, credit_bytes, SL_ERR_NO_MEMORY,
+        fail(conn, work, header->request_id, credit_bytes, SL_ERR_NO_MEMORY,
              "the ps has no room for more requests that wait");
         return;
     }
     request->credit_bytes = credit_bytes;
-    struct sl_shard_caller caller = sl_server_request_caller(conn);
     char reason[SL_MESSAGE_TEXT_BYTES];
-    int err = sl_shard_begin(server->shard, &caller, request->payload,
-                             message->header.payload_bytes, &request->work, reason, sizeof reason);
+    int err = begin(conn, arrival, request->payload, &request->work, reason, sizeof reason);
     sl_assert(err == 0); /* the same bytes have been checked in their first place */
     if (work->replayed) {
         sl_shard_replay(&request->work);
     }
-    set_deadline(request, message->header.budget_us);
+    set_deadline(request, header->budget_us);
     if (what == WAITS_FOR_CLOCKS) {
         (void)sl_shard_waits(server->shard, &request->work);
     }
@@ -231,12 +259,11 @@ static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
     return false;
 }
 
-void sl_server_request_serve(struct sl_server_conn *conn,
-                             const struct sl_transport_message *message, struct sl_shard_work *work,
-                             uint64_t credit_bytes)
+void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_arrival *arrival,
+                             struct sl_shard_work *work, uint64_t credit_bytes)
 {
     struct sl_server *server = conn->server;
-    uint64_t id = message->header.request_id;
+    uint64_t id = arrival->message->header.request_id;
     if (server->draining) {
         fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
         return;
@@ -248,7 +275,8 @@ void sl_server_request_serve(struct sl_server_conn *conn,
     bool is_ready = is_free && at_once;
     bool has_turn = server->crowded_count == 0 && work->cost <= server->turn_keys;
     uint32_t spent = 0;
-    if (is_ready && has_turn && run_in_place(conn, work, id, credit_bytes, &spent)) {
+    if (is_ready && has_turn &&
+        run_in_place(conn, work, id, credit_bytes, arrival->landing, &spent)) {
         server->turn_keys -= spent < server->turn_keys ? spent : server->turn_keys;
         return;
     }
@@ -259,7 +287,14 @@ void sl_server_request_serve(struct sl_server_conn *conn,
     } else if (is_free && sl_shard_waits(server->shard, work)) {
         what = WAITS_FOR_CLOCKS;
     }
-    enqueue(conn, message, work, credit_bytes, what);
+    enqueue(conn, arrival, work, credit_bytes, what);
+}
+
+/* Where the reply shall lie, if it fits there. */
+static uint8_t *landing_for(const struct sl_conn *conn, uint64_t reply_bytes)
+{
+    bool fits = conn->landing_bytes == reply_bytes && (uintptr_t)conn->landing % 8 == 0;
+    return fits && reply_bytes > 0 ? conn->landing : NULL;
 }
 
 /* Checks the request as a whole, then has it carried out as far as it was not. */
@@ -267,23 +302,28 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
                    bool comes_again)
 {
     const struct sl_frame *header = &message->header;
-    struct sl_shard_caller caller = sl_server_request_caller(conn);
+    struct sl_server_arrival arrival;
     struct sl_shard_work work;
     char reason[SL_MESSAGE_TEXT_BYTES];
     sl_server_pulls_before(conn);
-    int err = sl_shard_begin(conn->server->shard, &caller, message->payload, header->payload_bytes,
-                             &work, reason, sizeof reason);
+    sl_server_local_read(conn, message, &arrival);
+    int err = begin(conn, &arrival, arrival.payload, &work, reason, sizeof reason);
     if (err != 0) {
         /* What it cost is unknown to both sides now: there is no going on. */
         reply_error(conn, header->request_id, 0, err, reason);
         sl_server_drop(conn, err, "%s", reason);
+        sl_server_release(conn, message);
         return;
     }
+    arrival.landing = landing_for(conn->conn, work.reply_bytes);
     uint64_t cost = sl_request_credit_bytes(header->payload_bytes, work.reply_bytes);
     if (!sl_credit_spend(&conn->credit, cost)) {
         sl_server_drop(conn, SL_ERR_PROTOCOL, "it spends more credit than it was granted");
     } else if (!comes_again || !replay(conn, header, &work, cost)) {
-        sl_server_request_serve(conn, message, &work, cost);
+        sl_server_request_serve(conn, &arrival, &work, cost);
+    }
+    if (!arrival.kept) {
+        sl_server_release(conn, message);
     }
 }
 
@@ -292,10 +332,10 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
 {
     bool comes_again;
     if (check_header(conn, &message->header, &comes_again)) {
-        if (sl_server_pulls_take(conn, message)) {
-            return;
+        if (!sl_server_pulls_take(conn, message)) {
+            arrive(conn, message, comes_again);
         }
-        arrive(conn, message, comes_again);
+        return;
     }
     sl_server_release(conn, message);
 }
@@ -309,6 +349,7 @@ static void reply_sent(void *ctx)
 /* The reply is made: what the request came with is not needed any more. */
 static void put_payload(struct sl_server_request *request)
 {
+    sl_server_local_release(request);
     if (request->payload != NULL) {
         sl_server_buffers_put(&request->server->buffers, request->payload);
         request->payload = NULL;
@@ -333,12 +374,15 @@ static bool reply_from_buffer(struct sl_server_request *request)
     }
     sl_server_queue_remove(request);
     put_payload(request);
+    if (request->landing != NULL) {
+        sl_server_watch_put_reply(request);
+    }
     sl_timer_disarm(sl_reactor_timers(request->server->options.reactor), &request->deadline);
     uint32_t bytes = (uint32_t)request->work.reply_bytes;
     struct sl_frame header =
         sl_server_reply_header(conn, request->id, request->credit_bytes, bytes);
     bool has_rest = bytes > 0;
-    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, request->reply, bytes,
+    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, reply_of(request), bytes,
                      has_rest ? reply_sent : NULL, request);
     if (!has_rest) {
         sl_server_request_free(request);
@@ -394,7 +438,7 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
     keys = keys < SL_SERVER_OVERDRAW_KEYS ? SL_SERVER_OVERDRAW_KEYS : keys;
     if (may_run_at_once(server, &request->work, keys)) {
         if (!run_in_place(request->conn, &request->work, request->id, request->credit_bytes,
-                          spent)) {
+                          request->landing, spent)) {
             return SL_SERVER_GOES_ON;
         }
         sl_server_queue_remove(request);
@@ -426,7 +470,7 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
         char reason[SL_MESSAGE_TEXT_BYTES];
         uint32_t slice = SL_SERVER_SLICE_KEYS * sl_server_request_speed(request);
         keys = keys < slice ? keys : slice;
-        int result = sl_shard_run(request->server->shard, &request->work, request->reply, keys,
+        int result = sl_shard_run(request->server->shard, &request->work, reply_of(request), keys,
                                   spent, reason, sizeof reason);
         if (result < 0) {
             sl_server_request_fail(request, result, reason);

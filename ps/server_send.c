@@ -22,11 +22,15 @@ struct sl_server_later {
 
 static struct sl_server_line *line_of(struct sl_server *server, const struct sl_outbox *outbox)
 {
+    if (outbox == &server->local_replies) {
+        return &server->later_local;
+    }
     return outbox == &server->control ? &server->later_control : &server->later_replies;
 }
 
 static void line_append(struct sl_server_line *line, struct sl_server_conn *conn)
 {
+    conn->server->later_count++;
     conn->later_prev = line->last;
     conn->later_next = NULL;
     if (line->last == NULL) {
@@ -39,6 +43,7 @@ static void line_append(struct sl_server_line *line, struct sl_server_conn *conn
 
 static void line_remove(struct sl_server_line *line, struct sl_server_conn *conn)
 {
+    conn->server->later_count--;
     if (conn->later_prev == NULL) {
         line->first = conn->later_next;
     } else {

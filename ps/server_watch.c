@@ -186,16 +186,25 @@ uint8_t *sl_server_watch_reserve_part(struct sl_server_conn *conn, uint32_t byte
     return room;
 }
 
+/* Requests wait in the one kind of buffers too; in the other there are only replies. */
+static bool has_spare_room(const struct sl_server *server, const struct sl_server_buffers *buffers,
+                           size_t bytes)
+{
+    return buffers == &server->buffers ? server->reply_bytes + bytes <= buffers->bytes / 8
+                                       : buffers->used_bytes + bytes <= buffers->bytes / 2;
+}
+
 bool sl_server_watch_reply(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
-    struct sl_server_buffers *buffers = &server->buffers;
+    struct sl_server_buffers *buffers = sl_server_local_buffers(server, request->conn);
     size_t bytes = request->work.reply_bytes;
-    if (request->reply != NULL || bytes == 0) {
+    bool has_landing = request->landing != NULL && !sl_server_request_writes(&request->work);
+    if (request->reply != NULL || bytes == 0 || has_landing) {
         return true;
     }
     bool may_wait = request->conn == NULL || has_unsent(request->conn);
-    if (may_wait && server->reply_bytes + bytes > buffers->bytes / 8) {
+    if (may_wait && !has_spare_room(server, buffers, bytes)) {
         return false;
     }
     request->reply = sl_server_buffers_get(buffers, bytes, buffers->bytes);
@@ -203,7 +212,8 @@ bool sl_server_watch_reply(struct sl_server_request *request)
         server->is_short = server->is_short || !may_wait;
         return false;
     }
-    server->reply_bytes += sl_server_buffers_size(buffers, request->reply);
+    server->reply_bytes +=
+        buffers == &server->buffers ? sl_server_buffers_size(buffers, request->reply) : 0;
     return true;
 }
 
@@ -211,8 +221,10 @@ void sl_server_watch_put_reply(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     if (request->reply != NULL) {
-        server->reply_bytes -= sl_server_buffers_size(&server->buffers, request->reply);
-        sl_server_buffers_put(&server->buffers, request->reply);
+        struct sl_server_buffers *buffers = sl_server_local_owner(server, request->reply);
+        server->reply_bytes -=
+            buffers == &server->buffers ? sl_server_buffers_size(buffers, request->reply) : 0;
+        sl_server_buffers_put(buffers, request->reply);
         request->reply = NULL;
         sl_server_unblock(server);
     }

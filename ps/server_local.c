@@ -1,0 +1,145 @@
+/* Connections that share memory with their peers: what they send is read where it lies here, and
+ * what they receive may stay where it lies there. The peer can write to that at any time: only
+ * values are left in it, on which nothing rests. */
+#include <string.h>
+
+#include "core/log.h"
+#include "ps/server_internal.h"
+
+void sl_server_local_open(struct sl_server *server)
+{
+    const struct sl_server_options *options = &server->options;
+    if (options->local == NULL) {
+        return;
+    }
+    struct sl_transport_options transport = options->transport_options;
+    transport.tls = NULL;
+    int err = sl_transport_open(options->local, options->reactor, &transport, &server->local);
+    if (err != 0) {
+        sl_log_warn("shard on %s: no transport through shared memory: %s",
+                    sl_reactor_name(options->reactor), sl_err_name(err));
+    }
+}
+
+int sl_server_local_begin(struct sl_server *server)
+{
+    if (server->has_local_memory) {
+        return 0;
+    }
+    const size_t quarter = server->options.buffer_bytes_max / 4;
+    const size_t least = SL_OUTBOX_MEMORY_BYTES_MIN;
+    int err = sl_outbox_init_shared(&server->local_replies, quarter < least ? least : quarter,
+                                    server->options.checksum, server->local);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_server_buffers_init_shared(&server->local_buffers, quarter, server->local);
+    if (err != 0) {
+        sl_transport_memory_unregister(server->local, server->local_replies.shared.base);
+        sl_outbox_fini(&server->local_replies);
+        return err;
+    }
+    server->has_local_memory = true;
+    return 0;
+}
+
+void sl_server_local_fini(struct sl_server *server)
+{
+    if (server->has_local_memory) {
+        sl_server_buffers_fini(&server->local_buffers);
+        sl_outbox_fini(&server->local_replies);
+    }
+}
+
+struct head {
+    struct sl_request_prefix prefix;
+    struct sl_request_section section;
+};
+
+/* Copies what comes before the values of a request that is one push; returns how much that is, 0:
+ * it is another. What has been copied is looked at, never what it was copied from. */
+static uint32_t copy_structure(const uint8_t *payload, uint32_t bytes, uint8_t *copy)
+{
+    struct head head;
+    if (bytes < sizeof head) {
+        return 0;
+    }
+    memcpy(copy, payload, sizeof head);
+    memcpy(&head, copy, sizeof head);
+    if (head.prefix.section_count != 1 || !sl_request_pushes(head.section.op)) {
+        return 0;
+    }
+    const uint64_t more = sl_request_structure_bytes(&head.section);
+    if (more > bytes - sizeof head) {
+        return 0;
+    }
+    memcpy(copy + sizeof head, payload + sizeof head, more);
+    return (uint32_t)(sizeof head + more);
+}
+
+void sl_server_local_read(struct sl_server_conn *conn, const struct sl_transport_message *message,
+                          struct sl_server_arrival *out)
+{
+    const uint32_t bytes = message->header.payload_bytes;
+    *out = (struct sl_server_arrival){
+        .message = message,
+        .payload = message->payload,
+        .payload_bytes = bytes,
+    };
+    if (!conn->shares || message->token == NULL || conn->sink == NULL) {
+        return; /* it lies in memory of this process already */
+    }
+    const uint32_t structure_bytes = copy_structure(message->payload, bytes, conn->sink);
+    out->payload = conn->sink;
+    if (structure_bytes == 0) {
+        memcpy(conn->sink, message->payload, bytes);
+        return;
+    }
+    out->payload_bytes = structure_bytes;
+    out->values = message->payload + structure_bytes;
+    out->values_bytes = bytes - structure_bytes;
+}
+
+/* The request's sink was made for the whole of it. */
+static void shrink(struct sl_server_request *request, uint32_t bytes)
+{
+    struct sl_server_buffers *buffers = &request->server->buffers;
+    if (bytes > sl_server_buffers_size(buffers, request->payload) / 2) {
+        return;
+    }
+    uint8_t *smaller = sl_server_buffers_get(buffers, bytes, buffers->bytes);
+    if (smaller != NULL) {
+        memcpy(smaller, request->payload, bytes);
+        sl_server_buffers_put(buffers, request->payload);
+        request->payload = smaller;
+        sl_server_unblock(request->server);
+    }
+}
+
+void sl_server_local_keep(struct sl_server_request *request, struct sl_server_arrival *arrival)
+{
+    if (arrival->values == NULL) {
+        return;
+    }
+    request->sender = request->conn->conn;
+    request->message = *arrival->message;
+    arrival->kept = true;
+    shrink(request, arrival->payload_bytes);
+}
+
+void sl_server_local_release(struct sl_server_request *request)
+{
+    /* A transport that is closed has forgotten what it delivered. */
+    if (request->sender != NULL && request->server->local != NULL) {
+        sl_transport_release(request->sender, &request->message);
+    }
+    request->sender = NULL;
+}
+
+void sl_server_local_take_off(struct sl_server_request *request, bool goes_on)
+{
+    if (request->landing != NULL && request->reply != NULL && goes_on) {
+        memcpy(request->reply, request->landing, request->work.reply_bytes);
+    }
+    request->landing = NULL;
+}
