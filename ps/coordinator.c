@@ -17,6 +17,7 @@ int sl_coordinator_create(const struct sl_coordinator_options *options, struct s
     sl_assert(options->send != NULL);
     sl_assert(options->ps_count > 0);
     sl_assert(options->ps_count <= SL_LIMIT_PS);
+    sl_assert(options->stage_changed == NULL || options->worker_count > 0);
     struct sl_coordinator *coordinator = calloc(1, sizeof *coordinator);
     if (coordinator == NULL) {
         return SL_ERR_NO_MEMORY;
@@ -55,6 +56,14 @@ void sl_coordinator_destroy(struct sl_coordinator **coordinator)
     free((*coordinator)->tables);
     free(*coordinator);
     *coordinator = NULL;
+}
+
+uint32_t sl_coordinator_task_index(const struct sl_coordinator *coordinator,
+                                   sl_coordinator_peer peer)
+{
+    const struct sl_coordinator_member *member = sl_coordinator_member_of(coordinator, peer);
+    sl_assert(member != NULL);
+    return member->hello.task_index;
 }
 
 uint64_t sl_coordinator_lease_ns(const struct sl_coordinator *coordinator)
@@ -152,6 +161,7 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
                               "the coordinator does not take messages of kind %d",
                               (int)message->kind);
     }
+    sl_coordinator_job_look(coordinator, NULL, now_ns);
 }
 
 void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns)

@@ -1,6 +1,6 @@
 /* The coordinator: membership, table registry, barriers. A pure state machine: a message from a
  * member, or the passing of time, gives messages to members; the server on its reactor carries
- * them. Owner reactor (reactor 0 of ps task 0).
+ * them. Owner reactor (reactor 0 of ps task 0, or of the scheduler).
  *
  * Membership: a member has a lease, renewed by whatever it sends. One whose connection breaks is
  * away, and the same process (its client_id) may take its place again until the lease ends. Then it
@@ -8,6 +8,14 @@
  * the name of one that has left, is lost, or is away (which is lost at that moment); while the
  * first is heard it is refused. While any ps is gone, who registers waits for it; a ps that comes
  * back is told to the others.
+ *
+ * Tasks: a process that says hello with any_task gets the place that it has or had; else the lowest
+ * that nobody has, or is lost from (but for that of a worker that has left, once the job has
+ * begun); else the lowest that somebody is away from, who is lost then; else none yet.
+ *
+ * The course of a job, where the options ask for it (a scheduler): nobody is told the cluster
+ * before every ps and every worker has registered once; the job ends when every worker has left or
+ * is lost and none has come in its place; then every ps is told, and it is over when none is left.
  *
  * The job's workers are tasks 0 to worker_count - 1 and those that have joined (Hello.joins), less
  * those that have left or are lost. A barrier of count 0 is one of all of them, and is looked at
@@ -34,6 +42,14 @@ struct sl_coordinator;
 /* A control connection, by a handle of the server's. */
 typedef uint64_t sl_coordinator_peer;
 
+/* Of a job whose course is followed. */
+enum sl_coordinator_stage {
+    SL_COORDINATOR_GATHERING, /* not all have come */
+    SL_COORDINATOR_RUNNING,
+    SL_COORDINATOR_ENDING, /* no worker is left; ps are told */
+    SL_COORDINATOR_OVER,
+};
+
 struct sl_coordinator_options {
     uint32_t ps_count;            /* that must register before anyone is told the cluster */
     uint32_t worker_count;        /* that the job has; 0: unknown */
@@ -44,6 +60,12 @@ struct sl_coordinator_options {
     /* Closes a connection whose member has another now, or is lost; `gone` may follow, and has no
      * effect, like whatever else still comes from it. NULL: such connections are left alone. */
     void (*close)(void *ctx, sl_coordinator_peer peer, const char *why);
+    /* NULL: the job's course is not followed; else worker_count is known. RUNNING: why says who has
+     * come. ENDING: err is 0, and all workers have left, or CLOSED, and why names those that are
+     * lost. OVER: 0, or DEADLINE when the job has not begun within the start timeout, and why names
+     * who is missing. `why` is valid during the call. */
+    void (*stage_changed)(void *ctx, enum sl_coordinator_stage stage, int err, const char *why);
+    uint64_t start_timeout_ns; /* from the first tick on; 0: none */
     void *ctx;
 };
 
@@ -54,10 +76,15 @@ void sl_coordinator_destroy(struct sl_coordinator **coordinator);
 
 /* A member said hello. Errors, which refuse it: EXISTS (another live member has that role and
  * task, and has been heard since this process first asked; until then AGAIN: it may have died),
- * INVALID (task index outside the cluster), NO_MEMORY; reason says it. */
+ * INVALID (task index outside the cluster), REFUSED (the job has ended), NO_MEMORY; reason says it.
+ * One with any_task is refused AGAIN when there is no place for it. */
 int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                          const struct sl_message_hello *hello, uint64_t now_ns, char *reason,
                          size_t reason_bytes);
+
+/* The task of a member that said hello: its own, or the one that was chosen. */
+uint32_t sl_coordinator_task_index(const struct sl_coordinator *coordinator,
+                                   sl_coordinator_peer peer);
 
 /* A message of a member that said hello: REGISTER, TABLE_OPEN, BARRIER, STATS_GET, HEARTBEAT,
  * GOODBYE; others are answered with an Error. */

@@ -11,9 +11,9 @@ static bool is_ps(const struct sl_coordinator_member *member)
     return member->hello.role == SL_MESSAGE_ROLE_PS;
 }
 
-/* Names the ps that have not registered; returns how many. */
-static uint32_t missing_ps(const struct sl_coordinator *coordinator,
-                           struct sl_message_waiting *waiting)
+/* Names those without whom nobody is told the cluster; returns how many. */
+static uint32_t find_missing(const struct sl_coordinator *coordinator,
+                             struct sl_message_waiting *waiting)
 {
     bool here[SL_LIMIT_PS] = {false};
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
@@ -28,7 +28,7 @@ static uint32_t missing_ps(const struct sl_coordinator *coordinator,
             sl_coordinator_miss(waiting, &total, "ps", task);
         }
     }
-    return total;
+    return sl_coordinator_job_missing(coordinator, total, waiting);
 }
 
 /* It waits for the cluster, or knows one in which a ps was elsewhere. */
@@ -53,9 +53,10 @@ static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinat
     }
 }
 
-/* All ps are there: tells the cluster to everyone who is owed it. */
-static void publish(struct sl_coordinator *coordinator)
+/* Nobody is missing: tells the cluster to everyone who is owed it. */
+static void publish(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
+    sl_coordinator_job_begin(coordinator, now_ns);
     uint32_t owed = 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         owed += is_owed_cluster(coordinator, coordinator->members[i]) ? 1 : 0;
@@ -178,16 +179,20 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
     member->cluster_request = message->id;
     member->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
     struct sl_message_waiting nobody = {0};
-    if (missing_ps(coordinator, &nobody) == 0) {
-        publish(coordinator);
+    if (find_missing(coordinator, &nobody) == 0) {
+        publish(coordinator, now_ns);
     }
+    sl_coordinator_job_tell_end(coordinator, member);
 }
 
 void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     struct sl_message message = {.kind = SL_MESSAGE_WAITING};
-    if (missing_ps(coordinator, &message.waiting) == 0) {
-        publish(coordinator); /* to those who were away, or whom there was no memory to tell */
+    uint32_t missing = find_missing(coordinator, &message.waiting);
+    sl_coordinator_job_look(coordinator, &message.waiting, now_ns);
+    if (missing == 0) {
+        publish(coordinator,
+                now_ns); /* to those who were away, or whom there was no memory to tell */
         return;
     }
     for (uint32_t i = 0; i < coordinator->member_count; i++) {

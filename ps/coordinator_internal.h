@@ -95,6 +95,10 @@ struct sl_coordinator {
     uint32_t table_max;
     struct sl_coordinator_barrier *barriers;
     uint32_t barrier_count;
+    enum sl_coordinator_stage stage; /* of a job whose course is not followed: GATHERING */
+    uint64_t stage_ns;               /* since when; GATHERING: since the first tick, 0 before */
+    uint64_t remind_ns;              /* when to log the next time who is missing */
+    char end_why[SL_MESSAGE_TEXT_BYTES];
 };
 
 /* ---- coordinator.c ---- */
@@ -144,6 +148,34 @@ void sl_coordinator_member_tell_losses(struct sl_coordinator *coordinator,
 
 /* Workers of the job: those that a barrier of count 0 waits for. */
 uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator);
+
+/* ---- coordinator_task.c ---- */
+
+/* Gives a hello with any_task its task_index. Errors: AGAIN (no place), with reason. */
+int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,
+                               struct sl_message_hello *hello, char *reason, size_t reason_bytes);
+
+/* ---- coordinator_job.c ---- */
+
+/* Appends the workers without which the job does not begin; total: of those that are missing. */
+uint32_t sl_coordinator_job_missing(const struct sl_coordinator *coordinator, uint32_t total,
+                                    struct sl_message_waiting *waiting);
+
+/* Nobody is missing: the job runs, if it did not. */
+void sl_coordinator_job_begin(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* Something has changed, or time has passed. missing: who is, in the latter case; else NULL. */
+void sl_coordinator_job_look(struct sl_coordinator *coordinator,
+                             const struct sl_message_waiting *missing, uint64_t now_ns);
+
+/* Tells a ps that the job has ended, if it has. */
+void sl_coordinator_job_tell_end(struct sl_coordinator *coordinator,
+                                 const struct sl_coordinator_member *member);
+
+/* Whether it comes in time. Errors: REFUSED. */
+int sl_coordinator_job_admits(const struct sl_coordinator *coordinator,
+                              const struct sl_message_hello *hello, char *reason,
+                              size_t reason_bytes);
 
 /* ---- coordinator_cluster.c ---- */
 

@@ -486,11 +486,19 @@ static void log_return(const struct sl_coordinator *coordinator,
 }
 
 int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
-                         const struct sl_message_hello *hello, uint64_t now_ns, char *reason,
+                         const struct sl_message_hello *said, uint64_t now_ns, char *reason,
                          size_t reason_bytes)
 {
     sl_assert(sl_coordinator_member_of(coordinator, peer) == NULL);
-    int err = check_task(coordinator, hello, reason, reason_bytes);
+    struct sl_message_hello placed = *said;
+    const struct sl_message_hello *hello = &placed;
+    int err = sl_coordinator_job_admits(coordinator, hello, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_coordinator_task_choose(coordinator, &placed, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = check_task(coordinator, hello, reason, reason_bytes);
+    }
     if (err != 0) {
         return err;
     }

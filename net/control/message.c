@@ -49,6 +49,7 @@ struct build {
         Starling__Lost lost;
         Starling__Join join;
         Starling__Joined joined;
+        Starling__Ended ended;
     };
 };
 
@@ -330,13 +331,18 @@ static void build_body(struct build *build, const struct sl_message *from)
         build->joined.clock = from->clock;
         build->control.joined = &build->joined;
         break;
+    case SL_MESSAGE_ENDED:
+        build->ended = (Starling__Ended)STARLING__ENDED__INIT;
+        build->ended.why = text(from->why, sizeof from->why);
+        build->control.ended = &build->ended;
+        break;
     }
 }
 
 static void build_control(struct build *build, const struct sl_message *from)
 {
     sl_assert(from->kind >= SL_MESSAGE_HELLO);
-    sl_assert(from->kind <= SL_MESSAGE_JOINED);
+    sl_assert(from->kind <= SL_MESSAGE_ENDED);
     build->control = (Starling__Control)STARLING__CONTROL__INIT;
     build->control.id = from->id;
     build->control.body_case = (Starling__Control__BodyCase)from->kind;
@@ -378,8 +384,12 @@ void sl_message_hello_name(const struct sl_message_hello *hello, char name[SL_ME
 {
     if (hello->role == SL_MESSAGE_ROLE_CLIENT) {
         (void)snprintf(name, SL_MESSAGE_NAME_BYTES, "client %016" PRIx64, hello->client_id);
+        return;
+    }
+    const char *role = hello->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker";
+    if (hello->any_task) {
+        (void)snprintf(name, SL_MESSAGE_NAME_BYTES, "a %s", role);
     } else {
-        (void)snprintf(name, SL_MESSAGE_NAME_BYTES, "%s/%u",
-                       hello->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker", hello->task_index);
+        (void)snprintf(name, SL_MESSAGE_NAME_BYTES, "%s/%u", role, hello->task_index);
     }
 }

@@ -36,6 +36,7 @@ enum sl_message_kind {
     SL_MESSAGE_LOST,
     SL_MESSAGE_JOIN,
     SL_MESSAGE_JOINED,
+    SL_MESSAGE_ENDED,
 };
 
 enum sl_message_purpose { SL_MESSAGE_PURPOSE_CONTROL = 1, SL_MESSAGE_PURPOSE_DATA = 2 };
@@ -71,7 +72,7 @@ struct sl_message_welcome {
     bool counts;          /* data, worker: its clock counts on this shard */
     uint32_t clock;       /* data, worker: its clock where it counts, else where it may join now */
     uint32_t lease_ms;    /* control; 0: none */
-    uint32_t task_index;  /* control: the member's */
+    uint32_t task_index;  /* control: the member's, who may not have known it */
     char software[SL_MESSAGE_NAME_BYTES];
 };
 
@@ -161,7 +162,8 @@ struct sl_message {
         struct sl_message_challenge challenge;
         struct sl_message_proof proof;
         struct sl_message_lost lost;
-        uint32_t clock; /* JOIN, JOINED */
+        uint32_t clock;                  /* JOIN, JOINED */
+        char why[SL_MESSAGE_TEXT_BYTES]; /* ENDED */
     };
 };
 
@@ -180,7 +182,8 @@ int sl_message_decode(const uint8_t *from, size_t bytes, struct sl_message *out)
 
 void sl_message_fini(struct sl_message *message);
 
-/* What messages call who said the hello: "ps/1", "worker/3", "client 00000000000000ff". */
+/* What messages call who said the hello: "ps/1", "worker/3", "client 00000000000000ff"; "a worker"
+ * that wants any task. */
 void sl_message_hello_name(const struct sl_message_hello *hello, char name[SL_MESSAGE_NAME_BYTES]);
 
 /* Checks every field of a table's specification; on error writes which field, what it is and what

@@ -384,6 +384,8 @@ static int read_body(const struct sl_message_memory *memory, const Starling__Con
     case STARLING__CONTROL__BODY_JOINED:
         to->clock = from->joined->clock;
         return SL_OK;
+    case STARLING__CONTROL__BODY_ENDED:
+        return checked(copy_text(memory, from->ended->why, TEXT_FREE, to->why, sizeof to->why));
     case STARLING__CONTROL__BODY_HEARTBEAT:
     case STARLING__CONTROL__BODY_BARRIER_DONE:
     case STARLING__CONTROL__BODY_STATS_GET:

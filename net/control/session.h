@@ -54,8 +54,8 @@ struct sl_session_events {
     /* As in transport.h, for data connections: asked for long REPLY frames only. NULL on control
      * connections. */
     void *(*sink)(void *ctx, struct sl_session *session, const struct sl_frame *header);
-    /* A message that was not asked for, on a control connection: CLUSTER (a ps has moved) or LOST.
-     * May be NULL. */
+    /* A message that was not asked for, on a control connection: CLUSTER (a ps has moved), LOST or
+     * ENDED. May be NULL. */
     void (*told)(void *ctx, struct sl_session *session, const struct sl_message *message);
     /* There is room in the transport again, and what waited in the outbox has been offered. May be
      * NULL. */

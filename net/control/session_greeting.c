@@ -93,6 +93,11 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
         sl_session_end_because(session, SL_ERR_PROTOCOL, "its welcome names no shard");
         return;
     }
+    struct sl_message_hello *hello = &session->options.hello;
+    if (hello->any_task) { /* from now on it is this one, whatever becomes of the connection */
+        hello->any_task = false;
+        hello->task_index = message->task_index;
+    }
     session->state = SL_SESSION_WELCOMED;
     session->was_welcomed = true;
     session->welcomed_ns = sl_reactor_now_ns(session->options.transport->reactor);

@@ -204,7 +204,8 @@ static void unasked(struct sl_session *session, const struct sl_message *message
         complained(session, &message->error);
     } else if (message->kind == SL_MESSAGE_GOODBYE) {
         sl_session_distrust(session, SL_ERR_CLOSED, "it is shutting down");
-    } else if (message->kind == SL_MESSAGE_CLUSTER || message->kind == SL_MESSAGE_LOST) {
+    } else if (message->kind == SL_MESSAGE_CLUSTER || message->kind == SL_MESSAGE_LOST ||
+               message->kind == SL_MESSAGE_ENDED) {
         if (events->told != NULL) {
             events->told(session->options.ctx, session, message);
         }

@@ -82,24 +82,25 @@ SCHEMA = {
         "barrier": (10, "Barrier"), "barrier_done": (11, "BarrierDone"),
         "stats_get": (12, "StatsGet"), "stats": (13, "Stats"), "goodbye": (14, "Goodbye"),
         "challenge": (15, "Challenge"), "proof": (16, "Proof"), "heartbeat": (17, "Heartbeat"),
-        "lost": (18, "Lost"), "join": (19, "Join"), "joined": (20, "Joined")},
+        "lost": (18, "Lost"), "join": (19, "Join"), "joined": (20, "Joined"), "ended": (21, "Ended")},
     "Hello": {
         "protocol_version": (1, "uint"), "purpose": (2, "uint"), "role": (3, "uint"),
         "task_index": (4, "uint"), "client_id": (5, "uint"), "shard": (6, "uint"),
         "software": (7, "string"), "checksum": (8, "uint"), "nonce": (9, "bytes"),
-        "joins": (10, "uint")},
+        "joins": (10, "uint"), "any_task": (11, "uint")},
     "Welcome": {
         "protocol_version": (1, "uint"), "credit_bytes": (2, "uint"),
         "credit_requests": (3, "uint"), "shard": (4, "uint"), "shard_count": (5, "uint"),
         "payload_bytes_max": (6, "uint"), "software": (7, "string"), "incarnation": (8, "uint"),
         "resumed": (9, "uint"), "clock": (10, "uint"), "counts": (11, "uint"),
-        "lease_ms": (12, "uint")},
+        "lease_ms": (12, "uint"), "task_index": (13, "uint")},
     "Error": {"code": (1, "uint"), "text": (2, "string")},
     "Register": {
         "data_endpoint": (1, "string"), "shard_count": (2, "uint"), "ps_count": (3, "uint"),
-        "worker_count": (4, "uint")},
+        "worker_count": (4, "uint"), "host": (5, "string")},
     "Cluster": {"ps": (1, ["Ps"]), "worker_count": (2, "uint")},
-    "Ps": {"task_index": (1, "uint"), "data_endpoint": (2, "string"), "shard_count": (3, "uint")},
+    "Ps": {"task_index": (1, "uint"), "data_endpoint": (2, "string"), "shard_count": (3, "uint"),
+           "host": (4, "string")},
     "Waiting": {"missing": (1, ["string"])},
     "Optimizer": {
         "kind": (1, "uint"), "lr": (2, "float"), "momentum": (3, "float"), "rho": (4, "float"),
@@ -131,6 +132,7 @@ SCHEMA = {
     "Heartbeat": {},
     "Lost": {"role": (1, "uint"), "task_index": (2, "uint"), "client_id": (3, "uint"),
              "why": (4, "string")},
+    "Ended": {"why": (1, "string")},
     "Join": {"clock": (1, "uint")},
     "Joined": {"clock": (1, "uint")},
 }
@@ -237,7 +239,7 @@ def proof_text(side, hello, server_nonce):
     return ((b"starling " + side).ljust(16, b"\0") + hello["nonce"] + server_nonce
             + struct.pack("<5IQ2B", hello["protocol_version"], hello["purpose"], hello["role"],
                           hello["task_index"], hello["shard"], hello["client_id"],
-                          hello["checksum"], hello.get("joins", 0)))
+                          hello["checksum"], hello.get("joins", 0) + 2 * hello.get("any_task", 0)))
 
 
 def prove(secret, side, hello, server_nonce):

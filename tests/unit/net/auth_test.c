@@ -155,6 +155,9 @@ static void auth_check__covers_what_the_hello_claims(void **state)
     hello.joins = true;
     assert_false(passes(&hello, 32));
     hello = usual_hello();
+    hello.any_task = true;
+    assert_false(passes(&hello, 32));
+    hello = usual_hello();
     hello.nonce[31] ^= 0x80;
     assert_false(passes(&hello, 32));
     hello = usual_hello();

@@ -13,7 +13,7 @@
 #include "net/control/message.h"
 #include "random_message.h"
 
-#define KIND_COUNT (SL_MESSAGE_JOINED - SL_MESSAGE_HELLO + 1)
+#define KIND_COUNT (SL_MESSAGE_ENDED - SL_MESSAGE_HELLO + 1)
 
 static void random_endpoint(uint64_t *seed, char *to, size_t to_bytes)
 {
@@ -36,7 +36,8 @@ static void random_hello(uint64_t *seed, struct sl_message_hello *to)
     uint32_t tasks = to->role == SL_MESSAGE_ROLE_PS       ? SL_LIMIT_PS
                      : to->role == SL_MESSAGE_ROLE_WORKER ? SL_LIMIT_WORKERS
                                                           : 1;
-    to->task_index = (uint32_t)(sl_hash_random(seed) % tasks);
+    to->any_task = sl_hash_random(seed) % 2 == 0;
+    to->task_index = to->any_task ? 0 : (uint32_t)(sl_hash_random(seed) % tasks);
     to->client_id = sl_hash_random(seed);
     to->shard = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_REACTORS);
     to->checksum = sl_hash_random(seed) % 2 == 0;
@@ -95,6 +96,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->welcome.counts = sl_hash_random(seed) % 2 == 0;
         to->welcome.clock = (uint32_t)sl_hash_random(seed);
         to->welcome.lease_ms = (uint32_t)sl_hash_random(seed);
+        to->welcome.task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
         random_message_name(seed, to->welcome.software, sizeof to->welcome.software);
         break;
     case SL_MESSAGE_ERROR:
@@ -148,6 +150,9 @@ static void random_body(uint64_t *seed, struct sl_message *to)
     case SL_MESSAGE_JOIN:
     case SL_MESSAGE_JOINED:
         to->clock = (uint32_t)sl_hash_random(seed);
+        break;
+    case SL_MESSAGE_ENDED:
+        random_message_name(seed, to->why, sizeof to->why);
         break;
     case SL_MESSAGE_STATS:
         random_stats(seed, &to->stats);

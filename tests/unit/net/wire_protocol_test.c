@@ -180,6 +180,8 @@ static void protocol_page__shows_leases_barriers_and_joins(void **state)
                    &(struct sl_message){.kind = SL_MESSAGE_BARRIER,
                                         .id = 4,
                                         .barrier = {.name = "epoch 3", .timeout_ms = 30000}});
+    assert_control(
+        "ended", &(struct sl_message){.kind = SL_MESSAGE_ENDED, .why = "all 4 workers have left"});
     assert_control("join", &(struct sl_message){.kind = SL_MESSAGE_JOIN, .id = 5, .clock = 7});
     assert_control("joined", &(struct sl_message){.kind = SL_MESSAGE_JOINED, .id = 5, .clock = 8});
 }

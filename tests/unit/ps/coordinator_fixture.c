@@ -58,6 +58,9 @@ static void describe(const struct sl_message *message, char *text, size_t bytes)
                        lost->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker", lost->task_index,
                        (unsigned)lost->client_id, lost->why);
         break;
+    case SL_MESSAGE_ENDED:
+        (void)snprintf(text, bytes, "ended: %s", message->why);
+        break;
     default:
         (void)snprintf(text, bytes, "kind %d", (int)message->kind);
     }
@@ -82,6 +85,14 @@ static void on_close(void *ctx, sl_coordinator_peer peer, const char *why)
     sl_coordinator_gone(f->coordinator, peer, true, f->now_ns);
 }
 
+static void on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const char *why)
+{
+    struct fixture *f = ctx;
+    assert_true(f->sent_count < FIXTURE_SENT_MAX);
+    (void)snprintf(f->sent[f->sent_count++], sizeof f->sent[0], "stage %d err %s: %s", (int)stage,
+                   sl_err_name(err), why);
+}
+
 static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
 {
     struct sl_coordinator_options options = {
@@ -91,6 +102,8 @@ static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
         .lease_ns = 10 * SECOND,
         .send = on_send,
         .close = on_close,
+        .stage_changed = f->follows ? on_stage : NULL,
+        .start_timeout_ns = 60 * SECOND,
         .ctx = f,
     };
     assert_int_equal(sl_coordinator_create(&options, &f->coordinator), 0);
@@ -118,6 +131,12 @@ void fixture_remake(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
 {
     sl_coordinator_destroy(&f->coordinator);
     make(f, ps_count, worker_count);
+}
+
+void fixture_follow(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
+{
+    f->follows = true;
+    fixture_remake(f, ps_count, worker_count);
 }
 
 static void take(struct fixture *f)
@@ -165,6 +184,20 @@ int hello_as(struct fixture *f, sl_coordinator_peer peer, enum sl_message_role r
     };
     return sl_coordinator_hello(f->coordinator, peer, &message, f->now_ns, f->reason,
                                 sizeof f->reason);
+}
+
+int hello_any(struct fixture *f, sl_coordinator_peer peer, enum sl_message_role role,
+              uint64_t client_id)
+{
+    struct sl_message_hello message = {
+        .purpose = SL_MESSAGE_PURPOSE_CONTROL,
+        .role = role,
+        .any_task = true,
+        .client_id = client_id,
+    };
+    int err = sl_coordinator_hello(f->coordinator, peer, &message, f->now_ns, f->reason,
+                                   sizeof f->reason);
+    return err != 0 ? err : (int)sl_coordinator_task_index(f->coordinator, peer);
 }
 
 void workers_join(struct fixture *f)

@@ -16,6 +16,7 @@ struct fixture {
     char sent[FIXTURE_SENT_MAX][1024];
     uint32_t sent_count;
     char reason[512];
+    bool follows; /* the job's course: its stages are among what is sent, "stage 1 err 0: …" */
 };
 
 /* For CMocka: 2 ps, 3 workers, Waiting every 3 s, a lease of 10 s, at time 0. */
@@ -24,6 +25,9 @@ int fixture_teardown(void **state);
 
 /* Another coordinator instead. */
 void fixture_remake(struct fixture *f, uint32_t ps_count, uint32_t worker_count);
+
+/* Likewise, one that follows the job's course, with a start timeout of a minute. */
+void fixture_follow(struct fixture *f, uint32_t ps_count, uint32_t worker_count);
 
 /* The next thing sent or closed is `text`; takes it. */
 void expect(struct fixture *f, const char *text);
@@ -38,6 +42,10 @@ int hello(struct fixture *f, sl_coordinator_peer peer, enum sl_message_role role
 /* The process `client_id` on connection `peer`. */
 int hello_as(struct fixture *f, sl_coordinator_peer peer, enum sl_message_role role, uint32_t task,
              uint64_t client_id);
+
+/* Any task will do. Returns its index, or the error. */
+int hello_any(struct fixture *f, sl_coordinator_peer peer, enum sl_message_role role,
+              uint64_t client_id);
 
 /* Workers 0 to 2 as peers 1 to 3. */
 void workers_join(struct fixture *f);
