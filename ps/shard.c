@@ -47,6 +47,7 @@ static void table_destroy(struct sl_shard_table **table)
     if ((*table)->dense != NULL) {
         sl_dense_store_destroy(&(*table)->dense);
     }
+    sl_kv_store_destroy(&(*table)->kv);
     free((*table)->staged);
     free(*table);
     *table = NULL;
@@ -115,6 +116,9 @@ static int store_create(const struct sl_shard *shard, uint32_t table_id,
     if (spec->kind == SL_TABLE_SPARSE) {
         return sl_table_store_create(spec, bytes_max, &table->sparse);
     }
+    if (spec->kind == SL_TABLE_KV) {
+        return sl_kv_store_create(spec->dim, bytes_max, &table->kv);
+    }
     uint32_t range =
         sl_partition_range_of_shard(table_id, shard->options.index, shard->options.count);
     uint64_t start = sl_partition_range_start(spec->length, shard->options.count, range);
@@ -148,7 +152,15 @@ static int consistency_init(struct sl_shard *shard, struct sl_shard_table *table
 static size_t store_memory(const struct sl_shard_table *table)
 {
     return table->sparse != NULL ? sl_table_store_memory_bytes(table->sparse)
+           : table->kv != NULL   ? sl_kv_store_memory_bytes(table->kv)
                                  : sl_dense_store_memory_bytes(table->dense);
+}
+
+static uint64_t store_count(const struct sl_shard_table *table)
+{
+    return table->sparse != NULL ? sl_table_store_row_count(table->sparse)
+           : table->kv != NULL   ? sl_kv_store_key_count(table->kv)
+                                 : sl_dense_store_count(table->dense);
 }
 
 int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct sl_table_spec *spec,
@@ -197,8 +209,7 @@ int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)
         }
         struct sl_message_table_stats *stats = &tables[count++];
         memcpy(stats->name, table->spec.name, sizeof stats->name);
-        stats->rows = table->sparse != NULL ? sl_table_store_row_count(table->sparse)
-                                            : sl_dense_store_count(table->dense);
+        stats->rows = store_count(table);
         stats->bytes = store_memory(table);
         stats->pulled_rows = table->pulled_rows;
         stats->pushed_rows = table->pushed_rows;

@@ -27,7 +27,13 @@
  * pushes apply at once; so it is for a worker beyond the table's worker_count that has not joined.
  * Pushes of a worker whose clock counts no more apply at once too. When nobody counts, nobody
  * waits, and everything kept aside is applied. Tables may differ in mode and worker_count; clocks
- * are the shard's. */
+ * are the shard's.
+ *
+ * KV tables (ps/kv_store.h) wait for nobody's clock. A section that pushes finds out for all of its
+ * keys whether it can, in one go for up to 256 keys, before any array is made or changed; a longer
+ * one takes the large scratch for that. Long arrays are visited in slices: others may see them
+ * partly done. With a handler, each section is one call of it, however long; one that says AGAIN
+ * parks its request until another call has been made that does not. */
 #ifndef SL_PS_SHARD_H
 #define SL_PS_SHARD_H
 
@@ -41,6 +47,7 @@
 #include "net/wire/request.h"
 #include "ps/optimizer/optimizer.h"
 
+struct sl_kv_handler;
 struct sl_shard;
 struct sl_shard_scratch;
 struct sl_shard_staged;
@@ -49,6 +56,8 @@ struct sl_shard_options {
     uint32_t index, count;    /* this shard among all of the cluster: core/partition.h */
     size_t memory_bytes_max;  /* of all tables; 0: no limit */
     size_t staging_bytes_max; /* of BSP pushes kept aside; 0: 256 MiB */
+    const struct sl_kv_handler *kv_handler; /* starling_kv.h: of all KV tables; outlives the shard;
+                                             * NULL: the store */
 };
 
 /* Errors: NO_MEMORY. */
@@ -95,6 +104,11 @@ struct sl_shard_work {
     uint32_t distinct;
     uint64_t step;
     struct sl_optimizer_state state; /* as it was when the push began */
+    /* Of a section of a KV table: */
+    uint32_t key;          /* at work; `done` counts the values of the section */
+    uint32_t key_done;     /* values of it */
+    bool asks_again;       /* the handler has said AGAIN, */
+    uint64_t handled_seen; /* after so many calls that did not */
 };
 
 /* Checks the whole request against the tables (every section's shape, ownership of dense ranges)
@@ -144,9 +158,10 @@ bool sl_shard_pulls_find(struct sl_shard *shard, uint16_t table_id, const uint64
 void sl_shard_pull_read(struct sl_shard *shard, uint16_t table_id, const float *const *rows,
                         uint32_t key_count, uint8_t *reply);
 
-/* A request that pulls one long range of a dense array, and nothing else: its reply can be made
- * part by part, front to back, each where the next part is wanted. Asked before it has begun. In
- * BSP the caller's next tick must not be carried out until the reply is made. */
+/* A request that pulls one long range of a dense array, or one long array of a KV table, or a piece
+ * of one, and nothing else: its reply can be made part by part, front to back, each where the next
+ * part is wanted. Asked before it has begun. In BSP the caller's next tick must not be carried out
+ * until the reply is made. */
 bool sl_shard_streams(const struct sl_shard *shard, const struct sl_shard_work *work);
 
 /* The reply's next `bytes`, a multiple of 8 and no more than are left of work->reply_bytes, of a
@@ -171,20 +186,23 @@ bool sl_shard_curtail(struct sl_shard_work *work);
 bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_work *work,
                     uint64_t key_budget);
 
-/* True when the next thing that the request does is to wait for clocks; parked_on then says where.
+/* True when the next thing that the request does is to wait, for clocks, or for its handler, which
+ * has said AGAIN and has done nothing since; parked_on then says where.
  * Lets who holds it park it before it has begun. */
 bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_work *work);
 
 enum sl_shard_result {
     SL_SHARD_DONE,   /* reply[work->reply_bytes] is complete */
     SL_SHARD_AGAIN,  /* the budget is used up, or something must come first: call again */
-    SL_SHARD_PARKED, /* waits for clocks: call again after sl_shard_clock_moved says so */
+    SL_SHARD_PARKED, /* waits: call again after sl_shard_clock_moved says so */
 };
 
 /* Goes on with the request; reply is room for work->reply_bytes (NULL: 0), the same in every call.
  * Returns an sl_shard_result, or an error (negative), which ends the request: NO_MEMORY (of the
  * tables, or of staging), WRONG_SHARD (a key; the sections before this one have been done),
- * PROTOCOL (a tick or BSP push of another clock than the worker's). *keys_spent: of the budget. */
+ * PROTOCOL (a tick or BSP push of another clock than the worker's), NOT_FOUND (a pull of a key that
+ * nobody has pushed, of a KV table), INVALID (its array has another length), the handler's.
+ * *keys_spent: of the budget. */
 int sl_shard_run(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *reply,
                  uint32_t key_budget, uint32_t *keys_spent, char *reason, size_t reason_bytes);
 
@@ -197,11 +215,12 @@ void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_work *work
  * progress may have been applied in part. */
 void sl_shard_abandon(struct sl_shard *shard, struct sl_shard_work *work);
 
-/* For whom a parked request waits, as text. */
+/* For whom, or what, a parked request waits, as text. */
 void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_work *work,
                             char *text, size_t text_bytes);
 
-/* True once after each advance of a floor: parked requests may be admitted now, look at them. */
+/* True once after each advance of a floor, and after a handler has done something while requests
+ * waited for it: parked requests may go on now, look at them. */
 bool sl_shard_clock_moved(struct sl_shard *shard);
 
 /* BSP pushes that became due are applied in slices too: while this is true, sl_shard_commit must be

@@ -21,6 +21,7 @@ static uint64_t section_cost(const struct sl_shard_table *table,
                              const struct sl_request_section *section, uint64_t *push_cost)
 {
     uint64_t once = sl_shard_op_dense(section->op) ? section->count / SL_SHARD_ELEMENTS_PER_KEY + 1
+                    : sl_shard_op_kv(section->op)  ? sl_shard_kv_cost(section, table->spec.dim)
                                                    : (uint64_t)section->key_count * table->key_cost;
     if (section->op == SL_REQUEST_PULL_POOLED) {
         once += section->bag_count + section->key_count / SL_SHARD_BATCH_KEYS + 1;
@@ -29,14 +30,20 @@ static uint64_t section_cost(const struct sl_shard_table *table,
     return 1 + (sl_shard_op_pulls(section->op) ? once : 0);
 }
 
+/* The handler is asked, and may say so. */
+static bool may_ask_again(const struct sl_shard *shard, uint8_t op)
+{
+    return shard->options.kv_handler != NULL && sl_shard_op_kv(op) && op != SL_REQUEST_KV_LENGTHS;
+}
+
 /* Whether it can run depends on nothing but the budget. */
-static bool is_plain(const struct sl_shard_table *table, const struct sl_shard_work *work,
-                     const struct sl_request_section *section)
+static bool is_plain(const struct sl_shard *shard, const struct sl_shard_table *table,
+                     const struct sl_shard_work *work, const struct sl_request_section *section)
 {
     bool may_wait = table->spec.consistency.mode != SL_CONSISTENCY_ASP && work->caller.has_clock;
     return !(may_wait && sl_shard_op_pulls(section->op)) &&
-           !(sl_shard_op_pushes(section->op) && !sl_shard_op_dense(section->op) &&
-             !sl_shard_push_is_small(section, table->spec.dim));
+           !(sl_shard_op_pushes(section->op) && sl_shard_push_is_large(section, table->spec.dim)) &&
+           !may_ask_again(shard, section->op);
 }
 
 /* Reads one section's body; `values`: where what it pushes is, NULL: behind the rest. */
@@ -69,9 +76,10 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_work *wor
         return sl_shard_fail(shard, work, slice, SL_ERR_NOT_FOUND, "no table has id %u here",
                              section.table_id);
     }
-    if (sl_shard_op_dense(section.op) != (table->dense != NULL)) {
+    if (sl_shard_op_kind(section.op) != table->spec.kind) {
+        static const char *const names[SL_TABLE_KIND_COUNT] = {"sparse", "dense", "KV"};
         return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL, "operation %u on a %s table",
-                             section.op, table->dense != NULL ? "dense" : "sparse");
+                             section.op, names[table->spec.kind]);
     }
     if (read_body(cursor, values, table, &work->view) != 0) {
         return sl_shard_fail(shard, work, slice, SL_ERR_PROTOCOL,
@@ -88,7 +96,7 @@ static int check_section(const struct sl_shard *shard, struct sl_shard_work *wor
     work->cost += section_cost(table, &section, &push_cost);
     work->cost += push_cost;
     work->push_cost += push_cost;
-    work->plain &= is_plain(table, work, &section);
+    work->plain &= is_plain(shard, table, work, &section);
     work->reply_bytes += sl_request_reply_bytes(&section, table->spec.dim);
     if (work->reply_bytes > SL_LIMIT_FRAME_PAYLOAD_BYTES) {
         return sl_shard_fail(shard, work, slice, SL_ERR_TOO_LARGE,
@@ -112,6 +120,7 @@ static void work_init(struct sl_shard_work *work, const struct sl_shard_caller *
     work->parked_on = 0;
     work->scratch = NULL;
     work->staged = NULL;
+    work->asks_again = false;
 }
 
 /* All of the request, whose first bytes are in the work already. */
@@ -245,8 +254,9 @@ static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_w
         if (sl_shard_op_pulls(section.op) && !sl_shard_admits(shard, table, &work->caller, clock)) {
             return false;
         }
-        if (sl_shard_pushes(work, section.op) && shard->large.owner != NULL &&
-            !sl_shard_push_is_small(&section, table->spec.dim)) {
+        if (may_ask_again(shard, section.op) ||
+            (sl_shard_pushes(work, section.op) && shard->large.owner != NULL &&
+             sl_shard_push_is_large(&section, table->spec.dim))) {
             return false;
         }
         (void)sl_bytes_take(&cursor, sl_request_body_bytes(&section, table->spec.dim));
@@ -275,8 +285,12 @@ bool sl_shard_waits(const struct sl_shard *shard, struct sl_shard_work *work)
             return false;
         }
     }
-    if (!sl_shard_op_pulls(section.op) || sl_shard_admits(shard, shard->tables[section.table_id],
-                                                          &work->caller, work->prefix.clock)) {
+    bool waits = sl_shard_op_kv(section.op)
+                     ? sl_shard_kv_waits(shard, work)
+                     : sl_shard_op_pulls(section.op) &&
+                           !sl_shard_admits(shard, shard->tables[section.table_id], &work->caller,
+                                            work->prefix.clock);
+    if (!waits) {
         return false;
     }
     work->parked_on = section.table_id;

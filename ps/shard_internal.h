@@ -4,6 +4,7 @@
 
 #include "ps/clocks.h"
 #include "ps/dense.h"
+#include "ps/kv_store.h"
 #include "ps/shard.h"
 #include "ps/shard_scratch.h"
 #include "ps/shard_staging.h"
@@ -33,8 +34,9 @@ struct sl_shard_staged_queue {
 struct sl_shard_table {
     bool open;
     struct sl_table_spec spec;
-    struct sl_table_store *sparse; /* one of both */
+    struct sl_table_store *sparse; /* one of three */
     struct sl_dense_store *dense;
+    struct sl_kv_store *kv;
     const struct sl_optimizer *optimizer;
     struct sl_optimizer_state state;
     uint64_t step;         /* push sections applied */
@@ -69,6 +71,10 @@ struct sl_shard {
     struct sl_shard_staging staging; /* mapped with the first BSP table */
     struct sl_shard_commit_state commit;
     size_t memory_bytes; /* of all stores */
+    /* The handler of KV tables: */
+    uint64_t handled;    /* calls that did not say AGAIN */
+    uint32_t asks_again; /* requests that wait for another one of these */
+    bool handler_moved;  /* one came, and nobody has been told */
 };
 
 /* One call of sl_shard_run. */
@@ -86,15 +92,20 @@ static inline uint32_t sl_shard_slice_left(const struct sl_shard_slice *slice)
 /* Dense elements that `budget` pays for, and back. */
 #define SL_SHARD_ELEMENTS_PER_KEY 64
 
+/* Operations as a set; they have been checked, and are all below 32. */
+#define SL_SHARD_OPS_PUSH_ONLY                                                                     \
+    (1U << SL_REQUEST_PUSH | 1U << SL_REQUEST_DENSE_PUSH | 1U << SL_REQUEST_KV_PUSH)
+#define SL_SHARD_OPS_PUSH_PULL                                                                     \
+    (1U << SL_REQUEST_PUSH_PULL | 1U << SL_REQUEST_DENSE_PUSH_PULL | 1U << SL_REQUEST_KV_PUSH_PULL)
+
 static inline bool sl_shard_op_pulls(uint8_t op)
 {
-    return op != SL_REQUEST_PUSH && op != SL_REQUEST_DENSE_PUSH && op != SL_REQUEST_TICK;
+    return ((SL_SHARD_OPS_PUSH_ONLY | 1U << SL_REQUEST_TICK) >> op & 1) == 0;
 }
 
 static inline bool sl_shard_op_pushes(uint8_t op)
 {
-    return op == SL_REQUEST_PUSH || op == SL_REQUEST_PUSH_PULL || op == SL_REQUEST_DENSE_PUSH ||
-           op == SL_REQUEST_DENSE_PUSH_PULL;
+    return ((SL_SHARD_OPS_PUSH_ONLY | SL_SHARD_OPS_PUSH_PULL) >> op & 1) != 0;
 }
 
 /* True when this request's section pushes: one that is replayed has done so. */
@@ -113,6 +124,19 @@ static inline bool sl_shard_op_dense(uint8_t op)
 {
     return op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_DENSE_PUSH ||
            op == SL_REQUEST_DENSE_PUSH_PULL;
+}
+
+static inline bool sl_shard_op_kv(uint8_t op)
+{
+    return op >= SL_REQUEST_KV_PUSH && op <= SL_REQUEST_KV_LENGTHS;
+}
+
+/* Of the table that the operation is for. */
+static inline enum sl_table_kind sl_shard_op_kind(uint8_t op)
+{
+    return sl_shard_op_dense(op) ? SL_TABLE_DENSE
+           : sl_shard_op_kv(op)  ? SL_TABLE_KV
+                                 : SL_TABLE_SPARSE;
 }
 
 /* Writes "shard 1, section 2 (table emb): " and the message into the reason; returns err. */
@@ -147,6 +171,35 @@ static inline bool sl_shard_push_is_small(const struct sl_request_section *secti
     return section->key_count <= SL_SHARD_SMALL_KEYS &&
            (uint64_t)section->key_count * dim <= SL_SHARD_SMALL_FLOATS;
 }
+
+/* True when a push of this section needs the large scratch. */
+static inline bool sl_shard_push_is_large(const struct sl_request_section *section, uint32_t dim)
+{
+    return sl_shard_op_kv(section->op)
+               ? section->key_count > SL_SHARD_BATCH_KEYS
+               : !sl_shard_op_dense(section->op) && !sl_shard_push_is_small(section, dim);
+}
+
+/* A section of a KV table, from ADMIT on. */
+int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
+                    struct sl_shard_work *work, uint8_t *reply, struct sl_shard_slice *slice);
+
+/* What it costs, without looking for repeated keys. */
+uint64_t sl_shard_kv_cost(const struct sl_request_section *section, uint32_t dim);
+
+/* True when it waits for its handler. */
+bool sl_shard_kv_waits(const struct sl_shard *shard, const struct sl_shard_work *work);
+
+/* True when the work is a pull of one array, or a piece of one, that is there as it is asked for.
+ */
+bool sl_shard_kv_streams(const struct sl_shard *shard, const struct sl_shard_work *work);
+
+/* The next values of such a one. */
+void sl_shard_kv_stream(const struct sl_shard *shard, const struct sl_shard_work *work,
+                        uint64_t count, void *values);
+
+/* Takes back what the section has claimed, or waits for. */
+void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_work *work);
 
 /* The push part of a section begins: takes the working memory that it needs. DONE: go on with
  * COLLECT; AGAIN: the scratch is in use. Errors: PROTOCOL, NO_MEMORY. */

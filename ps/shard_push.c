@@ -86,6 +86,7 @@ static void scratch_put(struct sl_shard_work *work)
 
 void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_work *work)
 {
+    sl_shard_kv_drop(shard, work);
     scratch_put(work);
     if (work->staged != NULL) {
         sl_shard_staging_put(&shard->staging, work->staged);

@@ -257,6 +257,9 @@ static int run_section(struct sl_shard *shard, struct sl_shard_work *work, uint8
         return tick(shard, work, slice);
     }
     struct sl_shard_table *table = shard->tables[work->view.section.table_id];
+    if (table->kv != NULL) {
+        return sl_shard_kv_run(shard, table, work, reply, slice);
+    }
     if (work->phase == SL_SHARD_PHASE_ADMIT) {
         int result = run_admit(shard, table, work, slice);
         if (result != SL_SHARD_DONE) {
@@ -289,6 +292,18 @@ static void section_read(struct sl_shard *shard, struct sl_shard_work *work)
     work->in_section = true;
 }
 
+/* Without the padding. */
+static uint64_t returned_bytes(const struct sl_shard_table *table,
+                               const struct sl_request_section *section)
+{
+    if (table->kv != NULL) {
+        return section->op == SL_REQUEST_KV_LENGTHS ? section->key_count * sizeof(uint32_t)
+                                                    : section->count * table->spec.dim;
+    }
+    uint64_t rows = section->op == SL_REQUEST_PULL_POOLED ? section->bag_count : section->key_count;
+    return sizeof(float) * (table->dense != NULL ? section->count : rows * table->spec.dim);
+}
+
 /* Zeroes the padding behind what the section returned. */
 static void section_end(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *reply)
 {
@@ -299,12 +314,11 @@ static void section_end(struct sl_shard *shard, struct sl_shard_work *work, uint
         return;
     }
     const struct sl_shard_table *table = shard->tables[section->table_id];
-    uint64_t rows = section->op == SL_REQUEST_PULL_POOLED ? section->bag_count : section->key_count;
-    uint64_t floats = table->dense != NULL ? section->count : rows * table->spec.dim;
-    work->reply_done += floats * sizeof(float);
-    if (work->reply_done % 8 != 0) {
-        memset(reply + work->reply_done, 0, sizeof(float));
-        work->reply_done += sizeof(float);
+    work->reply_done += returned_bytes(table, section);
+    const uint64_t padded = sl_bytes_pad8(work->reply_done);
+    if (padded != work->reply_done) {
+        memset(reply + work->reply_done, 0, padded - work->reply_done);
+        work->reply_done = padded;
     }
 }
 
@@ -407,6 +421,11 @@ void sl_shard_describe_wait(const struct sl_shard *shard, const struct sl_shard_
                             char *text, size_t text_bytes)
 {
     const struct sl_shard_table *table = shard->tables[work->parked_on];
+    if (table->kv != NULL) {
+        (void)snprintf(text, text_bytes, "shard %u: a request to table %s waits for its handler",
+                       shard->options.index, table->spec.name);
+        return;
+    }
     uint32_t worker = sl_clocks_slowest(&shard->clocks, table->clock_group);
     int used =
         snprintf(text, text_bytes, "shard %u: a pull of iteration %u from table %s waits for ",

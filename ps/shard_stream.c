@@ -1,5 +1,6 @@
-/* Long pulls of dense arrays, whose replies are made part by part. A part is still in the cache
- * when the transport reads it, and the memory that it was made in when the next one is. */
+/* Long pulls of dense arrays, and of arrays of KV tables, whose replies are made part by part. A
+ * part is still in the cache when the transport reads it, and the memory that it was made in when
+ * the next one is. */
 #include <string.h>
 
 #include "core/assert.h"
@@ -19,16 +20,25 @@ static bool stands_still(const struct sl_shard *shard, const struct sl_shard_wor
 
 bool sl_shard_streams(const struct sl_shard *shard, const struct sl_shard_work *work)
 {
-    return work->prefix.section_count == 1 && work->in_section &&
-           work->phase == SL_SHARD_PHASE_NEW && work->view.section.op == SL_REQUEST_DENSE_PULL &&
-           work->reply_bytes >= STREAM_BYTES_MIN && !shard->commit.due && stands_still(shard, work);
+    if (work->prefix.section_count != 1 || !work->in_section || work->phase != SL_SHARD_PHASE_NEW ||
+        work->reply_bytes < STREAM_BYTES_MIN || shard->commit.due) {
+        return false;
+    }
+    switch (work->view.section.op) {
+    case SL_REQUEST_DENSE_PULL:
+        return stands_still(shard, work);
+    case SL_REQUEST_KV_PULL:
+        return sl_shard_kv_streams(shard, work);
+    default:
+        return false;
+    }
 }
 
-/* As many elements as the bytes hold; behind the last of an odd number there is padding. */
-static uint64_t take_elements(struct sl_shard_work *work, uint32_t bytes)
+/* As many values as the bytes hold; behind the last there may be padding. */
+static uint64_t take_values(const struct sl_shard_work *work, uint32_t bytes, uint32_t value_bytes)
 {
     const uint64_t left = work->view.section.count - work->done;
-    const uint64_t room = bytes / sizeof(float);
+    const uint64_t room = bytes / value_bytes;
     return left < room ? left : room;
 }
 
@@ -43,16 +53,23 @@ uint32_t sl_shard_stream(struct sl_shard *shard, struct sl_shard_work *work, uin
         work->phase = SL_SHARD_PHASE_READ;
         work->done = 0;
     }
-    const uint64_t count = take_elements(work, bytes);
-    sl_dense_store_read(table->dense, section->start + work->done, count, (float *)(void *)reply);
-    memset(reply + count * sizeof(float), 0, bytes - count * sizeof(float));
+    const uint32_t value_bytes = table->kv != NULL ? table->spec.dim : sizeof(float);
+    const uint64_t count = take_values(work, bytes, value_bytes);
+    const uint64_t filled = count * value_bytes;
+    if (table->kv != NULL) {
+        sl_shard_kv_stream(shard, work, count, reply);
+    } else {
+        sl_dense_store_read(table->dense, section->start + work->done, count,
+                            (float *)(void *)reply);
+    }
+    memset(reply + filled, 0, bytes - filled);
     work->done += count;
     work->reply_done += bytes;
     if (work->reply_done == work->reply_bytes) {
         sl_assert(work->done == section->count);
         work->in_section = false;
         work->sections_left = 0;
-        table->pulled_rows += section->count;
+        table->pulled_rows += table->kv != NULL ? section->key_count : section->count;
     }
-    return (uint32_t)(count / SL_SHARD_ELEMENTS_PER_KEY) + 1;
+    return (uint32_t)(filled / sizeof(float) / SL_SHARD_ELEMENTS_PER_KEY) + 1;
 }

@@ -4,7 +4,9 @@
 
 bool sl_shard_clock_moved(struct sl_shard *shard)
 {
-    return sl_clocks_take_moved(&shard->clocks);
+    const bool handler_moved = shard->handler_moved;
+    shard->handler_moved = false;
+    return sl_clocks_take_moved(&shard->clocks) || handler_moved;
 }
 
 uint32_t sl_shard_clock_floor(const struct sl_shard *shard)

@@ -65,10 +65,43 @@ static int check_shape(const struct sl_table_spec *spec, char *reason, size_t re
                           spec->length, SL_LIMIT_DENSE_ELEMENTS);
         }
         return SL_OK;
+    case SL_TABLE_KV:
+        if (spec->dim != 1 && spec->dim != sizeof(float)) {
+            return refuse(reason, reason_bytes,
+                          "dim is %" PRIu32 "; accepted in a KV table is 1 or 4, the bytes of a "
+                          "value",
+                          spec->dim);
+        }
+        if (spec->length != 0) {
+            return refuse(reason, reason_bytes,
+                          "length is %" PRIu64 "; accepted in a KV table is 0", spec->length);
+        }
+        return SL_OK;
     default:
-        return refuse(reason, reason_bytes, "kind is %d; accepted is 0 (sparse) or 1 (dense)",
-                      (int)spec->kind);
+        return refuse(reason, reason_bytes,
+                      "kind is %d; accepted is 0 (sparse), 1 (dense) or 2 (KV)", (int)spec->kind);
     }
+}
+
+/* A KV table adds or replaces, begins with nothing, and waits for nobody. */
+static int check_kv(const struct sl_table_spec *spec, char *reason, size_t reason_bytes)
+{
+    if (spec->optimizer.kind != SL_OPTIMIZER_SUM) {
+        return refuse(reason, reason_bytes,
+                      "optimizer.kind is %d; accepted in a KV table is 0 (sum)",
+                      (int)spec->optimizer.kind);
+    }
+    if (spec->initializer.kind != SL_INITIALIZER_ZEROS) {
+        return refuse(reason, reason_bytes,
+                      "initializer.kind is %d; accepted in a KV table is 0 (zeros)",
+                      (int)spec->initializer.kind);
+    }
+    if (spec->consistency.mode != SL_CONSISTENCY_ASP) {
+        return refuse(reason, reason_bytes,
+                      "consistency.mode is %d; accepted in a KV table is %d (ASP)",
+                      (int)spec->consistency.mode, (int)SL_CONSISTENCY_ASP);
+    }
+    return SL_OK;
 }
 
 /* A hyper-parameter and what it may be. */
@@ -201,6 +234,9 @@ int sl_message_check_spec(const struct sl_table_spec *spec, char *reason, size_t
     }
     if (err == SL_OK) {
         err = check_consistency(&spec->consistency, reason, reason_bytes);
+    }
+    if (err == SL_OK && spec->kind == SL_TABLE_KV) {
+        err = check_kv(spec, reason, reason_bytes);
     }
     return err;
 }

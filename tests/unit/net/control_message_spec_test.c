@@ -85,8 +85,42 @@ static void message_check_spec__refuses_shapes_outside_the_limits(void **state)
     assert_refused(&spec, "length");
     spec.length = SL_LIMIT_DENSE_ELEMENTS + 1;
     assert_refused(&spec, "length");
-    spec.kind = (enum sl_table_kind)2;
+    spec.kind = (enum sl_table_kind)SL_TABLE_KIND_COUNT;
     assert_refused(&spec, "kind");
+}
+
+static void message_check_spec__wants_a_kv_table_plain(void **state)
+{
+    (void)state;
+    const struct sl_table_spec good = {.name = "kv", .kind = SL_TABLE_KV, .dim = 4};
+    assert_accepted(&good);
+    for (uint32_t dim = 0; dim < 10; dim++) {
+        struct sl_table_spec spec = good;
+        spec.dim = dim;
+        if (dim == 1 || dim == 4) {
+            assert_accepted(&spec);
+        } else {
+            assert_refused(&spec, "dim");
+        }
+    }
+    struct sl_table_spec spec = good;
+    spec.length = 1;
+    assert_refused(&spec, "length");
+    spec = good;
+    spec.optimizer = (struct sl_optimizer_spec){.kind = SL_OPTIMIZER_SGD, .lr = 1};
+    assert_refused(&spec, "optimizer.kind");
+    spec = good;
+    spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_CONSTANT, .a = 1};
+    assert_refused(&spec, "initializer.kind");
+    spec = good;
+    spec.consistency = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_BSP, .worker_count = 1};
+    assert_refused(&spec, "consistency.mode");
+    /* Tables of floats and of bytes are not the same. */
+    char reason[256];
+    struct sl_table_spec bytes = good;
+    bytes.dim = 1;
+    assert_int_equal(sl_message_compare_specs(&good, &bytes, reason, sizeof reason), SL_ERR_EXISTS);
+    assert_non_null(strstr(reason, "dim"));
 }
 
 static void message_check_spec__refuses_each_bad_hyper_parameter(void **state)
@@ -219,6 +253,7 @@ int main(void)
         cmocka_unit_test(message_check_spec__accepts_random_good_ones),
         cmocka_unit_test(message_check_spec__refuses_odd_names),
         cmocka_unit_test(message_check_spec__refuses_shapes_outside_the_limits),
+        cmocka_unit_test(message_check_spec__wants_a_kv_table_plain),
         cmocka_unit_test(message_check_spec__refuses_each_bad_hyper_parameter),
         cmocka_unit_test(message_check_spec__refuses_bad_initializers),
         cmocka_unit_test(message_check_spec__wants_workers_where_clocks_count),

@@ -74,6 +74,22 @@ void shard_request_dense(struct shard_request *request, uint8_t op, uint16_t tab
     }
 }
 
+void shard_request_kv(struct shard_request *request, struct sl_request_section section,
+                      const uint64_t *keys, uint32_t key_count, const uint32_t *lens,
+                      const void *values, uint32_t value_bytes)
+{
+    section.key_count = key_count;
+    section.flags = lens != NULL ? SL_REQUEST_FLAG_LENS : 0;
+    put_section(request, &section);
+    put(request, keys, key_count * sizeof *keys);
+    if (lens != NULL) {
+        put(request, lens, key_count * sizeof *lens);
+    }
+    if (values != NULL) {
+        put(request, values, section.count * value_bytes);
+    }
+}
+
 void shard_request_tick(struct shard_request *request)
 {
     struct sl_request_section section = {.op = SL_REQUEST_TICK};

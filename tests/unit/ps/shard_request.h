@@ -22,6 +22,11 @@ void shard_request_push(struct shard_request *request, uint8_t op, uint16_t tabl
 /* Any dense op; gradients NULL for a pull. */
 void shard_request_dense(struct shard_request *request, uint8_t op, uint16_t table, uint64_t start,
                          uint64_t count, const float *gradients);
+/* Any operation of a KV table: of `section`, flags and key_count are filled in. lens NULL: without;
+ * values NULL: none, else section->count of them, of so many bytes each. */
+void shard_request_kv(struct shard_request *request, struct sl_request_section section,
+                      const uint64_t *keys, uint32_t key_count, const uint32_t *lens,
+                      const void *values, uint32_t value_bytes);
 void shard_request_tick(struct shard_request *request);
 
 #endif

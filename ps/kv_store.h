@@ -1,0 +1,86 @@
+/* A shard's part of one KV table: u64 key -> an array of values, floats to which pushes are added,
+ * or bytes, which pushes replace. An array is made by the first push of its key, with the length
+ * that this one says, and stays, at one place, aligned to 64.
+ *
+ * A push finds out whether it can be carried out before it changes anything: it claims its keys,
+ * batch by batch, which takes the memory of those arrays that are not there out of the budget, and
+ * settles their lengths for as long as the claim lasts; then it makes the arrays. Nobody sees an
+ * array that is only claimed, except that others may not claim it with another length meanwhile.
+ *
+ * Index and records are as in table.h, so that the table grows without a pause. Values: arrays of
+ * up to 32 KiB are cut from ordinary pages one behind the other, a longer one has pages of its own;
+ * the first touch of a huge page would be a stall. Not touched before they are written or read.
+ * Owner reactor. */
+#ifndef SL_PS_KV_STORE_H
+#define SL_PS_KV_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/err.h"
+
+struct sl_kv_store;
+
+struct sl_kv_array {
+    uint64_t key;
+    uint8_t *values;  /* [length]; NULL: nobody has pushed the key */
+    uint32_t length;  /* of an array that is only claimed: the length that it shall have */
+    uint32_t written; /* floats: from here on they are zeros that nobody has touched */
+    uint64_t claim;   /* the last that would make it */
+};
+
+/* Of one push. */
+struct sl_kv_claim {
+    uint64_t id;  /* 0: none */
+    size_t bytes; /* taken out of the budget, of arrays that are not made yet */
+};
+
+/* value_bytes: 1 or 4. Errors: NO_MEMORY. */
+int sl_kv_store_create(uint32_t value_bytes, size_t bytes_max, struct sl_kv_store **out);
+
+/* Nulls *store. */
+void sl_kv_store_destroy(struct sl_kv_store **store);
+
+/* Of records, index, arrays and claims together; 0: no limit. Less than there is: it grows no more.
+ */
+void sl_kv_store_set_bytes_max(struct sl_kv_store *store, size_t bytes_max);
+
+/* The arrays of the keys, NULL where nobody has pushed it; batched with prefetch, the first values
+ * too. count: at most SL_KV_STORE_BATCH. */
+#define SL_KV_STORE_BATCH 256
+void sl_kv_store_find(const struct sl_kv_store *store, const uint64_t *keys, uint32_t count,
+                      struct sl_kv_array **arrays);
+
+/* Begins a claim. One that lasts while others begin and end is the store's own, of which there is
+ * one; every other ends before anything else is done with the store. */
+void sl_kv_store_claim_begin(struct sl_kv_store *store, struct sl_kv_claim *claim);
+struct sl_kv_claim *sl_kv_store_own_claim(struct sl_kv_store *store);
+
+/* Claims keys: of keys[i] an array of lens[i] values, or `length` each where lens is NULL, which
+ * are 1 at least. Keys may repeat. records[count]: their numbers, for ever. Errors: INVALID (the
+ * array of keys[*failed] has another length, which is *failed_length, or will have), NO_MEMORY; the
+ * claim is to be ended then. */
+int sl_kv_store_claim(struct sl_kv_store *store, struct sl_kv_claim *claim, const uint64_t *keys,
+                      const uint32_t *lens, uint32_t length, uint32_t count, uint32_t *records,
+                      uint32_t *failed, uint32_t *failed_length);
+
+/* Makes those of the claimed arrays that are not there yet, of zeros. Errors: NO_MEMORY (of the
+ * system): none of these was made. */
+int sl_kv_store_make(struct sl_kv_store *store, struct sl_kv_claim *claim, const uint32_t *records,
+                     uint32_t count);
+
+/* Gives back what is left of the claim. */
+void sl_kv_store_claim_end(struct sl_kv_store *store, struct sl_kv_claim *claim);
+
+/* The array of that record. */
+struct sl_kv_array *sl_kv_store_at(const struct sl_kv_store *store, uint32_t record);
+
+/* Adds `count` floats to an array's from `start` on, or replaces so many bytes of it; both within
+ * the array (asserted). `values` is aligned to a value; each is read once. */
+void sl_kv_store_push(struct sl_kv_store *store, struct sl_kv_array *array, uint32_t start,
+                      uint32_t count, const void *values);
+
+uint64_t sl_kv_store_key_count(const struct sl_kv_store *store); /* that have an array */
+size_t sl_kv_store_memory_bytes(const struct sl_kv_store *store);
+
+#endif
