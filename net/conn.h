@@ -33,6 +33,11 @@ struct sl_conn {
      * anywhere. */
     void *landing;
     uint32_t landing_bytes;
+    /* SHARES, valid during `received` of a long frame for which `sink` said IN_PLACE: the end of
+     * its payload, where that lies apart from the beginning (the sender's `payload` from his
+     * `head`); message->payload then has so much less. Any alignment. NULL: all of it is there. */
+    const uint8_t *rest;
+    uint32_t rest_bytes;
 };
 
 const char *sl_conn_state_name(enum sl_conn_state state);

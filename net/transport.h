@@ -45,7 +45,8 @@ enum sl_transport_capability {
 /* What SHARES means. A frame's parts that lie in memory registered with the transport
  * (core/shared.h) are not copied by the sender; all else is, once. The payload of a REPLY is
  * delivered where the peer has it, since a reply is plain values; so is a long frame for which
- * `sink` said SL_TRANSPORT_IN_PLACE. The peer may change such a payload while it is read, if it is
+ * `sink` said SL_TRANSPORT_IN_PLACE, in two places where its sender has it so (`rest` of struct
+ * sl_conn). The peer may change such a payload while it is read, if it is
  * mad: what is checked there must be copied before. Every other payload is copied to where only
  * this process can write before it is delivered. */
 #define SL_TRANSPORT_IN_PLACE ((void *)UINTPTR_MAX)
