@@ -126,23 +126,27 @@ int sl_session_send(struct sl_session *session, const struct sl_message *message
 {
     size_t bytes = sl_message_encoded_bytes(message);
     sl_assert(bytes <= SL_LIMIT_CONTROL_PAYLOAD_BYTES);
-    uint8_t *room = sl_outbox_reserve(session->options.outbox, (uint32_t)bytes);
+    uint8_t *room = sl_outbox_reserve(session->outbox, (uint32_t)bytes);
     if (room == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     sl_message_encode(message, room + SL_FRAME_HEADER_BYTES);
     struct sl_frame frame = {.type = SL_FRAME_CONTROL, .payload_bytes = (uint32_t)bytes};
-    sl_outbox_commit(session->options.outbox, session->conn, &session->queue, &frame, NULL, 0, NULL,
-                     NULL);
+    sl_outbox_commit(session->outbox, session->conn, &session->queue, &frame, NULL, 0, NULL, NULL);
     return SL_OK;
 }
 
 /* ---- For the owner --------------------------------------------------------------------------- */
 
+static void check_near(const struct sl_session_near *near, const struct sl_reactor *reactor)
+{
+    sl_assert(near->transport == NULL || near->transport->reactor == reactor);
+    sl_assert(near->transport == NULL || near->outbox != NULL);
+}
+
 static void check_options(const struct sl_session_options *options)
 {
-    sl_assert(options->near.transport == NULL ||
-              options->near.transport->reactor == options->transport->reactor);
+    check_near(&options->near, options->transport->reactor);
     sl_assert(options->transport != NULL);
     sl_assert(options->outbox != NULL);
     sl_assert(options->events != NULL);
@@ -216,6 +220,12 @@ struct sl_outbox_queue *sl_session_queue(struct sl_session *session)
     return &session->queue;
 }
 
+struct sl_outbox *sl_session_outbox(struct sl_session *session)
+{
+    sl_assert(session != NULL);
+    return session->outbox;
+}
+
 const char *sl_session_peer_name(const struct sl_session *session)
 {
     sl_assert(session != NULL);
@@ -268,7 +278,7 @@ void sl_session_set_near(struct sl_session *session, const struct sl_session_nea
     sl_assert(session != NULL);
     sl_assert(near != NULL);
     sl_reactor_assert_owner(reactor_of(session));
-    sl_assert(near->transport == NULL || near->transport->reactor == reactor_of(session));
+    check_near(near, reactor_of(session));
     session->options.near = *near;
     session->near_failed = false;
     session->near_from_ns = 0;

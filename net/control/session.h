@@ -73,6 +73,7 @@ struct sl_session_events {
 /* A nearer way to the same peer. */
 struct sl_session_near {
     struct sl_transport *transport; /* of the same reactor; NULL: there is none */
+    struct sl_outbox *outbox;       /* for it; as the session's */
     struct sl_endpoint endpoint;    /* taken as it is: no name is looked up */
 };
 
@@ -135,10 +136,11 @@ void sl_session_close(struct sl_session **session);
 void sl_session_request(struct sl_session *session, struct sl_message *message, uint64_t timeout_ns,
                         sl_session_answer_fn *answer, void *ctx);
 
-/* The connection, for the data plane to send on with the outbox; NULL before the welcome and after
- * the end. */
+/* The connection, for the data plane to send on with the queue and the outbox, which is the one of
+ * its way; NULL before the welcome and after the end. */
 struct sl_conn *sl_session_conn(struct sl_session *session);
 struct sl_outbox_queue *sl_session_queue(struct sl_session *session);
+struct sl_outbox *sl_session_outbox(struct sl_session *session);
 const char *sl_session_peer_name(const struct sl_session *session);
 
 #endif

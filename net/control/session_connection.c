@@ -51,6 +51,7 @@ void sl_session_take_way(struct sl_session *session, bool near)
 {
     session->is_near = near;
     session->way = near ? session->options.near.endpoint : session->options.endpoint;
+    session->outbox = near ? session->options.near.outbox : session->options.outbox;
     sl_endpoint_format(&session->way, session->peer, sizeof session->peer);
 }
 
@@ -300,14 +301,14 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
 {
     (void)ctx;
     struct sl_session *session = conn->user;
-    sl_outbox_sent(session->options.outbox, cookie);
+    sl_outbox_sent(session->outbox, cookie);
 }
 
 static void on_writable(void *ctx, struct sl_conn *conn)
 {
     (void)ctx;
     struct sl_session *session = conn->user;
-    sl_outbox_writable(session->options.outbox, conn, &session->queue);
+    sl_outbox_writable(session->outbox, conn, &session->queue);
     if (session->state == SL_SESSION_WELCOMED && session->options.events->writable != NULL) {
         sl_session_enter(session);
         session->options.events->writable(session->options.ctx, session);
@@ -393,7 +394,7 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
     struct sl_session *session = conn->user;
     sl_session_enter(session);
     session->conn = NULL;
-    sl_outbox_closed(session->options.outbox, conn, &session->queue);
+    sl_outbox_closed(session->outbox, conn, &session->queue);
     free(session->control_memory);
     session->control_memory = NULL;
     sl_timer_disarm(sl_reactor_timers(reactor_of(session)), &session->greeting_deadline);

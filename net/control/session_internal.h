@@ -35,6 +35,7 @@ struct sl_session {
     uint32_t attempt_count;     /* to connect to one of a name's addresses */
     struct sl_endpoint way;     /* in use */
     bool is_near;               /* it is the near one */
+    struct sl_outbox *outbox;   /* for it */
     bool near_failed;           /* since the last welcome; near_obstacle says why */
     uint64_t near_from_ns;      /* not before, the near way is tried again */
     char near_obstacle[SL_SESSION_OBSTACLE_BYTES];

@@ -18,6 +18,7 @@ struct near_fixture {
     struct session_fixture base; /* first: what the fixture's functions are given */
     struct sl_loop_network network;
     struct sl_transport *ours, *peers;
+    struct sl_outbox outbox;
     struct sl_session_near near;
 };
 
@@ -31,8 +32,10 @@ static void setup(struct near_fixture *fixture)
         sl_transport_open(&sl_loop_transport_ops, pair->a.reactor, &options, &fixture->ours), 0);
     assert_int_equal(
         sl_transport_open(&sl_loop_transport_ops, pair->b.reactor, &options, &fixture->peers), 0);
+    assert_int_equal(sl_outbox_init(&fixture->outbox, SL_OUTBOX_MEMORY_BYTES_MIN, false), 0);
     fixture->near = (struct sl_session_near){
         .transport = fixture->ours,
+        .outbox = &fixture->outbox,
         .endpoint = {.scheme = SL_ENDPOINT_SHM, .host = "a.name.that.nobody.looks.up", .port = 7}};
     sl_session_set_near(fixture->base.session, &fixture->near);
 }
@@ -43,6 +46,7 @@ static void teardown(struct near_fixture *fixture)
     sl_transport_close(&fixture->ours);
     sl_transport_close(&fixture->peers);
     sl_loop_network_fini(&fixture->network);
+    sl_outbox_fini(&fixture->outbox);
     session_fixture_teardown(&fixture->base);
 }
 
@@ -62,6 +66,8 @@ static void greeted(struct near_fixture *fixture, bool near)
     session_fixture_greet_again(&fixture->base);
     assert_int_equal(sl_session_endpoint(fixture->base.session)->scheme,
                      near ? SL_ENDPOINT_SHM : SL_ENDPOINT_TCP);
+    assert_ptr_equal(sl_session_outbox(fixture->base.session),
+                     near ? &fixture->outbox : &fixture->base.outbox);
     assert_ptr_equal(fixture->base.accepted->transport,
                      near ? fixture->peers : fixture->base.pair.b.transport);
 }
