@@ -149,10 +149,13 @@ uint32_t sl_bench_pslite_options_value_bytes(enum sl_bench_pslite_handler handle
 void sl_bench_pslite_options_setting(const struct sl_bench_pslite_load *load, char *text,
                                      size_t text_bytes)
 {
-    (void)snprintf(text, text_bytes, "%s, %" PRIu64 " bytes of each of %u keys of each server, %s",
-                   sl_bench_pslite_mode_name(load->mode), load->len,
-                   load->mode == SL_BENCH_PSLITE_PUSH_THEN_PULL ? 1 : load->keys_per_server,
+    char keys[32] = "one key";
+    if (load->mode != SL_BENCH_PSLITE_PUSH_THEN_PULL) {
+        (void)snprintf(keys, sizeof keys, "each of %u keys", load->keys_per_server);
+    }
+    (void)snprintf(text, text_bytes, "%s, %" PRIu64 " bytes of %s of each server, %s",
+                   sl_bench_pslite_mode_name(load->mode), load->len, keys,
                    load->handler == SL_BENCH_PSLITE_SUM
-                       ? "the server adds pushes up"
-                       : "the server keeps the first push of a key and acknowledges the others");
+                       ? "which adds pushes up"
+                       : "which keeps the first push of a key and acknowledges the others");
 }

@@ -140,7 +140,7 @@ static void setting__says_what_the_server_does(void **state)
     load.handler = SL_BENCH_PSLITE_SUM;
     load.mode = SL_BENCH_PSLITE_PUSH_THEN_PULL;
     sl_bench_pslite_options_setting(&load, text, sizeof text);
-    assert_non_null(strstr(text, "push then pull, 1024000 bytes of each of 1 key"));
+    assert_non_null(strstr(text, "push then pull, 1024000 bytes of one key of each server"));
     assert_non_null(strstr(text, "adds pushes up"));
 }
 
