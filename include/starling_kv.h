@@ -29,24 +29,31 @@ struct sl_kv_options {
     uint32_t value_bytes; /* 4: f32, or 1: bytes; 0: 4 */
     uint32_t timeout_ms;  /* of every push and pull; 0: 60000 */
     /* No thread of its own: the thread that creates it is the only one that uses it, and serves its
-     * connections whenever it is in one of these functions; so with sl_client_options. */
+     * connections whenever it waits, or asks whether something is done; so with sl_client_options.
+     * What was begun before leaves then as one, by priority; dozens of calls leave at once. */
     bool caller_driven;
 };
 
-/* Joins the cluster that the environment names (DMLC_*, else as starling-worker without flags) and
+/* Programs link libstarling_kv, which has all of libstarling in it, instead of that.
+ *
+ * Joins the cluster that the environment names (DMLC_*, else as starling-worker without flags) and
  * opens the table. Other variables count as for starling-worker. *out is owned by the caller.
  * Errors: INVALID, DEADLINE, REFUSED, EXISTS (the table, with values of another width), NO_MEMORY:
  * logged. */
 SL_API int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out);
 
-/* Waits for what is outstanding, says goodbye, frees everything. Nulls *kv. */
+/* Waits for what is outstanding, what its callbacks begin included, says goodbye, frees everything.
+ * No other thread is in a function of it. Nulls *kv. */
 SL_API void sl_kv_destroy(struct sl_kv **kv);
 
-/* Another table of the same worker, over the same connections. Destroyed before the first. */
+/* Another table of the same worker, over the same connections and with the same thread; their
+ * timestamps are of one sequence, and may be waited for with either. Destroyed before the first.
+ * Errors: as create. */
 SL_API int sl_kv_open(struct sl_kv *kv, const struct sl_kv_options *options, struct sl_kv **out);
 
 /* Called once, when the operation is complete, with its result; on the thread that serves the
- * connections. It may push, pull and free, but not wait. */
+ * connections. It may begin others, but neither wait nor ask for what waits (barriers, tables,
+ * buffers): that is INVALID. */
 typedef void sl_kv_done_fn(void *ctx, uint64_t timestamp, int err);
 
 struct sl_kv_call {
@@ -60,7 +67,7 @@ struct sl_kv_call {
 /* Begins; *timestamp, above all earlier ones, is what to wait for. Without copies_keys all arrays
  * are used in place (ps-lite's ZPush, ZPull and ZPushPull) and must stay as they are until it is
  * complete; in memory of sl_kv_buffer_create a server on this machine uses them where they are.
- * Errors: INVALID, NO_MEMORY, CLOSED. Any thread, unless caller_driven. */
+ * Its time runs from here. Errors: INVALID, NO_MEMORY, CLOSED. Any thread, unless caller_driven. */
 SL_API int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *timestamp);
 
 /* Waits until the operation is complete, callback included; its result. The results of the last
@@ -86,7 +93,7 @@ SL_API int sl_kv_push_pull(struct sl_kv *kv, const uint64_t *keys, uint32_t key_
 SL_API int sl_kv_lengths(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count,
                          uint32_t *lens);
 
-/* sl_client_buffer_create and free. */
+/* sl_client_buffer_create and free. Not in a callback. */
 SL_API int sl_kv_buffer_create(struct sl_kv *kv, size_t bytes, void **out);
 SL_API void sl_kv_buffer_free(struct sl_kv *kv, void **buffer);
 

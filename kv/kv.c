@@ -230,16 +230,48 @@ int sl_kv_lengths(struct sl_kv *kv, const uint64_t *keys, uint32_t key_count, ui
 
 /* ---- Around them */
 
+struct buffer_job {
+    struct sl_engine_job job; /* first: it is what the engine has */
+    size_t bytes;
+    void *buffer;
+};
+
+static int poll_buffer_create(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct buffer_job *create = (struct buffer_job *)(void *)job;
+    return sl_client_buffer_create(engine->client, create->bytes, &create->buffer);
+}
+
+static int poll_buffer_free(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct buffer_job *gone = (struct buffer_job *)(void *)job;
+    sl_client_buffer_free(engine->client, &gone->buffer);
+    return 0;
+}
+
 int sl_kv_buffer_create(struct sl_kv *kv, size_t bytes, void **out)
 {
     sl_assert(kv != NULL);
-    return sl_client_buffer_create(kv->engine->client, bytes, out);
+    sl_assert(out != NULL);
+    struct buffer_job create = {.job.poll = poll_buffer_create, .bytes = bytes};
+    int err = sl_engine_run_job(kv->engine, &create.job);
+    if (err == 0) {
+        *out = create.buffer;
+    }
+    return err;
 }
 
 void sl_kv_buffer_free(struct sl_kv *kv, void **buffer)
 {
     sl_assert(kv != NULL);
-    sl_client_buffer_free(kv->engine->client, buffer);
+    sl_assert(buffer != NULL);
+    if (*buffer == NULL) {
+        return;
+    }
+    struct buffer_job gone = {.job.poll = poll_buffer_free, .buffer = *buffer};
+    int err = sl_engine_run_job(kv->engine, &gone.job);
+    sl_assert(err == 0); /* in a callback, or no memory to wait */
+    *buffer = NULL;
 }
 
 struct barrier_job {
