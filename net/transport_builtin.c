@@ -1,5 +1,6 @@
 #include <stddef.h>
 
+#include "net/shm/shm.h"
 #include "net/tcp/tcp.h"
 #include "net/transport.h"
 
@@ -9,6 +10,7 @@ const struct sl_transport_ops *sl_transport_find(enum sl_endpoint_scheme scheme)
     case SL_ENDPOINT_TCP:
         return &sl_tcp_ops;
     case SL_ENDPOINT_SHM:
+        return &sl_shm_ops;
     case SL_ENDPOINT_RDMA:
     case SL_ENDPOINT_DPDK:
         return NULL;

@@ -1,0 +1,188 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "net/shm/internal.h"
+
+#define BACKLOG        1024
+#define ACCEPTS_A_TURN 64
+#define RETRY_NS       (100 * SL_CLOCK_NS_PER_MS) /* when the process is out of descriptors */
+#define PORT_FIRST     32768U                     /* of those chosen when any will do */
+#define PORT_COUNT     (65536U - PORT_FIRST)
+
+struct sl_shm_listener {
+    struct sl_shm *shm;
+    struct sl_shm_listener *next;
+    const struct sl_transport_events *events;
+    void *ctx;
+    struct sl_timer timer;
+    int fd;
+};
+
+static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_shm_listener *listener =
+        (struct sl_shm_listener *)((char *)timer - offsetof(struct sl_shm_listener, timer));
+    if (sl_shm_watch(listener->shm, listener->fd, listener, true) != 0) {
+        sl_timer_arm(sl_reactor_timers(listener->shm->base.reactor), timer, now_ns + RETRY_NS);
+    }
+}
+
+/* Looks away for a while when the process is short of what a connection needs. */
+static void handle_error(struct sl_shm_listener *listener, int error)
+{
+    struct sl_shm *shm = listener->shm;
+    if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM) {
+        return;
+    }
+    if (sl_shm_may_log(shm)) {
+        sl_log_warn("shm: cannot accept a connection: %s; trying again", strerror(error));
+    }
+    (void)epoll_ctl(shm->epoll_fd, EPOLL_CTL_DEL, listener->fd, NULL);
+    uint64_t due_ns = sl_reactor_now_ns(shm->base.reactor) + RETRY_NS;
+    sl_timer_arm(sl_reactor_timers(shm->base.reactor), &listener->timer, due_ns);
+}
+
+static void turn_away(struct sl_shm *shm, int fd, int pid, const char *why)
+{
+    if (sl_shm_may_log(shm)) {
+        sl_log_warn("shm: process %d turned away: %s", pid, why);
+    }
+    close(fd);
+}
+
+static void take(struct sl_shm_listener *listener, int fd)
+{
+    struct sl_shm *shm = listener->shm;
+    int pid;
+    fd = sl_shm_socket_lift(fd);
+    if (fd < 0) {
+        return;
+    }
+    if (!sl_shm_socket_is_ours(fd, &pid)) {
+        turn_away(shm, fd, pid, "it is another user's");
+        return;
+    }
+    if (shm->stats.connections >= shm->connections_max) {
+        turn_away(shm, fd, pid, "as many connections are open as may be");
+        return;
+    }
+    struct sl_shm_conn *conn = sl_shm_conn_create(shm, fd, 1, listener->events, listener->ctx);
+    if (conn == NULL) {
+        turn_away(shm, fd, pid, "no memory for another connection");
+        return;
+    }
+    conn->unannounced = true;
+    snprintf(conn->base.peer, sizeof conn->base.peer, "shm://process-%d", pid);
+}
+
+void sl_shm_listen_accept(struct sl_shm_listener *listener)
+{
+    for (uint32_t i = 0; i < ACCEPTS_A_TURN; i++) {
+        int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            handle_error(listener, errno);
+            return;
+        }
+        take(listener, fd);
+    }
+}
+
+/* Any port: from a random one on, the first that nobody has. */
+static int bind_any(struct sl_shm *shm, int fd, struct sl_endpoint *endpoint)
+{
+    uint32_t start = (uint32_t)sl_reactor_random(shm->base.reactor);
+    for (uint32_t i = 0; i < PORT_COUNT; i++) {
+        struct sockaddr_un address;
+        socklen_t bytes;
+        endpoint->port = (uint16_t)(PORT_FIRST + (start + i) % PORT_COUNT);
+        sl_shm_socket_address(endpoint, &address, &bytes);
+        if (bind(fd, (struct sockaddr *)&address, bytes) == 0) {
+            return 0;
+        }
+        if (errno != EADDRINUSE) {
+            return errno;
+        }
+    }
+    return EADDRINUSE;
+}
+
+static int bind_one(int fd, const struct sl_endpoint *endpoint)
+{
+    struct sockaddr_un address;
+    socklen_t bytes;
+    sl_shm_socket_address(endpoint, &address, &bytes);
+    return bind(fd, (struct sockaddr *)&address, bytes) == 0 ? 0 : errno;
+}
+
+static int open_socket(struct sl_shm *shm, struct sl_endpoint *endpoint, int *out_fd)
+{
+    int fd;
+    int err = sl_shm_socket_open(&fd);
+    if (err != 0) {
+        return err;
+    }
+    int error = endpoint->port == 0 ? bind_any(shm, fd, endpoint) : bind_one(fd, endpoint);
+    if (error == 0 && listen(fd, BACKLOG) != 0) {
+        error = errno;
+    }
+    if (error != 0) {
+        close(fd);
+        return error == EADDRINUSE ? SL_ERR_IN_USE : SL_ERR_IO;
+    }
+    *out_fd = fd;
+    return 0;
+}
+
+int sl_shm_listen_open(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                       const struct sl_transport_events *events, void *ctx,
+                       struct sl_endpoint *bound)
+{
+    struct sl_shm *shm = (struct sl_shm *)transport;
+    struct sl_shm_listener *listener = malloc(sizeof *listener);
+    if (listener == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    struct sl_endpoint chosen = *endpoint;
+    int fd;
+    int err = open_socket(shm, &chosen, &fd);
+    if (err != 0) {
+        char text[SL_LIMIT_ENDPOINT_BYTES];
+        sl_endpoint_format(endpoint, text, sizeof text);
+        sl_log_error("cannot listen on %s: %s", text, sl_err_name(err));
+        free(listener);
+        return err;
+    }
+    *listener = (struct sl_shm_listener){.shm = shm,
+                                         .next = shm->listeners,
+                                         .events = events,
+                                         .ctx = ctx,
+                                         .timer.run = on_timer,
+                                         .fd = fd};
+    if (sl_shm_watch(shm, fd, listener, true) != 0) {
+        close(fd);
+        free(listener);
+        return SL_ERR_NO_MEMORY;
+    }
+    shm->listeners = listener;
+    *bound = chosen;
+    return 0;
+}
+
+void sl_shm_listen_close(struct sl_shm *shm)
+{
+    while (shm->listeners != NULL) {
+        struct sl_shm_listener *listener = shm->listeners;
+        shm->listeners = listener->next;
+        if (sl_timer_armed(&listener->timer)) {
+            sl_timer_disarm(sl_reactor_timers(shm->base.reactor), &listener->timer);
+        }
+        close(listener->fd);
+        free(listener);
+    }
+}

@@ -1,0 +1,312 @@
+#include <string.h>
+
+#include "core/log.h"
+#include "net/shm/internal.h"
+
+/* ---- What has been dealt with -----------------------------------------------------------------
+ */
+
+static struct sl_shm_claim *claim_at(struct sl_shm_receive *receive, uint32_t number)
+{
+    return &receive->claims[number % SL_SHM_SLOTS];
+}
+
+/* The peer is told of frames in their order, whatever that of their release. */
+static void consume(struct sl_shm_conn *conn)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    while (receive->consumed != receive->head && claim_at(receive, receive->consumed)->done) {
+        receive->consumed++;
+    }
+    if (receive->consumed != receive->published) {
+        sl_shm_mark_dirty(conn);
+    }
+}
+
+/* The slot at the head, and what it names, is not looked at again. */
+static void finish_slot(struct sl_shm_conn *conn)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    claim_at(receive, receive->head)->done = true;
+    receive->head++;
+    receive->phase = SL_SHM_PHASE_NEXT;
+    consume(conn);
+}
+
+/* What the slot at the head names is read until it is released. */
+static struct sl_shm_token *claim_slot(struct sl_shm_conn *conn)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    struct sl_shm_claim *claim = claim_at(receive, receive->head);
+    claim->done = false;
+    receive->claims_open++;
+    receive->head++;
+    receive->phase = SL_SHM_PHASE_NEXT;
+    return &claim->token;
+}
+
+void sl_shm_receive_release(struct sl_conn *base, const struct sl_transport_message *message)
+{
+    struct sl_shm_token *token = message->token;
+    if (token->kind != SL_SHM_TOKEN_CLAIM) {
+        sl_shm_staging_put(&((struct sl_shm *)base->transport)->staging, token);
+        return;
+    }
+    struct sl_shm_claim *claim = (struct sl_shm_claim *)token;
+    struct sl_shm_conn *conn = claim->conn;
+    sl_assert(!claim->done);
+    claim->done = true;
+    conn->receive.claims_open--;
+    if (conn->base.state != SL_CONN_CLOSED) {
+        consume(conn);
+    } else if (conn->receive.claims_open == 0) {
+        sl_shm_conn_free_kept(conn);
+    }
+}
+
+/* ---- Delivery: each returns whether there may be another frame --------------------------------
+ */
+
+static bool readable(const struct sl_shm_conn *conn)
+{
+    return conn->life == SL_SHM_LIVE;
+}
+
+static bool deliver(struct sl_shm_conn *conn, const uint8_t *payload, void *token)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    struct sl_transport_message message = {
+        .header = receive->frame, .payload = payload, .token = token};
+    conn->base.landing = receive->landing;
+    conn->base.landing_bytes = receive->landing_bytes;
+    conn->shm->stats.frames_received++;
+    conn->shm->stats.bytes_received += SL_FRAME_HEADER_BYTES + message.header.payload_bytes;
+    sl_conn_report_received(&conn->base, &message);
+    conn->base.landing = NULL;
+    conn->base.landing_bytes = 0;
+    return readable(conn);
+}
+
+static bool lies_in_one(const struct sl_shm_receive *receive)
+{
+    return receive->part_count == 1 && (uintptr_t)receive->parts[0] % 8 == 0;
+}
+
+/* Bytes [from, from + bytes) of the payload. */
+static void copy(struct sl_shm_conn *conn, uint8_t *to, uint32_t from, uint32_t bytes)
+{
+    const struct sl_shm_receive *receive = &conn->receive;
+    for (uint32_t i = 0; i < receive->part_count && bytes > 0; i++) {
+        uint32_t part_bytes = receive->part_bytes[i];
+        if (from >= part_bytes) {
+            from -= part_bytes;
+            continue;
+        }
+        uint32_t some = part_bytes - from < bytes ? part_bytes - from : bytes;
+        memcpy(to, receive->parts[i] + from, some);
+        to += some;
+        bytes -= some;
+        from = 0;
+    }
+}
+
+static bool deliver_short(struct sl_shm_conn *conn)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    uint32_t bytes = receive->frame.payload_bytes;
+    if (receive->frame.type == SL_FRAME_REPLY && receive->slot.kind == SL_SHM_PIECES &&
+        lies_in_one(receive)) {
+        const uint8_t *payload = receive->parts[0];
+        return deliver(conn, payload, claim_slot(conn));
+    }
+    struct sl_shm_token *token;
+    uint8_t *memory = sl_shm_staging_get(&conn->shm->staging, bytes, &token);
+    receive->starved = memory == NULL;
+    if (memory == NULL) {
+        return false;
+    }
+    copy(conn, memory, 0, bytes);
+    if (receive->slot.kind == SL_SHM_PIECES) {
+        conn->shm->stats.copied_bytes += bytes;
+    }
+    finish_slot(conn);
+    return deliver(conn, memory, token);
+}
+
+/* In place, or, since it lies in two places, in one of ours. */
+static bool deliver_in_place(struct sl_shm_conn *conn)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    if (lies_in_one(receive)) {
+        const uint8_t *payload = receive->parts[0];
+        return deliver(conn, payload, claim_slot(conn));
+    }
+    uint32_t bytes = receive->frame.payload_bytes;
+    struct sl_shm_token *token;
+    uint8_t *memory = sl_shm_staging_get_heap(&conn->shm->staging, bytes, &token);
+    if (memory == NULL) {
+        return false;
+    }
+    copy(conn, memory, 0, bytes);
+    finish_slot(conn);
+    return deliver(conn, memory, token);
+}
+
+static bool ask(struct sl_shm_conn *conn)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    void *memory = sl_conn_ask_sink(&conn->base, &receive->frame);
+    if (!readable(conn) || memory == NULL) {
+        return false;
+    }
+    if (memory == SL_TRANSPORT_IN_PLACE) {
+        return deliver_in_place(conn);
+    }
+    if (lies_in_one(receive) && receive->parts[0] == memory) {
+        finish_slot(conn);
+        return deliver(conn, memory, NULL);
+    }
+    receive->sink = memory;
+    receive->sink_have = 0;
+    receive->phase = SL_SHM_PHASE_COPY;
+    return true;
+}
+
+/* Of the frame in `slot`. */
+static bool place(struct sl_shm_conn *conn)
+{
+    uint32_t bytes = conn->receive.frame.payload_bytes;
+    if (bytes == 0) {
+        struct sl_shm_token *empty = &conn->shm->staging.empty;
+        finish_slot(conn);
+        return deliver(conn, conn->shm->staging.memory, empty);
+    }
+    return bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES ? ask(conn) : deliver_short(conn);
+}
+
+/* A slice of a long payload: others may have short ones. */
+static bool copy_on(struct sl_shm_conn *conn, uint32_t *slice)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    uint32_t left = receive->frame.payload_bytes - receive->sink_have;
+    uint32_t bytes = left < *slice ? left : *slice;
+    copy(conn, receive->sink + receive->sink_have, receive->sink_have, bytes);
+    receive->sink_have += bytes;
+    *slice -= bytes;
+    if (bytes < left) {
+        return false;
+    }
+    finish_slot(conn);
+    return deliver(conn, receive->sink, NULL);
+}
+
+/* ---- Slots ------------------------------------------------------------------------------------
+ */
+
+static int decode(const uint8_t *header, struct sl_frame *out)
+{
+    if (sl_frame_decode_plain(header, out)) {
+        return 0;
+    }
+    int err = sl_frame_decode(header, out);
+    if (err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        return 0; /* so that the layer above can answer in words */
+    }
+    return err;
+}
+
+static bool find_parts(struct sl_shm_conn *conn)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    const struct sl_shm_slot *slot = &receive->slot;
+    uint32_t bytes = receive->frame.payload_bytes;
+    uint32_t inline_max =
+        SL_SHM_INLINE_BYTES - (slot->has_landing != 0 ? sizeof(struct sl_shm_piece) : 0);
+    if (slot->kind == SL_SHM_INLINE) {
+        receive->part_count = 1;
+        receive->parts[0] = slot->inlined;
+        receive->part_bytes[0] = bytes;
+        return bytes <= inline_max;
+    }
+    if (slot->kind != SL_SHM_PIECES || slot->piece_count < 1 || slot->piece_count > 2) {
+        return false;
+    }
+    receive->part_count = slot->piece_count;
+    for (uint32_t i = 0; i < slot->piece_count; i++) {
+        const struct sl_shm_piece *piece = &slot->pieces[i];
+        if (piece->bytes == 0 || piece->bytes > bytes) {
+            return false;
+        }
+        receive->parts[i] = sl_shm_region_resolve(conn, piece);
+        receive->part_bytes[i] = piece->bytes;
+        bytes -= piece->bytes;
+        if (receive->parts[i] == NULL) {
+            return false;
+        }
+    }
+    return bytes == 0;
+}
+
+static bool find_landing(struct sl_shm_conn *conn)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    const struct sl_shm_slot *slot = &receive->slot;
+    receive->landing = NULL;
+    receive->landing_bytes = 0;
+    if (slot->has_landing == 0) {
+        return true;
+    }
+    receive->landing = sl_shm_region_landing(conn, &slot->landing);
+    receive->landing_bytes = slot->landing.bytes;
+    return receive->landing != NULL && (uintptr_t)receive->landing % 8 == 0;
+}
+
+static bool read_slot(struct sl_shm_conn *conn)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    if (receive->head - receive->consumed >= SL_SHM_SLOTS) {
+        sl_shm_conn_refuse(conn, "it sent more than there is room for", SL_ERR_PROTOCOL);
+        return false;
+    }
+    sl_shm_slot_read(&receive->slots[receive->head % SL_SHM_SLOTS], &receive->slot);
+    int err = decode(receive->slot.header, &receive->frame);
+    if (err != 0) {
+        sl_shm_conn_refuse(conn, "it sent a frame header that is not ours", err);
+        return false;
+    }
+    if (!find_parts(conn) || !find_landing(conn)) {
+        sl_shm_conn_refuse(conn, "it sent a frame that lies where nothing is", SL_ERR_PROTOCOL);
+        return false;
+    }
+    receive->phase = SL_SHM_PHASE_HELD;
+    return readable(conn);
+}
+
+uint32_t sl_shm_receive_run(struct sl_shm_conn *conn, uint32_t budget)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    uint32_t slice = SL_SHM_COPY_BYTES, begun = receive->head;
+    bool more = true;
+    while (more && receive->head - begun < budget) {
+        if (receive->phase == SL_SHM_PHASE_COPY) {
+            more = copy_on(conn, &slice);
+        } else if (receive->phase == SL_SHM_PHASE_HELD) {
+            more = place(conn);
+        } else {
+            more = sl_shm_receive_pending(conn) && read_slot(conn) && place(conn);
+        }
+    }
+    return receive->head - begun + (slice < SL_SHM_COPY_BYTES ? 1 : 0);
+}
+
+void sl_shm_receive_drop(struct sl_shm_conn *conn)
+{
+    for (uint32_t i = 0; i < SL_SHM_SLOTS && sl_shm_receive_pending(conn); i++) {
+        if (conn->receive.head - conn->receive.consumed >= SL_SHM_SLOTS) {
+            sl_shm_conn_refuse(conn, "it sent more than there is room for", SL_ERR_PROTOCOL);
+            return;
+        }
+        finish_slot(conn);
+    }
+    conn->receive.phase = SL_SHM_PHASE_NEXT;
+}

@@ -1,0 +1,278 @@
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "net/shm/internal.h"
+
+static bool holds(const uint8_t *base, size_t base_bytes, const void *at, size_t bytes)
+{
+    uintptr_t offset = (uintptr_t)at - (uintptr_t)base;
+    return base != NULL && (uintptr_t)at >= (uintptr_t)base && offset <= base_bytes &&
+           bytes <= base_bytes - offset;
+}
+
+/* ---- Ours -------------------------------------------------------------------------------------
+ */
+
+/* Memory that no other process could map is copied all the same, and needs no name. */
+int sl_shm_region_register(struct sl_transport *transport, void *base, size_t bytes)
+{
+    struct sl_shm *shm = (struct sl_shm *)transport;
+    const struct sl_shared *shared = sl_shared_find(base, bytes);
+    if (shared == NULL) {
+        return 0;
+    }
+    uint32_t index = 0;
+    while (index < SL_SHM_REGIONS && shm->regions[index].base != NULL) {
+        index++;
+    }
+    if (index == SL_SHM_REGIONS) {
+        sl_log_error("shm: more than %u regions cannot be registered", SL_SHM_REGIONS);
+        return SL_ERR_NO_MEMORY;
+    }
+    shm->regions[index] = (struct sl_shm_region){.base = base, .bytes = bytes, .shared = *shared};
+    if (index >= shm->region_end) {
+        shm->region_end = index + 1;
+    }
+    return 0;
+}
+
+/* A peer that does not even read that it must not touch the memory any more is not there. */
+static bool withdraw(struct sl_shm_conn *conn, uint32_t index)
+{
+    conn->announced[index] = false;
+    struct sl_shm_note note = {.kind = SL_SHM_NOTE_WITHDRAW, .region = index};
+    return sl_shm_note_send(conn, note, -1) == 0;
+}
+
+void sl_shm_region_unregister(struct sl_transport *transport, void *base)
+{
+    struct sl_shm *shm = (struct sl_shm *)transport;
+    for (uint32_t index = 0; index < shm->region_end; index++) {
+        if (shm->regions[index].base != base) {
+            continue;
+        }
+        for (uint32_t i = 0; i < shm->conn_count; i++) {
+            struct sl_shm_conn *conn = shm->conns[i];
+            if (conn->announced[index] && !withdraw(conn, index)) {
+                sl_shm_conn_end(conn, SL_ERR_DEADLINE);
+            }
+        }
+        shm->regions[index] = (struct sl_shm_region){0};
+        return;
+    }
+}
+
+bool sl_shm_region_recall(struct sl_shm_conn *conn)
+{
+    bool told = true;
+    for (uint32_t index = 0; index < conn->shm->region_end; index++) {
+        told = (!conn->announced[index] || withdraw(conn, index)) && told;
+    }
+    return told;
+}
+
+static bool announce(struct sl_shm_conn *conn, const struct sl_shm_region *region, uint32_t index)
+{
+    if (conn->announced[index]) {
+        return true;
+    }
+    struct sl_shm_note note = {.kind = SL_SHM_NOTE_REGION,
+                               .region = index,
+                               .access = region->shared.access,
+                               .bytes = region->shared.bytes};
+    conn->announced[index] = sl_shm_note_send(conn, note, region->shared.fd) == 0;
+    return conn->announced[index];
+}
+
+const struct sl_shm_region *sl_shm_region_find(struct sl_shm_conn *conn, const void *at,
+                                               size_t bytes)
+{
+    const struct sl_shm *shm = conn->shm;
+    for (uint32_t index = 0; index < shm->region_end; index++) {
+        const struct sl_shm_region *region = &shm->regions[index];
+        if (holds(region->base, region->bytes, at, bytes)) {
+            return announce(conn, region, index) ? region : NULL;
+        }
+    }
+    return NULL;
+}
+
+static bool piece_of_ours(struct sl_shm_conn *conn, const void *at, uint32_t bytes,
+                          struct sl_shm_piece *out)
+{
+    const struct sl_shm_region *region = sl_shm_region_find(conn, at, bytes);
+    if (region == NULL) {
+        return false;
+    }
+    *out = (struct sl_shm_piece){.offset = (uintptr_t)at - (uintptr_t)region->shared.base,
+                                 .region = (uint32_t)(region - conn->shm->regions),
+                                 .bytes = bytes};
+    return true;
+}
+
+static bool piece_of_theirs(const struct sl_shm_conn *conn, const void *at, uint32_t bytes,
+                            struct sl_shm_piece *out)
+{
+    const struct sl_shm_lent *lent = conn->link.lent;
+    for (uint32_t i = 0; lent != NULL && lent->writable_count > 0 && i < SL_SHM_REGIONS; i++) {
+        const struct sl_shared *live = &lent->live[i];
+        if (live->access == SL_SHARED_WRITE && holds(live->base, live->bytes, at, bytes)) {
+            *out = (struct sl_shm_piece){.offset = (uintptr_t)at - (uintptr_t)live->base,
+                                         .region = i | SL_SHM_REGION_YOURS,
+                                         .bytes = bytes};
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sl_shm_region_piece(struct sl_shm_conn *conn, const void *at, uint32_t bytes,
+                         struct sl_shm_piece *out)
+{
+    return piece_of_theirs(conn, at, bytes, out) ||
+           (bytes >= SL_SHM_BY_REF_BYTES && piece_of_ours(conn, at, bytes, out));
+}
+
+/* ---- Theirs -----------------------------------------------------------------------------------
+ */
+
+static uint8_t *within(uint8_t *base, uint64_t base_bytes, const struct sl_shm_piece *piece)
+{
+    bool lies_there =
+        base != NULL && piece->offset <= base_bytes && piece->bytes <= base_bytes - piece->offset;
+    return lies_there ? base + piece->offset : NULL;
+}
+
+static struct sl_shared *lent_at(struct sl_shm_conn *conn, uint32_t index)
+{
+    return conn->link.lent != NULL && index < SL_SHM_REGIONS ? &conn->link.lent->live[index] : NULL;
+}
+
+static uint8_t *resolve_lent(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
+{
+    const struct sl_shared *live = lent_at(conn, piece->region);
+    return live != NULL ? within(live->base, live->bytes, piece) : NULL;
+}
+
+/* What the peer was lent to write is within the memory that was given to it whole. */
+static uint8_t *resolve_ours(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
+{
+    uint32_t index = piece->region & ~SL_SHM_REGION_YOURS;
+    if (index >= SL_SHM_REGIONS || !conn->announced[index]) {
+        return NULL;
+    }
+    const struct sl_shared *shared = &conn->shm->regions[index].shared;
+    return shared->access == SL_SHARED_WRITE ? within(shared->base, shared->bytes, piece) : NULL;
+}
+
+const uint8_t *sl_shm_region_resolve(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
+{
+    if (piece->region == SL_SHM_REGION_ARENA) {
+        uint8_t *arena = conn->link.segment->arenas[1 - conn->link.side];
+        return within(arena, SL_SHM_ARENA_BYTES, piece);
+    }
+    if ((piece->region & SL_SHM_REGION_YOURS) != 0) {
+        return resolve_ours(conn, piece);
+    }
+    const uint8_t *at = resolve_lent(conn, piece);
+    if (at == NULL) { /* perhaps what lends it has not been read */
+        sl_shm_conn_read(conn);
+        at = resolve_lent(conn, piece);
+    }
+    return at;
+}
+
+uint8_t *sl_shm_region_landing(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
+{
+    if (lent_at(conn, piece->region) == NULL || conn->link.lent->live[piece->region].base == NULL) {
+        sl_shm_conn_read(conn);
+    }
+    const struct sl_shared *live = lent_at(conn, piece->region);
+    return live != NULL && live->access == SL_SHARED_WRITE ? resolve_lent(conn, piece) : NULL;
+}
+
+/* Memory of the same size that was withdrawn leaves its address to what comes now. */
+static void reuse_address(struct sl_shm_lent *lent, struct sl_shared *fresh)
+{
+    for (uint32_t i = 0; i < lent->retired_count; i++) {
+        struct sl_shared *old = &lent->retired[i];
+        if (old->bytes == fresh->bytes) {
+            void *moved = mremap(fresh->base, fresh->bytes, fresh->bytes,
+                                 MREMAP_MAYMOVE | MREMAP_FIXED, old->base);
+            if (moved != MAP_FAILED) {
+                fresh->base = moved;
+                *old = lent->retired[--lent->retired_count];
+                lent->retired[lent->retired_count].base = NULL;
+            }
+            return;
+        }
+    }
+}
+
+int sl_shm_region_lent(struct sl_shm_conn *conn, const struct sl_shm_note *note, int fd)
+{
+    struct sl_shm_lent *lent = conn->link.lent;
+    if (lent == NULL) {
+        lent = conn->link.lent = calloc(1, sizeof *lent);
+    }
+    int err = 0;
+    if (lent == NULL) {
+        err = SL_ERR_NO_MEMORY;
+    } else if (note->region >= SL_SHM_REGIONS || lent->live[note->region].base != NULL ||
+               note->access > SL_SHARED_WRITE) {
+        err = SL_ERR_PROTOCOL;
+    }
+    struct sl_shared fresh;
+    if (err == 0) {
+        err = sl_shared_attach(fd, note->bytes, SL_SHM_LENT_BYTES - lent->bytes,
+                               (enum sl_shared_access)note->access, &fresh);
+    }
+    if (err != 0) {
+        close(fd);
+        return err == SL_ERR_INVALID ? SL_ERR_PROTOCOL : err;
+    }
+    reuse_address(lent, &fresh);
+    lent->live[note->region] = fresh;
+    lent->bytes += fresh.bytes;
+    lent->writable_count += fresh.access == SL_SHARED_WRITE;
+    return 0;
+}
+
+/* The layer above may still have a pointer into it. */
+int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_note *note)
+{
+    struct sl_shm_lent *lent = conn->link.lent;
+    struct sl_shared *live = lent_at(conn, note->region);
+    if (live == NULL || live->base == NULL) {
+        return SL_ERR_PROTOCOL;
+    }
+    if (lent->retired_count == SL_SHM_REGIONS) {
+        return SL_ERR_TOO_LARGE;
+    }
+    void *nothing = mmap(live->base, live->bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (nothing == MAP_FAILED) {
+        return SL_ERR_NO_MEMORY;
+    }
+    lent->bytes -= live->bytes;
+    lent->writable_count -= live->access == SL_SHARED_WRITE;
+    lent->retired[lent->retired_count++] = *live;
+    *live = (struct sl_shared){.fd = -1};
+    return 0;
+}
+
+void sl_shm_region_drop_lent(struct sl_shm_lent **lent)
+{
+    if (*lent == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < SL_SHM_REGIONS; i++) {
+        sl_shared_detach(&(*lent)->live[i]);
+        sl_shared_detach(&(*lent)->retired[i]);
+    }
+    free(*lent);
+    *lent = NULL;
+}

@@ -1,0 +1,286 @@
+#include <string.h>
+
+#include "net/shm/internal.h"
+
+#define LEFT_IN_PLACE_BYTES 4096U /* of a payload whose beginning must be copied */
+
+static struct sl_shm_entry *entry_at(struct sl_shm_send *send, uint32_t index)
+{
+    return &send->queue[index % SL_SHM_QUEUE];
+}
+
+void sl_shm_send_refresh(struct sl_shm_conn *conn)
+{
+    struct sl_shm_send *send = &conn->send;
+    uint32_t consumed = sl_shm_side_consumed(sl_shm_peer_side(conn));
+    if (consumed - send->consumed > send->number - send->consumed) {
+        sl_shm_conn_refuse(conn, "it says that it read what was not sent", SL_ERR_PROTOCOL);
+        return;
+    }
+    if (consumed != send->consumed) {
+        send->arena_bottom = send->arena_ends[(consumed - 1) % SL_SHM_SLOTS];
+        if (consumed == send->number) {
+            send->arena_top = send->arena_bottom = 0; /* the same memory again, while it is warm */
+        }
+        if ((int32_t)(send->refs_due - consumed) < 0) {
+            send->refs_due = consumed;
+        }
+        send->consumed = consumed;
+    }
+}
+
+/* ---- The arena --------------------------------------------------------------------------------
+ */
+
+/* Where the next `bytes` would lie: behind the last, or at the front, where it has been read. */
+static uint64_t next_place(const struct sl_shm_send *send, uint32_t bytes)
+{
+    uint64_t at = send->arena_top % SL_SHM_ARENA_BYTES;
+    bool same_lap = send->arena_top / SL_SHM_ARENA_BYTES == send->arena_bottom / SL_SHM_ARENA_BYTES;
+    bool goes_back =
+        at >= SL_SHM_ARENA_WARM && same_lap && bytes <= send->arena_bottom % SL_SHM_ARENA_BYTES;
+    if (goes_back || at + bytes > SL_SHM_ARENA_BYTES) {
+        return send->arena_top + SL_SHM_ARENA_BYTES - at;
+    }
+    return send->arena_top;
+}
+
+/* Room for a payload; false: not now. */
+static bool take_arena(struct sl_shm_conn *conn, uint32_t bytes, struct sl_shm_piece *out)
+{
+    struct sl_shm_send *send = &conn->send;
+    uint32_t rounded = (bytes + 63U) & ~63U;
+    uint64_t place = next_place(send, rounded);
+    if (place + rounded - send->arena_bottom > SL_SHM_ARENA_WARM) {
+        sl_shm_send_refresh(conn);
+        place = next_place(send, rounded);
+    }
+    if (place + rounded - send->arena_bottom > SL_SHM_ARENA_BYTES) {
+        return false;
+    }
+    send->arena_top = place + rounded;
+    *out = (struct sl_shm_piece){
+        .offset = place % SL_SHM_ARENA_BYTES, .region = SL_SHM_REGION_ARENA, .bytes = bytes};
+    return true;
+}
+
+/* ---- A frame's way into a slot ----------------------------------------------------------------
+ */
+
+struct payload {
+    const uint8_t *first, *second; /* behind the header in the head, and the rest */
+    uint32_t first_bytes, second_bytes;
+};
+
+static struct payload payload_of(const struct sl_transport_frame *frame)
+{
+    return (struct payload){.first = (const uint8_t *)frame->head + SL_FRAME_HEADER_BYTES,
+                            .first_bytes = frame->head_bytes - SL_FRAME_HEADER_BYTES,
+                            .second = frame->payload,
+                            .second_bytes = frame->payload_bytes};
+}
+
+static void copy(uint8_t *to, const struct payload *payload)
+{
+    memcpy(to, payload->first, payload->first_bytes);
+    if (payload->second_bytes > 0) {
+        memcpy(to + payload->first_bytes, payload->second, payload->second_bytes);
+    }
+}
+
+/* All of it in one place, which the peer can read. */
+static bool piece_of_one(struct sl_shm_conn *conn, const struct payload *payload,
+                         struct sl_shm_piece *out)
+{
+    const uint8_t *at = payload->first_bytes > 0 ? payload->first : payload->second;
+    return (payload->first_bytes == 0 || payload->second_bytes == 0) && (uintptr_t)at % 8 == 0 &&
+           sl_shm_region_piece(conn, at, payload->first_bytes + payload->second_bytes, out);
+}
+
+/* The pieces of a payload that is too long for the slot. Returns their number; 0: no room now. */
+static uint8_t find_pieces(struct sl_shm_conn *conn, const struct payload *payload,
+                           struct sl_shm_piece pieces[2], bool *by_ref)
+{
+    uint8_t *arena = conn->send.arena;
+    *by_ref = true;
+    if (piece_of_one(conn, payload, &pieces[0])) {
+        return 1;
+    }
+    if (payload->first_bytes > 0 && payload->second_bytes >= LEFT_IN_PLACE_BYTES &&
+        sl_shm_region_piece(conn, payload->second, payload->second_bytes, &pieces[1])) {
+        if (!take_arena(conn, payload->first_bytes, &pieces[0])) {
+            return 0;
+        }
+        memcpy(arena + pieces[0].offset, payload->first, payload->first_bytes);
+        return 2;
+    }
+    *by_ref = false;
+    if (!take_arena(conn, payload->first_bytes + payload->second_bytes, &pieces[0])) {
+        return 0;
+    }
+    copy(arena + pieces[0].offset, payload);
+    conn->shm->stats.copied_bytes += pieces[0].bytes;
+    return 1;
+}
+
+static bool find_landing(struct sl_shm_conn *conn, const struct sl_transport_frame *frame,
+                         struct sl_shm_piece *out)
+{
+    if (frame->landing == NULL || (uintptr_t)frame->landing % 8 != 0) {
+        return false;
+    }
+    const struct sl_shm_region *region =
+        sl_shm_region_find(conn, frame->landing, frame->landing_bytes);
+    if (region == NULL || region->shared.access != SL_SHARED_WRITE) {
+        return false;
+    }
+    *out =
+        (struct sl_shm_piece){.offset = (uintptr_t)frame->landing - (uintptr_t)region->shared.base,
+                              .region = (uint32_t)(region - conn->shm->regions),
+                              .bytes = frame->landing_bytes};
+    return true;
+}
+
+/* False: there is no room for the payload now. */
+static bool fill_slot(struct sl_shm_conn *conn, const struct sl_transport_frame *frame,
+                      struct sl_shm_slot *slot, bool *by_ref)
+{
+    struct payload payload = payload_of(frame);
+    struct sl_shm_piece pieces[2], landing;
+    bool has_landing = find_landing(conn, frame, &landing);
+    uint32_t inline_max = SL_SHM_INLINE_BYTES - (has_landing ? sizeof landing : 0);
+    slot->piece_count = 0;
+    *by_ref = false;
+    if (payload.first_bytes <= inline_max &&
+        payload.second_bytes <= inline_max - payload.first_bytes) {
+        slot->kind = SL_SHM_INLINE;
+        copy(slot->inlined, &payload);
+    } else {
+        slot->kind = SL_SHM_PIECES;
+        slot->piece_count = find_pieces(conn, &payload, pieces, by_ref);
+        if (slot->piece_count == 0 || conn->life == SL_SHM_ENDED) {
+            return false;
+        }
+        memcpy(slot->pieces, pieces, slot->piece_count * sizeof pieces[0]);
+    }
+    slot->has_landing = has_landing;
+    if (has_landing) {
+        slot->landing = landing;
+    }
+    memcpy(slot->header, frame->head, SL_FRAME_HEADER_BYTES);
+    return true;
+}
+
+static bool has_slot(struct sl_shm_conn *conn)
+{
+    struct sl_shm_send *send = &conn->send;
+    if (send->number - send->consumed == SL_SHM_SLOTS) {
+        sl_shm_send_refresh(conn);
+    }
+    return send->number - send->consumed < SL_SHM_SLOTS && conn->life != SL_SHM_ENDED;
+}
+
+static bool publish(struct sl_shm_conn *conn, struct sl_shm_entry *entry)
+{
+    struct sl_shm_send *send = &conn->send;
+    if (!has_slot(conn)) {
+        return false;
+    }
+    struct sl_shm_slot *slot = &send->slots[send->number % SL_SHM_SLOTS];
+    if (!fill_slot(conn, &entry->frame, slot, &entry->by_ref)) {
+        return false;
+    }
+    send->arena_ends[send->number % SL_SHM_SLOTS] = send->arena_top;
+    sl_shm_slot_publish(slot, send->number);
+    send->number++;
+    entry->due = send->number;
+    if (entry->by_ref) {
+        send->refs_due = send->number;
+    }
+    conn->shm->stats.bytes_sent += entry->frame.head_bytes + (uint64_t)entry->frame.payload_bytes;
+    sl_shm_mark_dirty(conn);
+    return true;
+}
+
+uint32_t sl_shm_send_burst(struct sl_conn *base, const struct sl_transport_frame *frames,
+                           uint32_t count)
+{
+    struct sl_shm_conn *conn = (struct sl_shm_conn *)base;
+    struct sl_shm_send *send = &conn->send;
+    uint32_t taken = 0;
+    if (base->state != SL_CONN_OPEN) {
+        return 0;
+    }
+    while (taken < count && send->tail - send->head < SL_SHM_QUEUE) {
+        struct sl_shm_entry *entry = entry_at(send, send->tail);
+        entry->frame = frames[taken++];
+        if (send->next == send->tail && publish(conn, entry)) {
+            send->next++;
+        }
+        send->tail++;
+    }
+    send->wants_room = send->wants_room || taken < count;
+    conn->busy = conn->ready = true;
+    return taken;
+}
+
+/* ---- What was sent ----------------------------------------------------------------------------
+ */
+
+static bool is_sent(struct sl_shm_send *send, uint32_t index)
+{
+    const struct sl_shm_entry *entry = entry_at(send, index);
+    return index != send->next && (!entry->by_ref || (int32_t)(send->consumed - entry->due) >= 0);
+}
+
+/* The end of the run that begins at the head, when all of it was sent; else the head. */
+static uint32_t sent_run(struct sl_shm_send *send)
+{
+    if (send->head == send->next || !is_sent(send, send->head)) {
+        return send->head;
+    }
+    uint32_t end = send->head + 1;
+    while (end != send->tail && entry_at(send, end)->frame.cookie == SL_TRANSPORT_JOINED) {
+        if (!is_sent(send, end)) {
+            return send->head;
+        }
+        end++;
+    }
+    return end;
+}
+
+/* The upcall may queue more, and may disconnect. */
+static uint32_t report(struct sl_shm_conn *conn)
+{
+    struct sl_shm_send *send = &conn->send;
+    uint32_t reported = 0, end;
+    while (conn->life != SL_SHM_ENDED && (end = sent_run(send)) != send->head) {
+        void *cookie = entry_at(send, send->head)->frame.cookie;
+        conn->shm->stats.frames_sent += end - send->head;
+        reported += end - send->head;
+        send->head = end;
+        sl_conn_report_sent(&conn->base, cookie);
+    }
+    return reported;
+}
+
+uint32_t sl_shm_send_run(struct sl_shm_conn *conn)
+{
+    struct sl_shm_send *send = &conn->send;
+    uint32_t work = 0;
+    if (sl_shm_send_waits(conn)) {
+        sl_shm_send_refresh(conn);
+    }
+    while (send->next != send->tail && publish(conn, entry_at(send, send->next))) {
+        send->next++;
+        work++;
+    }
+    work += report(conn);
+    if (send->wants_room && conn->base.state == SL_CONN_OPEN &&
+        send->tail - send->head < SL_SHM_QUEUE) {
+        send->wants_room = false;
+        sl_conn_report_writable(&conn->base);
+        work++;
+    }
+    return work;
+}
