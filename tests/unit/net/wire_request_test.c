@@ -36,9 +36,35 @@ static bool has_range(uint8_t op)
     return op >= SL_REQUEST_DENSE_PULL && op <= SL_REQUEST_DENSE_PUSH_PULL;
 }
 
+static bool is_kv(uint8_t op)
+{
+    return op >= SL_REQUEST_KV_PUSH && op <= SL_REQUEST_KV_LENGTHS;
+}
+
+/* Whole arrays, with lens or of equal lengths, or a piece of one. */
+static void draw_arrays(uint64_t *seed, struct sl_request_section *section)
+{
+    section->command = (uint32_t)sl_hash_random(seed);
+    switch (sl_hash_random(seed) % 3) {
+    case 0:
+        section->flags = SL_REQUEST_FLAG_LENS;
+        section->count = section->key_count + sl_hash_random(seed) % 50;
+        break;
+    case 1:
+        section->count = section->key_count * (1 + sl_hash_random(seed) % 9);
+        break;
+    default:
+        section->key_count = 1;
+        section->count = 1 + sl_hash_random(seed) % 50;
+        section->start = sl_hash_random(seed) % 1000;
+        section->bag_count =
+            (uint32_t)(section->start + section->count + sl_hash_random(seed) % 1000);
+    }
+}
+
 static struct sl_request_section random_section(uint64_t *seed, uint32_t *dim)
 {
-    struct sl_request_section section = {.op = (uint8_t)(1 + sl_hash_random(seed) % 8)};
+    struct sl_request_section section = {.op = (uint8_t)(1 + sl_hash_random(seed) % 12)};
     *dim = 0;
     if (section.op != SL_REQUEST_TICK) {
         section.table_id = (uint16_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
@@ -50,6 +76,13 @@ static struct sl_request_section random_section(uint64_t *seed, uint32_t *dim)
     if (section.op == SL_REQUEST_PULL_POOLED) {
         section.bag_count =
             (uint32_t)(section.key_count != 0) + (uint32_t)(sl_hash_random(seed) % 9);
+    }
+    if (is_kv(section.op)) {
+        *dim = sl_hash_random(seed) % 2 == 0 ? 1 : 4;
+        section.key_count = (uint32_t)(1 + sl_hash_random(seed) % 20);
+    }
+    if (is_kv(section.op) && section.op != SL_REQUEST_KV_LENGTHS) {
+        draw_arrays(seed, &section);
     }
     if (has_range(section.op)) {
         section.start = sl_hash_random(seed) % (SL_LIMIT_DENSE_ELEMENTS - 50);
@@ -81,6 +114,19 @@ static void put_body(struct sl_bytes_writer *writer, const struct sl_request_sec
             ends[section->bag_count - 1] = section->key_count;
         }
         put_padded(writer, ends, section->bag_count * sizeof ends[0]);
+    }
+    if ((section->flags & SL_REQUEST_FLAG_LENS) != 0) {
+        uint32_t lens[20];
+        for (uint32_t i = 0; i < section->key_count; i++) {
+            lens[i] = 1;
+        }
+        lens[sl_hash_random(seed) % section->key_count] +=
+            (uint32_t)(section->count - section->key_count);
+        put_padded(writer, lens, section->key_count * sizeof lens[0]);
+    }
+    if (section->op == SL_REQUEST_KV_PUSH || section->op == SL_REQUEST_KV_PUSH_PULL) {
+        static const uint8_t values[1024];
+        put_padded(writer, values, section->count * dim);
     }
     bool pushes = section->op == SL_REQUEST_PUSH || section->op == SL_REQUEST_PUSH_PULL;
     bool pushes_range =
@@ -156,10 +202,14 @@ static void request_read_body__takes_random_requests_apart(void **state)
             assert_memory_equal(&section, &request.sections[i], sizeof section);
             assert_int_equal(sl_request_read_body(&cursor, &section, request.dims[i], &view),
                              SL_OK);
-            assert_int_equal(view.keys != NULL, has_keys(section.op));
+            assert_int_equal(view.keys != NULL, has_keys(section.op) || is_kv(section.op));
+            assert_int_equal(view.lens != NULL, section.flags == SL_REQUEST_FLAG_LENS);
+            assert_int_equal(view.values != NULL, section.op == SL_REQUEST_KV_PUSH ||
+                                                      section.op == SL_REQUEST_KV_PUSH_PULL);
             assert_int_equal(view.bag_ends != NULL, section.op == SL_REQUEST_PULL_POOLED);
             assert_int_equal((uintptr_t)view.keys % 8, 0);
             assert_int_equal((uintptr_t)view.gradients % 8, 0);
+            assert_int_equal((uintptr_t)view.values % 8, 0);
         }
         assert_int_equal(cursor.left, 0);
         free(request.bytes);
@@ -255,7 +305,7 @@ static void request_read_section__wants_unused_fields_zero(void **state)
 {
     (void)state;
     assert_int_equal(read_one((struct sl_request_section){.op = 0}), SL_ERR_PROTOCOL);
-    assert_int_equal(read_one((struct sl_request_section){.op = 9}), SL_ERR_PROTOCOL);
+    assert_int_equal(read_one((struct sl_request_section){.op = 13}), SL_ERR_PROTOCOL);
     assert_int_equal(read_one((struct sl_request_section){.op = 255}), SL_ERR_PROTOCOL);
     for (uint8_t op = SL_REQUEST_PULL; op <= SL_REQUEST_TICK; op++) {
         struct sl_request_section good = {.op = op, .count = has_range(op) ? 1 : 0};
@@ -281,6 +331,159 @@ static void request_read_section__wants_unused_fields_zero(void **state)
     }
     assert_int_equal(read_one((struct sl_request_section){.op = SL_REQUEST_TICK, .table_id = 1}),
                      SL_ERR_PROTOCOL);
+}
+
+static const struct sl_request_section whole_arrays = {
+    .op = SL_REQUEST_KV_PULL, .key_count = 2, .command = 7, .count = 6};
+static const struct sl_request_section array_piece = {
+    .op = SL_REQUEST_KV_PUSH, .key_count = 1, .bag_count = 9, .start = 4, .count = 5};
+
+static void request_read_section__knows_whole_arrays(void **state)
+{
+    (void)state;
+    assert_int_equal(read_one(whole_arrays), SL_OK);
+    struct sl_request_section section = whole_arrays;
+    section.count = 5; /* two equal lengths */
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+    section.flags = SL_REQUEST_FLAG_LENS;
+    assert_int_equal(read_one(section), SL_OK);
+    section.count = 1; /* one key would have none */
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+    section.count = UINT32_MAX;
+    assert_int_equal(read_one(section), SL_OK);
+    section.count++;
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+    section = whole_arrays;
+    section.flags = SL_REQUEST_FLAG_LENS << 1;
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+    section = whole_arrays;
+    section.start = 1;
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+    section = whole_arrays;
+    section.key_count = 0;
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+    section = whole_arrays;
+    section.count = 0;
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+    section = whole_arrays;
+    section.table_id = SL_LIMIT_TABLES;
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+}
+
+static void request_read_section__keeps_pieces_within_their_array(void **state)
+{
+    (void)state;
+    assert_int_equal(read_one(array_piece), SL_OK);
+    struct sl_request_section section = array_piece;
+    section.start = 5;
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+    section.start = UINT64_MAX; /* start + count wraps round */
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+    section = array_piece;
+    section.count = 10;
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+    section = array_piece;
+    section.key_count = 2;
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+    section = array_piece;
+    section.flags = SL_REQUEST_FLAG_LENS;
+    assert_int_equal(read_one(section), SL_ERR_PROTOCOL);
+    section = array_piece;
+    section.bag_count = UINT32_MAX;
+    section.start = UINT32_MAX - section.count;
+    assert_int_equal(read_one(section), SL_OK);
+}
+
+static void request_read_section__asks_lengths_of_keys_alone(void **state)
+{
+    (void)state;
+    const struct sl_request_section good = {.op = SL_REQUEST_KV_LENGTHS, .key_count = 3};
+    assert_int_equal(read_one(good), SL_OK);
+    for (int i = 0; i < 6; i++) {
+        struct sl_request_section bad = good;
+        bad.flags = i == 0;
+        bad.command = i == 1;
+        bad.bag_count = i == 2;
+        bad.start = i == 3;
+        bad.count = i == 4;
+        bad.key_count = i == 5 ? 0 : 3;
+        assert_int_equal(read_one(bad), SL_ERR_PROTOCOL);
+    }
+}
+
+/* A body of two keys with lens, and six bytes. */
+struct arrays_body {
+    uint64_t keys[2];
+    uint32_t lens[2];
+    uint8_t values[8];
+};
+
+static int read_arrays(const struct arrays_body *body, uint32_t dim)
+{
+    struct sl_request_section section = whole_arrays;
+    struct sl_request_view view;
+    section.op = SL_REQUEST_KV_PUSH;
+    section.flags = SL_REQUEST_FLAG_LENS;
+    struct sl_bytes cursor = sl_bytes_over(body, sizeof *body);
+    return sl_request_read_body(&cursor, &section, dim, &view);
+}
+
+static void request_read_body__wants_lens_that_add_up(void **state)
+{
+    (void)state;
+    const struct arrays_body good = {.lens = {2, 4}};
+    assert_int_equal(read_arrays(&good, 1), SL_OK);
+    assert_int_equal(read_arrays(&good, 4), SL_ERR_PROTOCOL); /* truncated */
+    for (uint32_t dim = 0; dim < 9; dim++) {
+        assert_int_equal(read_arrays(&good, dim), dim == 1 ? SL_OK : SL_ERR_PROTOCOL);
+    }
+    struct arrays_body bad = good;
+    bad.lens[0] = 1;
+    assert_int_equal(read_arrays(&bad, 1), SL_ERR_PROTOCOL);
+    bad.lens[0] = 0;
+    bad.lens[1] = 6;
+    assert_int_equal(read_arrays(&bad, 1), SL_ERR_PROTOCOL);
+    bad.lens[0] = 7; /* their sum is 6 in 32 bits */
+    bad.lens[1] = UINT32_MAX;
+    assert_int_equal(read_arrays(&bad, 1), SL_ERR_PROTOCOL);
+    bad = good;
+    bad.values[6] = 1; /* padding */
+    assert_int_equal(read_arrays(&bad, 1), SL_ERR_PROTOCOL);
+}
+
+/* A body in two places is read as the same body in one, but for its padding. */
+static void request_read_body_apart__reads_the_same(void **state)
+{
+    (void)state;
+    uint64_t seed = 8;
+    uint32_t pushes = 0;
+    for (int round = 0; round < 3000; round++) {
+        struct request request = random_request(&seed);
+        const struct sl_request_section *section = &request.sections[0];
+        const uint32_t dim = request.dims[0];
+        struct sl_request_view whole;
+        struct sl_request_view apart;
+        struct sl_bytes cursor = sl_bytes_over(request.bytes, request.length);
+        (void)sl_bytes_take(&cursor, sizeof(struct sl_request_prefix) + sizeof *section);
+        struct sl_bytes structure = sl_bytes_over(cursor.next, sl_request_structure_bytes(section));
+        struct sl_bytes values = sl_bytes_over(
+            cursor.next + structure.left, sl_bytes_pad8(sl_request_values_bytes(section, dim)));
+        assert_int_equal(structure.left + values.left, sl_request_body_bytes(section, dim));
+        assert_int_equal(sl_request_read_body(&cursor, section, dim, &whole), SL_OK);
+        const bool has_values = sl_request_pushes(section->op);
+        assert_int_equal(sl_request_read_body_apart(&structure, values, section, dim, &apart),
+                         has_values ? SL_OK : SL_ERR_PROTOCOL);
+        if (has_values) {
+            pushes++;
+            assert_int_equal(structure.left, 0);
+            assert_ptr_equal(apart.keys, whole.keys);
+            assert_ptr_equal(apart.lens, whole.lens);
+            assert_ptr_equal(apart.values, whole.values);
+            assert_ptr_equal(apart.gradients, whole.gradients);
+        }
+        free(request.bytes);
+    }
+    assert_true(pushes > 100);
 }
 
 static void request_read_section__keeps_dense_ranges_within_the_longest_array(void **state)
@@ -405,6 +608,11 @@ int main(void)
         cmocka_unit_test(request_read_body__refuses_every_truncation),
         cmocka_unit_test(request_read_body__survives_every_changed_byte),
         cmocka_unit_test(request_read_section__wants_unused_fields_zero),
+        cmocka_unit_test(request_read_section__knows_whole_arrays),
+        cmocka_unit_test(request_read_section__keeps_pieces_within_their_array),
+        cmocka_unit_test(request_read_section__asks_lengths_of_keys_alone),
+        cmocka_unit_test(request_read_body__wants_lens_that_add_up),
+        cmocka_unit_test(request_read_body_apart__reads_the_same),
         cmocka_unit_test(request_read_section__keeps_dense_ranges_within_the_longest_array),
         cmocka_unit_test(request_read_body__wants_bags_that_ascend_to_the_last_key),
         cmocka_unit_test(request_read_body__wants_zeros_as_padding),
