@@ -23,14 +23,40 @@ function(starling_library_file name output type export objects links)
         DESTINATION ${STARLING_CMAKE_DIR})
 endfunction()
 
-# starling_installed_library(NAME PC FOLDERS target... LINKS imported...): lib<NAME> and the targets
-# NAME and NAME_static. PC: what pkg-config calls it; cmake/PC.pc.in names what the static one needs.
-function(starling_installed_library name pc)
-    cmake_parse_arguments(ARG "" "" "FOLDERS;LINKS" ${ARGN})
-    list(TRANSFORM ARG_FOLDERS REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
-    starling_library_file(${name} ${name} SHARED ${name}Targets "${objects}" "${ARG_LINKS}")
+# Into the caller's variables of these names: what the folder's library stands on, itself included,
+# and what of other people's.
+function(starling_collect target ours_name foreign_name)
+    set(all ${${ours_name}} ${target})
+    set(foreign ${${foreign_name}})
+    get_target_property(needed ${target} LINK_LIBRARIES)
+    foreach(other IN LISTS needed)
+        if(other MATCHES "^sl_" AND NOT other IN_LIST all)
+            starling_collect(${other} all foreign)
+        elseif(other MATCHES "^PkgConfig::")
+            list(APPEND foreign ${other})
+        endif()
+    endforeach()
+    list(REMOVE_DUPLICATES foreign)
+    set(${ours_name} ${all} PARENT_SCOPE)
+    set(${foreign_name} ${foreign} PARENT_SCOPE)
+endfunction()
+
+# starling_installed_library(NAME PC FOLDER): lib<NAME> and the targets NAME and NAME_static, of the
+# folder's library and all that it stands on. PC: what pkg-config calls it; cmake/PC.pc.in names what
+# the static one needs.
+function(starling_installed_library name pc folder)
+    set(folders)
+    set(links)
+    starling_collect(${folder} folders links)
+    set(objects)
+    foreach(part IN LISTS folders)
+        get_target_property(sources ${part} SOURCES)
+        list(FILTER sources INCLUDE REGEX "TARGET_OBJECTS") # not among the target's own
+        list(APPEND objects $<TARGET_OBJECTS:${part}> ${sources})
+    endforeach()
+    starling_library_file(${name} ${name} SHARED ${name}Targets "${objects}" "${links}")
     starling_library_file(${name}_static ${name} STATIC ${name}StaticTargets "${objects}"
-        "${ARG_LINKS}")
+        "${links}")
     target_link_options(${name} PRIVATE -Wl,--no-undefined)
     if(STARLING_SANITIZE)
         # The sanitizers' run time is linked into programs, not into libraries.

@@ -1,9 +1,6 @@
 # libstarling: the client and what it stands on; and the CMake package of all that is installed.
 
-starling_installed_library(starling starling
-    FOLDERS sl_core sl_reactor sl_net sl_net_shm sl_net_tcp sl_net_control sl_net_control_proto sl_worker
-    LINKS PkgConfig::LIBURING PkgConfig::PROTOBUF_C PkgConfig::OPENSSL PkgConfig::HWLOC
-        PkgConfig::XXHASH)
+starling_installed_library(starling starling sl_worker)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/starlingConfig.cmake.in
     ${CMAKE_CURRENT_BINARY_DIR}/starlingConfig.cmake
