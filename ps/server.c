@@ -338,8 +338,9 @@ static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_
         return NULL;
     }
     conn->sink = sl_server_watch_sink(conn, header->payload_bytes);
-    bool stays = conn->shares && header->type == SL_FRAME_REQUEST && conn->sink != NULL;
-    return stays ? SL_TRANSPORT_IN_PLACE : conn->sink;
+    /* What has a checksum is checked where nobody can change it any more. */
+    bool stays = conn->shares && header->type == SL_FRAME_REQUEST && header->flags == 0;
+    return stays && conn->sink != NULL ? SL_TRANSPORT_IN_PLACE : conn->sink;
 }
 
 void sl_server_release(struct sl_server_conn *conn, const struct sl_transport_message *message)

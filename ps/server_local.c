@@ -56,25 +56,50 @@ struct head {
     struct sl_request_section section;
 };
 
+/* A payload in one place or two, which its sender may write to. */
+struct pieces {
+    const uint8_t *first, *rest;
+    uint32_t first_bytes, rest_bytes;
+};
+
 /* Copies what comes before the values of a request that is one push; returns how much that is, 0:
  * it is another. What has been copied is looked at, never what it was copied from. */
-static uint32_t copy_structure(const uint8_t *payload, uint32_t bytes, uint8_t *copy)
+static uint32_t copy_structure(const struct pieces *from, uint8_t *copy)
 {
     struct head head;
-    if (bytes < sizeof head) {
+    if (from->first_bytes < sizeof head) {
         return 0;
     }
-    memcpy(copy, payload, sizeof head);
+    memcpy(copy, from->first, sizeof head);
     memcpy(&head, copy, sizeof head);
     if (head.prefix.section_count != 1 || !sl_request_pushes(head.section.op)) {
         return 0;
     }
     const uint64_t more = sl_request_structure_bytes(&head.section);
-    if (more > bytes - sizeof head) {
+    if (more > from->first_bytes - sizeof head) {
         return 0;
     }
-    memcpy(copy + sizeof head, payload + sizeof head, more);
+    memcpy(copy + sizeof head, from->first + sizeof head, more);
     return (uint32_t)(sizeof head + more);
+}
+
+static void copy_whole(const struct pieces *from, uint8_t *copy)
+{
+    memcpy(copy, from->first, from->first_bytes);
+    if (from->rest_bytes > 0) {
+        memcpy(copy + from->first_bytes, from->rest, from->rest_bytes);
+    }
+}
+
+/* Where the values are, behind the structure: all in one place, aligned to 8; NULL: they are not.
+ */
+static const uint8_t *values_of(const struct pieces *from, uint32_t structure_bytes)
+{
+    if (from->rest_bytes == 0) {
+        return from->first + structure_bytes;
+    }
+    const bool apart = structure_bytes == from->first_bytes && (uintptr_t)from->rest % 8 == 0;
+    return apart ? from->rest : NULL;
 }
 
 void sl_server_local_read(struct sl_server_conn *conn, const struct sl_transport_message *message,
@@ -89,14 +114,20 @@ void sl_server_local_read(struct sl_server_conn *conn, const struct sl_transport
     if (!conn->shares || message->token == NULL || conn->sink == NULL) {
         return; /* it lies in memory of this process already */
     }
-    const uint32_t structure_bytes = copy_structure(message->payload, bytes, conn->sink);
+    const uint32_t rest_bytes = conn->conn->rest == NULL ? 0 : conn->conn->rest_bytes;
+    const struct pieces from = {.first = message->payload,
+                                .rest = conn->conn->rest,
+                                .first_bytes = bytes - rest_bytes,
+                                .rest_bytes = rest_bytes};
     out->payload = conn->sink;
-    if (structure_bytes == 0) {
-        memcpy(conn->sink, message->payload, bytes);
+    const uint32_t structure_bytes = copy_structure(&from, conn->sink);
+    const uint8_t *values = structure_bytes == 0 ? NULL : values_of(&from, structure_bytes);
+    if (values == NULL) {
+        copy_whole(&from, conn->sink);
         return;
     }
     out->payload_bytes = structure_bytes;
-    out->values = message->payload + structure_bytes;
+    out->values = values;
     out->values_bytes = bytes - structure_bytes;
 }
 

@@ -8,6 +8,7 @@
 
 #define QUEUE_FRAMES 16 /* taken and not reported sent, of one connection */
 #define PORT_FIRST   20000
+#define REGIONS_MAX  16
 
 struct loop_transport;
 
@@ -15,7 +16,12 @@ struct loop_transport;
 struct loop_message {
     struct loop_message *next;
     struct loop_transport *holder; /* delivered here and not released; NULL: on its way */
+    uint8_t *rest;                 /* the frame's end, when it lies apart; else NULL */
+    void *landing;
+    uint32_t landing_bytes;
+    uint32_t rest_bytes; /* not of `bytes` */
     uint32_t bytes;
+    bool in_place;
     _Alignas(16) uint8_t data[];
 };
 
@@ -43,8 +49,14 @@ struct sl_loop_listener {
     uint16_t port;
 };
 
+struct loop_region {
+    const uint8_t *base;
+    size_t bytes;
+};
+
 struct loop_transport {
     struct sl_transport base;
+    struct loop_region regions[REGIONS_MAX];
     struct sl_loop_network *network;
     struct loop_conn *conns, *buried; /* buried: closed, their memory still named by messages */
     struct loop_message *held;
@@ -88,6 +100,7 @@ static uint32_t some_of(struct sl_loop_network *network, uint32_t count)
 static void message_free(struct sl_loop_network *network, struct loop_message *message)
 {
     network->message_count--;
+    free(message->rest);
     free(message);
 }
 
@@ -147,6 +160,51 @@ static void carry_bytes(struct loop_conn *peer, const uint8_t *bytes, uint32_t c
     }
 }
 
+static bool shares(const struct loop_conn *conn)
+{
+    return (conn->base.transport->ops->capabilities & SL_TRANSPORT_SHARES) != 0;
+}
+
+static bool is_registered(const struct loop_transport *loop, const uint8_t *at, size_t bytes)
+{
+    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+        const struct loop_region *region = &loop->regions[i];
+        if (region->base != NULL && at >= region->base &&
+            at + bytes <= region->base + region->bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A frame between those who share memory. */
+static void carry_shared(struct loop_conn *conn, const struct sl_transport_frame *frame)
+{
+    struct loop_conn *peer = conn->peer;
+    struct loop_transport *loop = home_of(conn);
+    const void *parts[] = {frame->head, frame->payload};
+    const uint32_t part_bytes[] = {frame->head_bytes, frame->payload_bytes};
+    for (uint32_t i = 0; i < 2; i++) {
+        const bool is_there = is_registered(loop, parts[i], part_bytes[i]) ||
+                              is_registered(home_of(peer), parts[i], part_bytes[i]);
+        loop->stats.copied_bytes += is_there ? 0 : part_bytes[i];
+    }
+    struct loop_message *message = message_make(peer, frame->head);
+    memcpy(message->data, frame->head, frame->head_bytes);
+    message->landing = frame->landing;
+    message->landing_bytes = frame->landing_bytes;
+    if (message->bytes > SL_FRAME_HEADER_BYTES + SL_LIMIT_INLINE_PAYLOAD_BYTES &&
+        frame->payload_bytes > 0) {
+        message->rest = aligned_alloc(16, (frame->payload_bytes + 15) / 16 * 16);
+        sl_assert(message->rest != NULL);
+        message->rest_bytes = frame->payload_bytes;
+        message->bytes -= frame->payload_bytes;
+    }
+    memcpy(message->rest != NULL ? message->rest : message->data + frame->head_bytes,
+           frame->payload, frame->payload_bytes);
+    inbox_append(peer, message);
+}
+
 /* Copies the oldest frame, or frames in one piece, that was taken and not carried to the peer, as
  * it stands now. */
 static void carry_one(struct loop_conn *conn)
@@ -158,8 +216,26 @@ static void carry_one(struct loop_conn *conn)
     if (peer == NULL || peer->base.state == SL_CONN_CLOSED) {
         return;
     }
+    if (shares(conn)) {
+        carry_shared(conn, frame);
+        return;
+    }
     carry_bytes(peer, frame->head, frame->head_bytes);
     carry_bytes(peer, frame->payload, frame->payload_bytes);
+}
+
+/* Delivers the message, with what the connection says of it. */
+static void report_received(struct loop_conn *conn, const struct loop_message *message,
+                            const struct sl_transport_message *received)
+{
+    conn->base.landing = message->landing;
+    conn->base.landing_bytes = message->landing_bytes;
+    conn->base.rest = message->in_place ? message->rest : NULL;
+    conn->base.rest_bytes = message->in_place ? message->rest_bytes : 0;
+    sl_conn_report_received(&conn->base, received);
+    conn->base.landing = NULL;
+    conn->base.rest = NULL;
+    conn->base.landing_bytes = conn->base.rest_bytes = 0;
 }
 
 static void inbox_pop(struct loop_conn *conn)
@@ -181,7 +257,7 @@ static void deliver_held(struct loop_conn *conn, struct loop_message *message,
     loop->held = message;
     struct sl_transport_message received = {
         .header = *header, .payload = message->data + SL_FRAME_HEADER_BYTES, .token = message};
-    sl_conn_report_received(&conn->base, &received);
+    report_received(conn, message, &received);
 }
 
 /* False when the receiver has nowhere to put a long message yet. */
@@ -192,11 +268,20 @@ static bool deliver_into_sink(struct loop_conn *conn, struct loop_message *messa
     if (memory == NULL || conn->base.state != SL_CONN_OPEN) {
         return false;
     }
-    memcpy(memory, message->data + SL_FRAME_HEADER_BYTES, header->payload_bytes);
+    if (memory == SL_TRANSPORT_IN_PLACE) {
+        message->in_place = true;
+        deliver_held(conn, message, header);
+        return true;
+    }
+    const uint32_t first_bytes = message->bytes - SL_FRAME_HEADER_BYTES;
+    memcpy(memory, message->data + SL_FRAME_HEADER_BYTES, first_bytes);
+    if (message->rest_bytes > 0) {
+        memcpy(memory + first_bytes, message->rest, message->rest_bytes);
+    }
     inbox_pop(conn);
-    message_free(home_of(conn)->network, message);
     struct sl_transport_message received = {.header = *header, .payload = memory};
-    sl_conn_report_received(&conn->base, &received);
+    report_received(conn, message, &received);
+    message_free(home_of(conn)->network, message);
     return true;
 }
 
@@ -211,14 +296,15 @@ static bool deliver_one(struct loop_conn *conn)
     if (err == SL_ERR_VERSION && header.payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
         err = SL_OK; /* for the upper layer to answer in words */
     }
-    if (err == SL_OK && header.payload_bytes != message->bytes - SL_FRAME_HEADER_BYTES) {
+    if (err == SL_OK &&
+        header.payload_bytes != message->bytes + message->rest_bytes - SL_FRAME_HEADER_BYTES) {
         err = SL_ERR_CLOSED; /* a stream would wait for the rest until its end */
     }
     if (err != SL_OK) {
         conn_fail(conn, err);
         return false;
     }
-    home_of(conn)->stats.bytes_received += message->bytes;
+    home_of(conn)->stats.bytes_received += message->bytes + message->rest_bytes;
     home_of(conn)->stats.frames_received++;
     if (header.payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
         return deliver_into_sink(conn, message, &header);
@@ -410,16 +496,24 @@ static void loop_close(struct sl_transport **transport)
 
 static int loop_memory_register(struct sl_transport *transport, void *base, size_t bytes)
 {
-    (void)transport;
-    (void)base;
-    (void)bytes;
-    return SL_OK;
+    struct loop_transport *loop = loop_of(transport);
+    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+        if (loop->regions[i].base == NULL) {
+            loop->regions[i] = (struct loop_region){.base = base, .bytes = bytes};
+            return SL_OK;
+        }
+    }
+    return SL_ERR_NO_MEMORY;
 }
 
 static void loop_memory_unregister(struct sl_transport *transport, void *base)
 {
-    (void)transport;
-    (void)base;
+    struct loop_transport *loop = loop_of(transport);
+    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+        if (loop->regions[i].base == base) {
+            loop->regions[i] = (struct loop_region){0};
+        }
+    }
 }
 
 static int loop_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
@@ -545,10 +639,31 @@ static void bury_closed(struct loop_transport *loop)
     }
 }
 
+static void spoil(struct sl_loop_network *network, uint8_t *bytes, uint32_t count)
+{
+    for (uint32_t i = 0; count > 0 && i < 64; i++) {
+        bytes[some_of(network, count - 1)] = (uint8_t)sl_hash_random(&network->random_state);
+    }
+}
+
+/* The senders of what is read in its place write to it. */
+static void go_mad(struct loop_transport *loop)
+{
+    for (struct loop_message *message = loop->held; message != NULL; message = message->next) {
+        if (message->in_place) {
+            spoil(loop->network, message->data, message->bytes);
+            spoil(loop->network, message->rest, message->rest_bytes);
+        }
+    }
+}
+
 static uint32_t loop_poll(struct sl_transport *transport, uint32_t budget)
 {
     (void)budget; /* a test's handful of events */
     struct loop_transport *loop = loop_of(transport);
+    if (loop->network->peers_are_mad) {
+        go_mad(loop);
+    }
     uint32_t events = 0;
     for (struct loop_conn *conn = loop->conns; conn != NULL; conn = conn->next) {
         if (conn->base.state != SL_CONN_CLOSED && !conn->handed_over) {
@@ -582,6 +697,25 @@ static void loop_stats(const struct sl_transport *transport, struct sl_transport
 const struct sl_transport_ops sl_loop_transport_ops = {
     .scheme = "loop",
     .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS | SL_TRANSPORT_PARTS,
+    .open = loop_open,
+    .close = loop_close,
+    .memory_register = loop_memory_register,
+    .memory_unregister = loop_memory_unregister,
+    .listen = loop_listen,
+    .connect = loop_connect,
+    .disconnect = loop_disconnect,
+    .hand_over = loop_hand_over,
+    .send_burst = loop_send_burst,
+    .release = loop_release,
+    .flush = loop_flush,
+    .poll = loop_poll,
+    .arm = loop_arm,
+    .stats = loop_stats,
+};
+
+const struct sl_transport_ops sl_loop_shared_ops = {
+    .scheme = "loop-shared",
+    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_SHARES | SL_TRANSPORT_ONE_SIDED,
     .open = loop_open,
     .close = loop_close,
     .memory_register = loop_memory_register,

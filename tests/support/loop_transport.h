@@ -4,6 +4,11 @@
  * after that, and delivers in bursts of any size; all decided by the seed. It loses and reorders
  * nothing; net/fault.h on top of it does.
  *
+ * The second one shares memory, as far as one can tell who has only one process: a long request
+ * stays in its place, in two where its sender has it so, and there it changes at any time when the
+ * peers are mad; a frame takes a landing along. What does not lie in registered memory, nor where
+ * the peer wanted it, counts as copied.
+ *
  * A network is what its transports meet on: listeners are found by port. It goes to
  * sl_transport_open as options.medium. One thread. */
 #ifndef SL_TESTS_SUPPORT_LOOP_TRANSPORT_H
@@ -19,6 +24,7 @@ struct sl_loop_network {
     struct sl_loop_listener *listeners;
     uint16_t port_next;     /* for listeners that asked for port 0 */
     uint32_t message_count; /* on their way, or received and not released */
+    bool peers_are_mad;     /* they write to what they have sent */
 };
 
 /* Caller's storage. All transports on it must be closed before fini, which asserts that no message
@@ -27,5 +33,6 @@ void sl_loop_network_init(struct sl_loop_network *network, uint64_t seed);
 void sl_loop_network_fini(struct sl_loop_network *network);
 
 extern const struct sl_transport_ops sl_loop_transport_ops;
+extern const struct sl_transport_ops sl_loop_shared_ops;
 
 #endif

@@ -37,6 +37,13 @@ void stepped_start(struct stepped *world, uint64_t seed)
     assert_int_equal(sl_server_create(&options, &world->server), 0);
     struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
     assert_int_equal(sl_server_listen(world->server, &any, &world->endpoint), 0);
+    if (options.local != NULL) {
+        any.scheme = SL_ENDPOINT_SHM;
+        assert_int_equal(sl_server_listen(world->server, &any, &world->near_endpoint), 0);
+        assert_int_equal(sl_transport_open(options.local, world->pair.b.reactor,
+                                           &options.transport_options, &world->near),
+                         0);
+    }
     sl_server_set_lease(world->server, STEPPED_LEASE);
     assert_int_equal(sl_server_set_shard(world->server, 0, 1), 0);
 }
@@ -44,6 +51,7 @@ void stepped_start(struct stepped *world, uint64_t seed)
 void stepped_stop(struct stepped *world)
 {
     sl_server_destroy(&world->server);
+    sl_transport_close(&world->near);
     sl_stepped_pair_fini(&world->pair);
     sl_outbox_fini(&world->outbox);
     sl_loop_network_fini(&world->network);
@@ -207,8 +215,9 @@ void stepped_connect(struct stepped_peer *peer)
     link->peer = peer;
     peer->link = link;
     peer->connected = false;
-    assert_int_equal(sl_transport_connect(world->pair.b.transport, &world->endpoint, &events, world,
-                                          link, &link->conn),
+    struct sl_transport *transport = peer->near ? world->near : world->pair.b.transport;
+    const struct sl_endpoint *endpoint = peer->near ? &world->near_endpoint : &world->endpoint;
+    assert_int_equal(sl_transport_connect(transport, endpoint, &events, world, link, &link->conn),
                      0);
     until(peer, is_connected);
 }

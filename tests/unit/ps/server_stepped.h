@@ -21,8 +21,9 @@ struct stepped {
     struct sl_stepped_pair pair; /* a: the server's side */
     struct sl_server *server;
     struct sl_server_options options; /* what the test wants different */
-    struct sl_endpoint endpoint;
-    struct sl_outbox outbox; /* of the peers */
+    struct sl_endpoint endpoint, near_endpoint;
+    struct sl_transport *near; /* of the peers that share memory, when the options have it too */
+    struct sl_outbox outbox;   /* of the peers */
     uint64_t keys[STEPPED_KEYS];
     float gradients[STEPPED_KEYS * STEPPED_DIM]; /* all 1 */
     struct shard_request request;
@@ -47,6 +48,7 @@ struct stepped_link {
 struct stepped_peer {
     struct stepped *world;
     struct sl_message_hello hello;
+    bool near;                 /* by shared memory; set before it joins */
     struct stepped_link *link; /* NULL: it has ended */
     bool connected;
     uint32_t answer_count;
