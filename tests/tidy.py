@@ -46,7 +46,7 @@ CONFINED = [
      r"bench/bare_spsc\.c",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_", 
-     r"core/(arena_ahead|shared)\.c|reactor/(mailbox|reactor).*|worker/port\.c|net/resolve\.c|"
+     r"core/(arena_ahead|shared)\.c|reactor/(mailbox|reactor).*|worker/(port|wire_memory)\.c|net/resolve\.c|"
      r"kv/engine.*",
      "a lock"),
     (r"#include \"config/",

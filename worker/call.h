@@ -29,6 +29,8 @@ struct sl_call {
     struct sl_link *links;
     uint32_t shard_count;
     uint32_t payload_bytes_max; /* out: the least that a shard takes */
+    void *memory;               /* of a buffer */
+    size_t memory_bytes;
     uint32_t clock_asked;
     uint32_t clock; /* out: the greatest that a shard told */
     bool counts;    /* out: on every shard */

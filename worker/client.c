@@ -143,7 +143,10 @@ int sl_client_create(const struct sl_client_options *options, struct sl_client *
         return SL_ERR_INVALID;
     }
     count = options->caller_driven ? DRIVEN_CLIENT_REACTORS : count;
-    struct sl_client_setup setup = {.reactor_count = count, .find_transport = sl_transport_find};
+    char host[SL_SHM_HOST_BYTES];
+    sl_shm_host(host);
+    struct sl_client_setup setup = {
+        .reactor_count = count, .find_transport = sl_transport_find, .host = host};
     if (getrandom(&setup.client_id, sizeof setup.client_id, 0) != sizeof setup.client_id) {
         return SL_ERR_IO;
     }

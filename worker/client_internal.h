@@ -34,6 +34,13 @@ enum sl_client_stage {
     SL_CLIENT_CLOSED
 };
 
+/* Memory that sl_client_buffer_create has made. */
+struct sl_client_buffer {
+    struct sl_shared shared; /* base NULL: the slot is free, or its memory is not shared */
+    void *plain;             /* then, from the system; or NULL */
+    size_t bytes;
+};
+
 struct sl_client {
     enum sl_client_stage stage;
     enum sl_protocol protocol;
@@ -56,6 +63,8 @@ struct sl_client {
     uint32_t payload_bytes_max; /* the least of all shards' */
 
     struct sl_table *tables[SL_LIMIT_TABLES]; /* by id, under the ports' lock */
+
+    struct sl_client_buffer buffers[SL_CLIENT_BUFFERS_MAX]; /* under the ports' lock */
 
     /* Of sl_client_create: the reactors that it made. */
     struct sl_reactor **own_reactors;
@@ -81,6 +90,9 @@ int sl_start_poll(struct sl_client *client);
 void sl_start_close_begin(struct sl_client *client);
 bool sl_start_close_poll(struct sl_client *client);
 void sl_start_free(struct sl_client **client);
+
+/* client_buffer.c. The client's hubs have closed. */
+void sl_client_buffer_destroy_all(struct sl_client *client);
 
 /* Opening a table in two stages: the coordinator gives it an id, then every shard makes it. */
 struct sl_opening {

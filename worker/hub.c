@@ -45,9 +45,15 @@ int sl_hub_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme, struct 
         if (err != 0) {
             return err;
         }
+        sl_hub_share(hub, *slot);
     }
     *out = *slot;
     return 0;
+}
+
+struct sl_outbox *sl_hub_outbox(struct sl_hub *hub, enum sl_endpoint_scheme scheme)
+{
+    return scheme == SL_ENDPOINT_SHM && hub->has_shared_outbox ? &hub->shared_outbox : &hub->outbox;
 }
 
 static void retry(struct sl_timer *timer, uint64_t now_ns)
@@ -282,6 +288,9 @@ static void finish_closing(struct sl_hub *hub)
     }
     if (hub->has_outbox) {
         sl_outbox_fini(&hub->outbox);
+    }
+    if (hub->has_shared_outbox) {
+        sl_outbox_fini(&hub->shared_outbox);
     }
     if (hub->has_buffers) {
         sl_pool_fini(&hub->buffers);

@@ -7,7 +7,10 @@
 #ifndef SL_WORKER_HUB_H
 #define SL_WORKER_HUB_H
 
+#include <starling.h>
+
 #include "core/pool.h"
+#include "core/shared.h"
 #include "net/outbox.h"
 #include "net/shm/shm.h"
 #include "worker/call.h"
@@ -22,7 +25,15 @@
 
 #define SL_HUB_SCHEMES      4 /* of enum sl_endpoint_scheme */
 
+/* Memory of this process that peers may be given to read and write: a buffer of the client's. */
+struct sl_hub_buffer {
+    uint8_t *base;
+    size_t bytes;
+    bool is_shared; /* with every transport that shares */
+};
+
 /* The same for all hubs of a client; owned by it. */
+struct sl_wire_memory;
 struct sl_hub_options {
     /* As sl_transport_find; a simulation has its own. */
     const struct sl_transport_ops *(*find_transport)(enum sl_endpoint_scheme scheme);
@@ -36,6 +47,9 @@ struct sl_hub_options {
     struct sl_endpoint coordinator;
     char coordinator_name[SL_LIMIT_ENDPOINT_BYTES + 16]; /* "coordinator (tcp://…)" */
     uint32_t ps_count;                                   /* expected; 0: unknown */
+    /* What long bodies of steps are sent from, for transports that share, when there may be one;
+     * set before the hubs connect. */
+    struct sl_wire_memory *wire;
 };
 
 /* A table that this client has opened: for a shard or a coordinator that has forgotten it. */
@@ -55,8 +69,11 @@ struct sl_hub {
 
     struct sl_transport *transports[SL_HUB_SCHEMES];
     struct sl_outbox outbox;
-    struct sl_pool buffers; /* of SL_LIMIT_FRAME_PAYLOAD_BYTES each */
-    bool has_outbox, has_buffers;
+    struct sl_outbox shared_outbox; /* for a transport that shares, once there is one */
+    struct sl_pool buffers;         /* of SL_LIMIT_FRAME_PAYLOAD_BYTES each */
+    bool has_outbox, has_shared_outbox, has_buffers;
+    struct sl_hub_buffer lent[SL_CLIENT_BUFFERS_MAX];
+    uint32_t lent_count;
     struct sl_timer retry;
 
     struct sl_link *links; /* of all hubs, by shard; since sl_hub_connect */
@@ -106,6 +123,12 @@ void sl_hub_begin(struct sl_call *call);
 /* Opens table call->table_id with call->spec on this hub's shards. */
 void sl_hub_table_open(struct sl_call *call);
 
+/* Lends the memory [call->memory, + call->memory_bytes), of a client's buffer, to the peers by
+ * every transport that shares, also by those to come; and takes it back. No error: what cannot be
+ * shared is copied. */
+void sl_hub_lend(struct sl_call *call);
+void sl_hub_take_back(struct sl_call *call);
+
 /* Writes *call->stats. */
 void sl_hub_stats(struct sl_call *call);
 
@@ -125,6 +148,15 @@ int sl_hub_note_table(struct sl_hub *hub, uint32_t id, const struct sl_table_spe
 
 /* The transport of a scheme, opened at its first use. Errors: UNSUPPORTED, NO_MEMORY. */
 int sl_hub_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme, struct sl_transport **out);
+
+/* The outbox for connections of a scheme whose transport is open. */
+struct sl_outbox *sl_hub_outbox(struct sl_hub *hub, enum sl_endpoint_scheme scheme);
+
+/* hub_share.c: a transport has been opened. What it can share with its peers is shared. */
+void sl_hub_share(struct sl_hub *hub, struct sl_transport *transport);
+
+/* Whether the peers may write there, if they are reached by a transport that shares. */
+bool sl_hub_lends(const struct sl_hub *hub, const void *at, uint64_t bytes);
 
 /* Until the deadline, and at least a millisecond. */
 uint64_t sl_hub_time_left(const struct sl_hub *hub, uint64_t deadline_ns);

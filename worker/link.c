@@ -8,7 +8,8 @@
 #include "worker/part.h"
 #include "worker/scatter.h"
 
-/* A body up to here is copied behind its header, so that small requests leave as one piece. */
+/* A body up to here is copied behind its header, so that small requests leave as one piece; a reply
+ * up to here is moved to its place. */
 #define COPY_BYTES_MAX (2U << 10)
 
 /* ---- The queue */
@@ -50,6 +51,15 @@ static uint32_t copied_bytes(const struct sl_request *request)
     return request->tail != NULL || request->body_bytes <= COPY_BYTES_MAX ? request->body_bytes : 0;
 }
 
+/* From here until the answer, or the end of the connection, the shard may write there. */
+static void ask_to_land(struct sl_link *link, struct sl_request *request)
+{
+    if (sl_hub_lends(link->hub, request->landing, request->reply_bytes)) {
+        request->is_landing = true;
+        sl_outbox_set_landing(link->outbox, request->landing, (uint32_t)request->reply_bytes);
+    }
+}
+
 static void commit(struct sl_link *link, struct sl_request *request, uint8_t *room)
 {
     struct sl_part *part = request->part;
@@ -64,6 +74,9 @@ static void commit(struct sl_link *link, struct sl_request *request, uint8_t *ro
     request->tail_unsent = request->tail != NULL;
     part->unsent += rest != NULL ? 1 : 0;
     link->finished = link->finished || request->finishes;
+    if (link->lands && request->landing != NULL && request->reply_bytes > COPY_BYTES_MAX) {
+        ask_to_land(link, request);
+    }
     sl_inflight_add(&link->inflight, request->id, request);
     link->hub->stats.requests++;
     struct sl_frame frame = {
@@ -72,9 +85,9 @@ static void commit(struct sl_link *link, struct sl_request *request, uint8_t *ro
         .request_id = request->id,
         .budget_us = budget_us(part, sl_reactor_now_ns(link->hub->reactor)),
     };
-    sl_outbox_commit(&link->hub->outbox, sl_session_conn(link->session),
-                     sl_session_queue(link->session), &frame, rest, rest_bytes,
-                     rest == NULL ? NULL : sl_part_rest_sent, rest == NULL ? NULL : request);
+    sl_outbox_commit(link->outbox, sl_session_conn(link->session), sl_session_queue(link->session),
+                     &frame, rest, rest_bytes, rest == NULL ? NULL : sl_part_rest_sent,
+                     rest == NULL ? NULL : request);
 }
 
 /* Spends the credit and reserves the room for a frame; NULL when it must wait: for credit, for a
@@ -84,7 +97,7 @@ static uint8_t *prepare(struct sl_link *link, uint64_t cost, uint32_t near_bytes
     if (sl_inflight_full(&link->inflight) || !sl_credit_spend(&link->credit, cost)) {
         return NULL;
     }
-    uint8_t *room = sl_outbox_reserve(&link->hub->outbox, near_bytes);
+    uint8_t *room = sl_outbox_reserve(link->outbox, near_bytes);
     if (room == NULL) {
         sl_credit_grant(&link->credit, cost, 1);
         sl_hub_retry_later(link->hub);
@@ -123,8 +136,8 @@ static bool try_finish(struct sl_link *link)
         .budget_us = UINT32_MAX,
     };
     sl_inflight_add(&link->inflight, frame.request_id, NULL);
-    sl_outbox_commit(&link->hub->outbox, sl_session_conn(link->session),
-                     sl_session_queue(link->session), &frame, NULL, 0, NULL, NULL);
+    sl_outbox_commit(link->outbox, sl_session_conn(link->session), sl_session_queue(link->session),
+                     &frame, NULL, 0, NULL, NULL);
     link->must_finish = false;
     return true;
 }
@@ -266,7 +279,7 @@ static void refused(struct sl_link *link, struct sl_request *request,
 static void succeeded(struct sl_link *link, struct sl_request *request,
                       const struct sl_transport_message *message)
 {
-    if (request != NULL && request != link->landing) {
+    if (request != NULL && message->payload != request->landing) {
         sl_scatter_reply(request, message->payload);
     }
     uint32_t floor = message->header.budget_us;
@@ -290,6 +303,7 @@ static void replied(struct sl_link *link, const struct sl_transport_message *mes
     link->hub->stats.replies++;
     if (request != NULL) {
         request->in_flight = false;
+        request->is_landing = request == link->landing;
     }
     if (message->header.status != 0) {
         refused(link, request, message);
@@ -340,7 +354,7 @@ void sl_link_keep(struct sl_link *link)
         if (request == NULL) {
             continue;
         }
-        request->in_flight = false;
+        request->in_flight = request->is_landing = false;
         sl_assert(!request->tail_unsent); /* the transport gave all memory back when it closed */
         if (request->part->err != 0) {
             sl_part_settle(request); /* its part has failed: nobody wants it any more */
@@ -400,7 +414,7 @@ void sl_link_fail_all(struct sl_link *link)
         struct sl_request *request = entry->request;
         sl_inflight_remove(&link->inflight, entry);
         if (request != NULL) {
-            request->in_flight = false;
+            request->in_flight = request->is_landing = false;
             sl_part_failed(request, SL_ERR_CLOSED, link->reason);
         }
     }

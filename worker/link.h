@@ -56,6 +56,10 @@ struct sl_link {
     struct sl_session *session;
     struct sl_call *opening; /* the call that waits for the first welcome, or NULL */
 
+    /* Of the connection that there is. */
+    struct sl_outbox *outbox;
+    bool lands; /* the shard can write replies into buffers of the client */
+
     /* As the last welcome said. */
     struct sl_credit credit;    /* what is left of it */
     uint32_t payload_bytes_max; /* of one frame */

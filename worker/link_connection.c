@@ -92,6 +92,14 @@ static const char *flaw_of(const struct sl_link *link, const struct sl_message_w
                                   : "the credit that it grants is less than one request may need";
 }
 
+static void take_connection(struct sl_link *link)
+{
+    const struct sl_transport_ops *ops = sl_session_conn(link->session)->transport->ops;
+    sl_link_set_name(link);
+    link->outbox = sl_session_outbox(link->session);
+    link->lands = (ops->capabilities & SL_TRANSPORT_ONE_SIDED) != 0;
+}
+
 static void take_welcome(struct sl_link *link, const struct sl_message_welcome *welcome)
 {
     link->credit =
@@ -142,7 +150,7 @@ static void welcomed(void *ctx, struct sl_session *session,
 {
     (void)session;
     struct sl_link *link = ctx;
-    sl_link_set_name(link);
+    take_connection(link);
     const char *flaw = flaw_of(link, welcome);
     bool first = link->state == SL_LINK_OPENING;
     if (flaw != NULL) {
@@ -232,12 +240,14 @@ static const struct sl_session_events link_events = {
 /* Without the transport for it there is no near way, and the link goes on without. */
 static struct sl_session_near near_of(struct sl_link *link)
 {
-    struct sl_session_near near = {.endpoint = link->place.near};
+    struct sl_session_near near = {.transport = NULL};
     int err =
         link->place.has_near ? sl_hub_transport(link->hub, SL_ENDPOINT_SHM, &near.transport) : 0;
     if (err != 0) {
         sl_log_warn("%s: not through shared memory: %s", link->name, sl_err_name(err));
     }
+    near.outbox = sl_hub_outbox(link->hub, SL_ENDPOINT_SHM);
+    near.endpoint = link->place.near;
     return near;
 }
 
@@ -245,7 +255,6 @@ void sl_link_open(struct sl_link *link, struct sl_call *call)
 {
     struct sl_hub *hub = link->hub;
     struct sl_session_options options = {
-        .outbox = &hub->outbox,
         .endpoint = link->place.endpoint,
         .near = near_of(link),
         .hello = hub->options->hello,
@@ -262,6 +271,7 @@ void sl_link_open(struct sl_link *link, struct sl_call *call)
     link->opening = call;
     int err = sl_hub_transport(hub, link->place.endpoint.scheme, &options.transport);
     if (err == 0) {
+        options.outbox = sl_hub_outbox(hub, link->place.endpoint.scheme);
         err = sl_session_open(&options, &link->session);
     }
     if (err != 0) {

@@ -6,6 +6,9 @@
 #include "reactor/reactor.h"
 #include "worker/hub.h"
 
+/* How long beyond the deadline a shard may take to say that it writes no more. */
+#define LANDING_NS (50 * SL_CLOCK_NS_PER_MS)
+
 static void post(struct sl_part *part, sl_mail_fn *run, uint64_t a)
 {
     if (part->answers == NULL) {
@@ -112,6 +115,11 @@ void sl_part_rest_sent(void *ctx)
     }
 }
 
+static struct sl_part *part_of(struct sl_timer *timer)
+{
+    return (struct sl_part *)(void *)((uint8_t *)timer - offsetof(struct sl_part, timer));
+}
+
 /* Whom the deadline is blamed on: a link that is not connected, if there is one, else the first
  * that owes something. */
 static const struct sl_link *culprit_of(const struct sl_part *part)
@@ -131,11 +139,34 @@ static const struct sl_link *culprit_of(const struct sl_part *part)
     return culprit;
 }
 
-static void expire(struct sl_timer *timer, uint64_t now_ns)
+/* What is left are answers that shards may be writing into the caller's memory. They keep the
+ * deadline too, and say so, a little later. */
+static bool is_worth_waiting(const struct sl_part *part)
+{
+    uint32_t count = 0;
+    for (const struct sl_request *at = part->requests.first; at != NULL; at = at->next) {
+        const struct sl_link *link = sl_hub_link(part->hub, at->shard);
+        if (!at->over && (at->tail_unsent || !link->lands || link->state != SL_LINK_OPEN)) {
+            return false;
+        }
+        count += at->over ? 0 : 1;
+    }
+    return count > 0;
+}
+
+static void expire_at_last(struct sl_timer *timer, uint64_t now_ns)
 {
     (void)now_ns;
-    struct sl_part *part =
-        (struct sl_part *)(void *)((uint8_t *)timer - offsetof(struct sl_part, timer));
+    struct sl_part *part = part_of(timer);
+    part->left++;
+    abandon(part, true);
+    part->left--;
+    complete_if_over(part);
+}
+
+static void expire(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_part *part = part_of(timer);
     const struct sl_link *culprit = culprit_of(part);
     const char *obstacle = sl_link_obstacle(culprit);
     char text[SL_PART_ERROR_BYTES - SL_LINK_NAME_BYTES - 2];
@@ -144,7 +175,12 @@ static void expire(struct sl_timer *timer, uint64_t now_ns)
     part->left++;
     part->hub->stats.failures++;
     fail(part, culprit, SL_ERR_DEADLINE, text);
-    abandon(part, true);
+    if (is_worth_waiting(part)) {
+        part->timer.run = expire_at_last;
+        sl_timer_arm(sl_reactor_timers(part->hub->reactor), &part->timer, now_ns + LANDING_NS);
+    } else {
+        abandon(part, true);
+    }
     part->left--;
     complete_if_over(part);
 }

@@ -3,17 +3,26 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "worker/wire_memory.h"
 
 #define CHUNK_BYTES_MIN (32U << 10)
 
-static struct sl_scratch_chunk *chunk_create(size_t bytes)
+static struct sl_scratch_chunk *chunk_create(const struct sl_scratch *scratch, size_t bytes)
 {
     if (bytes > SIZE_MAX - sizeof(struct sl_scratch_chunk)) {
         return NULL;
     }
-    struct sl_scratch_chunk *chunk = malloc(sizeof *chunk + bytes);
+    size_t taken = 0;
+    size_t all = sizeof(struct sl_scratch_chunk) + bytes;
+    struct sl_scratch_chunk *chunk =
+        scratch->memory == NULL ? NULL : sl_wire_memory_take(scratch->memory, all, &taken);
+    if (chunk == NULL) {
+        chunk = malloc(all);
+    } else {
+        bytes = taken - sizeof *chunk;
+    }
     if (chunk != NULL) {
-        *chunk = (struct sl_scratch_chunk){.bytes = bytes};
+        *chunk = (struct sl_scratch_chunk){.bytes = bytes, .wire_bytes = taken};
     }
     return chunk;
 }
@@ -23,7 +32,11 @@ void sl_scratch_fini(struct sl_scratch *scratch)
     while (scratch->chunks != NULL) {
         struct sl_scratch_chunk *chunk = scratch->chunks;
         scratch->chunks = chunk->next;
-        free(chunk);
+        if (chunk->wire_bytes != 0) {
+            sl_wire_memory_put(scratch->memory, chunk, chunk->wire_bytes);
+        } else {
+            free(chunk);
+        }
     }
 }
 
@@ -35,7 +48,7 @@ void *sl_scratch_take_fresh(struct sl_scratch *scratch, size_t bytes)
     bytes = (bytes + SL_SCRATCH_ALIGNMENT - 1) & ~(size_t)(SL_SCRATCH_ALIGNMENT - 1);
     struct sl_scratch_chunk *full = scratch->chunks;
     size_t wanted = full == NULL ? CHUNK_BYTES_MIN : 2 * full->bytes;
-    struct sl_scratch_chunk *fresh = chunk_create(wanted > bytes ? wanted : bytes);
+    struct sl_scratch_chunk *fresh = chunk_create(scratch, wanted > bytes ? wanted : bytes);
     if (fresh == NULL) {
         return NULL;
     }
@@ -71,5 +84,5 @@ void sl_scratch_reset(struct sl_scratch *scratch)
         bytes += chunk->bytes;
     }
     sl_scratch_fini(scratch);
-    scratch->chunks = chunk_create(bytes); /* NULL is fine: the next take tries again */
+    scratch->chunks = chunk_create(scratch, bytes); /* NULL is fine: the next take tries again */
 }

@@ -1,6 +1,6 @@
 /* Memory of one step: taken piece by piece, given back all at once. It keeps what it has across
  * resets and joins it into one chunk, so that steps of a steady size allocate nothing. Used by one
- * thread at a time. */
+ * thread at a time; read by others while they were told to. */
 #ifndef SL_WORKER_SCRATCH_H
 #define SL_WORKER_SCRATCH_H
 
@@ -9,17 +9,21 @@
 
 #define SL_SCRATCH_ALIGNMENT 16U
 
+struct sl_wire_memory;
+
 struct sl_scratch_chunk {
     struct sl_scratch_chunk *next;
     size_t bytes, used; /* of data */
+    size_t wire_bytes;  /* of wire memory that it is; 0: it is from the heap */
     _Alignas(SL_SCRATCH_ALIGNMENT) uint8_t data[];
 };
 
 struct sl_scratch {
     struct sl_scratch_chunk *chunks; /* the first is the one being filled */
+    struct sl_wire_memory *memory;   /* what chunks are, as far as it goes; NULL: the heap */
 };
 
-/* A zeroed struct sl_scratch is empty and ready. Frees everything. */
+/* A struct sl_scratch that is zeroed, but for `memory`, is empty and ready. Frees everything. */
 void sl_scratch_fini(struct sl_scratch *scratch);
 
 /* What take does when the chunk being filled has no room. */

@@ -10,8 +10,13 @@
 #include "worker/control.h"
 #include "worker/encode.h"
 #include "worker/step_internal.h"
+#include "worker/wire_memory.h"
 
-#define START_TIMEOUT_MS 60000
+#define START_TIMEOUT_MS  60000
+
+/* Of messages that are being put together or sent; what is over goes another way, with a copy. Only
+ * what is used is memory. */
+#define WIRE_MEMORY_BYTES ((size_t)256 << 20)
 
 /* ---- Calls to all hubs */
 
@@ -281,6 +286,20 @@ static int fill_link(struct sl_client *client, const struct sl_message_ps *ps, u
     return 0;
 }
 
+/* Where some shard is reached through shared memory, what is sent to it is put there. */
+static void make_wire_memory(struct sl_client *client, uint32_t shard_count)
+{
+    bool is_wanted = false;
+    for (uint32_t i = 0; i < shard_count; i++) {
+        const struct sl_link_place *place = &client->links[i].place;
+        is_wanted = is_wanted || place->has_near || place->endpoint.scheme == SL_ENDPOINT_SHM;
+    }
+    int err = is_wanted ? sl_wire_memory_create(WIRE_MEMORY_BYTES, &client->hub_options.wire) : 0;
+    if (err != 0) {
+        sl_log_warn("client: what is sent is not in shared memory: %s", sl_err_name(err));
+    }
+}
+
 /* The cluster is known: a link for every shard, numbered through in the order of ps processes. */
 static int make_links(struct sl_client *client)
 {
@@ -304,6 +323,7 @@ static int make_links(struct sl_client *client)
         }
     }
     client->shard_count = shard_count;
+    make_wire_memory(client, shard_count);
     return 0;
 }
 
@@ -432,6 +452,8 @@ void sl_start_free(struct sl_client **client)
     struct sl_client *gone = *client;
     *client = NULL;
     sl_port_set_destroy(&gone->ports, sl_step_free);
+    sl_wire_memory_destroy(&gone->hub_options.wire);
+    sl_client_buffer_destroy_all(gone);
     for (uint32_t id = 0; id < SL_LIMIT_TABLES; id++) {
         free(gone->tables[id]);
     }

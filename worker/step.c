@@ -21,6 +21,7 @@ static int step_create(struct sl_client *client, struct sl_port *port, struct sl
         return SL_ERR_NO_MEMORY;
     }
     step->client = client;
+    step->wire.memory = client->hub_options.wire;
     step->port = port;
     step->next_of_port = port->steps;
     port->steps = step;

@@ -7,7 +7,8 @@
 
 #define KEYS 5000 /* their rows are longer than the transport's own buffers take */
 static uint64_t keys[KEYS];
-static float rows[KEYS];
+static float rows[KEYS + 4]; /* the last ones are not lent */
+#define LENT_BYTES (KEYS * sizeof *rows)
 
 static void pull(struct peer_world *world)
 {
@@ -147,6 +148,180 @@ static void link__comes_back_to_a_ps_that_is_started_again(void **state)
     expect_way(world, true);
 }
 
+/* ---- What is shared */
+
+static bool is_registered(const struct peer_world *world, const void *base)
+{
+    for (uint32_t i = 0; i < world->near.registered_count; i++) {
+        if (world->near.registered[i].base == base) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* sl_client_buffer_create and its counterpart wait for the client's reactors, which the test steps:
+ * their calls are posted here, and answered in turns. */
+static void call_hub(struct peer_world *world, void (*run)(struct sl_call *call), void *memory,
+                     size_t bytes)
+{
+    struct sl_port *port;
+    assert_int_equal(sl_port_here(world->client->ports, &port), 0);
+    struct sl_call call = {
+        .hub = &world->client->hubs[0], .run = run, .memory = memory, .memory_bytes = bytes};
+    sl_port_call(port, &call);
+    for (int turns = 0; !call.done && turns < PEER_TURNS_MAX; turns++) {
+        peer_turn(world);
+        sl_port_drain(port);
+    }
+    assert_true(call.done);
+}
+
+static void start_near(struct peer_world *world)
+{
+    set_hosts(world, "boot-1/net-1", "boot-1/net-1");
+    peer_listen_near(world);
+    peer_start_with_table(world, -1);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        keys[i] = i;
+    }
+}
+
+static void hub_lend__tells_the_transport_that_shares(void **state)
+{
+    struct peer_world *world = *state;
+    start_near(world);
+    const struct sl_hub *hub = &world->client->hubs[0];
+    assert_int_equal(world->near.registered_count, 2); /* the outbox, and what steps send */
+    assert_true(is_registered(world, hub->shared_outbox.base));
+    assert_ptr_equal(world->client->links[0].outbox, &hub->shared_outbox);
+    call_hub(world, sl_hub_lend, rows, LENT_BYTES);
+    assert_true(is_registered(world, rows));
+    assert_true(sl_hub_lends(hub, rows, LENT_BYTES));
+    assert_true(sl_hub_lends(hub, rows + KEYS - 1, sizeof *rows));
+    assert_false(sl_hub_lends(hub, rows + 1, LENT_BYTES));
+    assert_false(sl_hub_lends(hub, rows + KEYS, 0));
+    const void *before = (const void *)((uintptr_t)rows - sizeof *rows);
+    assert_false(sl_hub_lends(hub, before, sizeof *rows));
+    call_hub(world, sl_hub_take_back, rows, LENT_BYTES);
+    assert_false(is_registered(world, rows));
+    assert_false(sl_hub_lends(hub, rows, sizeof *rows));
+}
+
+/* A ps that comes to this host later is lent what there is. */
+static void hub_lend__tells_a_transport_that_is_opened_later(void **state)
+{
+    struct peer_world *world = *state;
+    set_hosts(world, "boot-2/net-1", "boot-1/net-1");
+    peer_start_with_table(world, -1);
+    call_hub(world, sl_hub_lend, rows, LENT_BYTES);
+    assert_int_equal(world->near.registered_count, 0);
+    set_hosts(world, "boot-1/net-1", "boot-1/net-1");
+    peer_listen_near(world);
+    tell_cluster(world, world->endpoint);
+    peer_hang_up(world);
+    expect_way(world, true);
+    assert_true(is_registered(world, rows));
+    call_hub(world, sl_hub_take_back, rows, LENT_BYTES);
+}
+
+static struct sl_step *submit_pull(struct peer_world *world, float *to, uint32_t key_count)
+{
+    struct sl_step *step;
+    assert_int_equal(sl_step_begin(world->client, 0, &step), 0);
+    assert_int_equal(sl_step_pull(step, world->table, keys, key_count, to), 0);
+    assert_int_equal(sl_step_submit(step, 500), 0);
+    return step;
+}
+
+static void link__asks_for_the_answer_in_a_buffer_that_is_lent(void **state)
+{
+    struct peer_world *world = *state;
+    static float elsewhere[KEYS];
+    start_near(world);
+    call_hub(world, sl_hub_lend, rows, LENT_BYTES);
+    peer_expect(world, submit_pull(world, rows, 1000), 0, "");
+    assert_ptr_equal(world->near.landing, rows);
+    assert_int_equal(world->near.landing_bytes, 1000 * sizeof *rows);
+    peer_expect(world, submit_pull(world, elsewhere, 1000), 0, "");
+    assert_null(world->near.landing);
+    peer_expect(world, submit_pull(world, rows + KEYS - 996, 1000), 0, ""); /* not wholly in it */
+    assert_null(world->near.landing);
+    peer_expect(world, submit_pull(world, rows, 10), 0, ""); /* not worth the trouble */
+    assert_null(world->near.landing);
+    memset(rows, 1, LENT_BYTES);
+    peer_expect(world, submit_pull(world, rows, KEYS), 0, "");
+    assert_int_equal(world->near.landing_bytes, LENT_BYTES);
+    assert_true(rows[0] == 0 && rows[KEYS - 1] == 0); /* an answer that came elsewhere is moved */
+    call_hub(world, sl_hub_take_back, rows, LENT_BYTES);
+}
+
+/* The peer may write there as long as the connection stands: it ends before the step does. */
+static void part__ends_the_connection_before_it_gives_up_a_buffer(void **state)
+{
+    struct peer_world *world = *state;
+    start_near(world);
+    call_hub(world, sl_hub_lend, rows, LENT_BYTES);
+    world->manner = PEER_SILENT;
+    struct sl_step *step = submit_pull(world, rows, KEYS);
+    for (int turns = 0; !sl_step_done(step) && turns < PEER_TURNS_MAX; turns++) {
+        assert_int_equal(world->data_connections, 1);
+        peer_turn(world);
+    }
+    assert_null(sl_session_conn(world->client->links[0].session));
+    peer_expect(world, step, SL_ERR_DEADLINE, "deadline of 500 ms passed");
+    world->manner = PEER_CORRECT;
+    peer_expect(world, submit_pull(world, rows, 10), 0, "");
+    assert_int_equal(world->data_connections, 2);
+    /* Not for what lies elsewhere. */
+    static float elsewhere[KEYS];
+    world->manner = PEER_SILENT;
+    peer_expect(world, submit_pull(world, elsewhere, 10), SL_ERR_DEADLINE, "deadline of 500 ms");
+    peer_turns(world, 100);
+    assert_int_equal(world->data_connections, 2);
+    call_hub(world, sl_hub_take_back, rows, LENT_BYTES);
+}
+
+/* A shard that keeps the deadline says so soon after: no connection need end for that. */
+static void part__waits_a_little_for_the_shard_to_keep_the_deadline(void **state)
+{
+    struct peer_world *world = *state;
+    start_near(world);
+    call_hub(world, sl_hub_lend, rows, LENT_BYTES);
+    world->manner = PEER_SILENT;
+    for (uint32_t i = 0; i < 3; i++) {
+        uint64_t begun_ns = world->now_ns;
+        struct sl_step *step = submit_pull(world, rows, KEYS);
+        while (world->now_ns < begun_ns + 510 * SL_CLOCK_NS_PER_MS) {
+            peer_turn(world);
+            assert_false(sl_step_done(step));
+        }
+        peer_refuse(world, SL_ERR_DEADLINE);
+        peer_expect(world, step, SL_ERR_DEADLINE, "deadline of 500 ms passed");
+        peer_turns(world, 100);
+    }
+    assert_int_equal(world->data_connections, 1);
+    assert_int_equal(world->client->hubs[0].stats.failures, 6); /* the deadline's and the shard's */
+    call_hub(world, sl_hub_take_back, rows, LENT_BYTES);
+}
+
+static void link__asks_again_for_a_buffer_on_the_next_connection(void **state)
+{
+    struct peer_world *world = *state;
+    start_near(world);
+    call_hub(world, sl_hub_lend, rows, LENT_BYTES);
+    world->manner = PEER_SILENT;
+    struct sl_step *step = submit_pull(world, rows, KEYS);
+    peer_turns(world, 50);
+    world->near.landing = NULL;
+    peer_hang_up(world);
+    assert_false(sl_step_done(step));
+    world->manner = PEER_CORRECT;
+    peer_expect(world, step, 0, "");
+    assert_ptr_equal(world->near.landing, rows);
+    call_hub(world, sl_hub_take_back, rows, LENT_BYTES);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
 
 int main(void)
@@ -159,6 +334,12 @@ int main(void)
         CASE(link_move__tries_the_near_way_again),
         CASE(link_move__leaves_the_near_way_of_a_ps_that_has_left_the_host),
         CASE(link__comes_back_to_a_ps_that_is_started_again),
+        CASE(hub_lend__tells_the_transport_that_shares),
+        CASE(hub_lend__tells_a_transport_that_is_opened_later),
+        CASE(link__asks_for_the_answer_in_a_buffer_that_is_lent),
+        CASE(part__ends_the_connection_before_it_gives_up_a_buffer),
+        CASE(part__waits_a_little_for_the_shard_to_keep_the_deadline),
+        CASE(link__asks_again_for_a_buffer_on_the_next_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,6 +208,18 @@ static void answer_request(struct peer_world *world, struct sl_conn *conn,
     send_frame(world, conn, frame, payload);
 }
 
+void peer_refuse(struct peer_world *world, int err)
+{
+    assert_true(world->heard_count > 0);
+    const struct sl_frame frame = {
+        .type = SL_FRAME_REPLY,
+        .request_id = world->heard[world->heard_count - 1].id,
+        .status = (uint8_t)-err,
+        .credit_requests = 1,
+    };
+    send_frame(world, world->data, frame, "");
+}
+
 /* ---- The transport's upcalls */
 
 static void *sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
@@ -273,17 +285,51 @@ static const struct sl_transport_events ps_events = {.accepted = accepted,
 
 /* ---- The world */
 
-/* The near way leads over a network of its own. */
+/* The near way leads over a network of its own. It is no shared memory, but is treated as such. */
+static struct peer_world *near_world;
+
 static int open_near(struct sl_reactor *reactor, const struct sl_transport_options *options,
                      struct sl_transport **out)
 {
-    struct peer_world *world = options->medium;
-    const struct sl_transport_options near = {.medium = &world->near.network};
+    assert_ptr_equal(options->medium, &near_world->network);
+    const struct sl_transport_options near = {.medium = &near_world->near.network};
     return sl_loop_transport_ops.open(reactor, &near, out);
 }
 
+static int register_near(struct sl_transport *transport, void *base, size_t bytes)
+{
+    (void)transport;
+    struct peer_near *near = &near_world->near;
+    assert_true(near->registered_count < PEER_REGISTERED_MAX);
+    near->registered[near->registered_count].base = base;
+    near->registered[near->registered_count++].bytes = bytes;
+    return 0;
+}
+
+static void unregister_near(struct sl_transport *transport, void *base)
+{
+    (void)transport;
+    struct peer_near *near = &near_world->near;
+    uint32_t i = 0;
+    while (i < near->registered_count && near->registered[i].base != base) {
+        i++;
+    }
+    assert_true(i < near->registered_count);
+    near->registered[i] = near->registered[--near->registered_count];
+}
+
+static uint32_t send_near(struct sl_conn *conn, const struct sl_transport_frame *frames,
+                          uint32_t count)
+{
+    uint32_t taken = sl_loop_transport_ops.send_burst(conn, frames, count);
+    if (taken > 0) {
+        near_world->near.landing = frames[taken - 1].landing;
+        near_world->near.landing_bytes = frames[taken - 1].landing_bytes;
+    }
+    return taken;
+}
+
 static struct sl_transport_ops near_ops;
-static const struct peer_world *finding;
 
 static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
 {
@@ -291,8 +337,13 @@ static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme sch
         return &sl_loop_transport_ops;
     }
     near_ops = sl_loop_transport_ops;
+    near_ops.capabilities |=
+        near_world->near.is_plain ? 0 : SL_TRANSPORT_SHARES | SL_TRANSPORT_ONE_SIDED;
     near_ops.open = open_near;
-    return finding->near.is_missing ? NULL : &near_ops;
+    near_ops.memory_register = register_near;
+    near_ops.memory_unregister = unregister_near;
+    near_ops.send_burst = send_near;
+    return near_world->near.is_missing ? NULL : &near_ops;
 }
 
 void peer_listen_near(struct peer_world *world)
@@ -386,7 +437,7 @@ int peer_start_client(struct peer_world *world, int32_t task_index)
                                           .medium = &world->network,
                                           .host = world->near.client_host,
                                           .client_id = 1};
-    finding = world;
+    near_world = world;
     assert_int_equal(sl_start_begin(&options, &setup, &world->client), 0);
     int err = SL_ERR_AGAIN;
     for (int turns = 0; err == SL_ERR_AGAIN && turns < PEER_TURNS_MAX; turns++) {

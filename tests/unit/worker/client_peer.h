@@ -15,10 +15,11 @@
 #include "tests/support/loop_transport.h"
 #include "worker/client_internal.h"
 
-#define PEER_TURNS_MAX 20000
-#define PEER_DIM       1
-#define PEER_TABLE     3 /* the id that it gives */
-#define PEER_HEARD_MAX 4096
+#define PEER_TURNS_MAX      20000
+#define PEER_DIM            1
+#define PEER_TABLE          3 /* the id that it gives */
+#define PEER_HEARD_MAX      4096
+#define PEER_REGISTERED_MAX 100
 
 /* Of requests on the data connection. */
 enum peer_manner {
@@ -50,6 +51,16 @@ struct peer_near {
     char client_host[SL_MESSAGE_NAME_BYTES]; /* the client's */
     bool client_wants_none;                  /* its option no_shm */
     bool is_missing;                         /* no transport for it is built in */
+    bool is_plain;                           /* it shares nothing */
+
+    /* What the client's transport was told. */
+    struct {
+        void *base;
+        size_t bytes;
+    } registered[PEER_REGISTERED_MAX];
+    uint32_t registered_count;
+    void *landing; /* of the last frame sent */
+    uint32_t landing_bytes;
 };
 
 struct peer_world {
@@ -97,6 +108,9 @@ void peer_tell(struct peer_world *world, const struct sl_message *message);
 /* The ps listens by the near way, too, or does so no more. */
 void peer_listen_near(struct peer_world *world);
 void peer_ignore_near(struct peer_world *world);
+
+/* Answers the request that was heard last with an error. */
+void peer_refuse(struct peer_world *world, int err);
 
 /* Closes the data connection, and turns until the client has seen it. */
 void peer_hang_up(struct peer_world *world);

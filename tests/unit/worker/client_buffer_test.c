@@ -1,0 +1,231 @@
+/* Buffers of the client: memory like any other, by whatever way a step goes. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "core/log.h"
+#include "tests/unit/worker/client_fixture.h"
+
+static const struct shape shape = {2, 2, 2, SL_PROTOCOL_STAR_SERVER_LITE};
+static struct fixture fixture;
+
+static int start(void **state)
+{
+    (void)state;
+    fixture = fixture_start(&shape);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    fixture_stop(&fixture);
+    return 0;
+}
+
+static void *make_buffer(size_t bytes)
+{
+    void *buffer = NULL;
+    assert_int_equal(sl_client_buffer_create(fixture.client, bytes, &buffer), 0);
+    assert_non_null(buffer);
+    assert_int_equal((uintptr_t)buffer % 4096, 0);
+    return buffer;
+}
+
+static void free_buffer(void *buffer)
+{
+    sl_client_buffer_free(fixture.client, &buffer);
+    assert_null(buffer);
+}
+
+static void buffer_create__makes_zeros_until_there_are_too_many(void **state)
+{
+    (void)state;
+    void *buffers[SL_CLIENT_BUFFERS_MAX];
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < SL_CLIENT_BUFFERS_MAX; i++) {
+            size_t bytes = 1 + 1000 * (size_t)i;
+            uint8_t *bytes_of = buffers[i] = make_buffer(bytes);
+            assert_int_equal(bytes_of[0] | bytes_of[bytes / 2] | bytes_of[bytes - 1], 0);
+            memset(bytes_of, 255, bytes);
+        }
+        void *more = NULL;
+        assert_int_equal(sl_client_buffer_create(fixture.client, 1, &more), SL_ERR_TOO_LARGE);
+        assert_null(more);
+        for (uint32_t i = 0; i < SL_CLIENT_BUFFERS_MAX; i++) {
+            free_buffer(buffers[i]);
+        }
+    }
+    void *none = NULL;
+    sl_client_buffer_free(fixture.client, &none);
+    assert_int_equal(sl_client_buffer_create(fixture.client, SIZE_MAX - 5000, &none),
+                     SL_ERR_NO_MEMORY);
+}
+
+#define LENGTH 1000003U /* several messages to each shard, and an odd element */
+
+/* Pushed from one place of a buffer, pulled into another; what lies between stays as it is. */
+static void dense_push_pull__works_within_buffers(void **state)
+{
+    (void)state;
+    const struct sl_table_spec spec = fixture_dense("dense", LENGTH);
+    struct sl_table *table = fixture_table(fixture.client, &spec);
+    float *gradients = make_buffer((2 * (size_t)LENGTH + 5) * sizeof *gradients);
+    float *values = gradients + LENGTH + 4;
+    for (uint32_t i = 0; i < LENGTH; i++) {
+        gradients[i] = (float)(i % 1000);
+    }
+    gradients[LENGTH] = values[-1] = values[LENGTH] = -1;
+    for (uint32_t round = 1; round < 4; round++) {
+        struct sl_step *step = fixture_step(fixture.client, 0);
+        assert_int_equal(sl_step_dense_push_pull(step, table, 0, LENGTH, gradients, values), 0);
+        fixture_run(step);
+        for (uint32_t i = 0; i < LENGTH; i++) {
+            assert_true(values[i] == (float)round * gradients[i]);
+        }
+        memset(values, 0, LENGTH * sizeof *values);
+        step = fixture_step(fixture.client, 0);
+        assert_int_equal(sl_step_dense_pull(step, table, 0, LENGTH, values), 0);
+        fixture_run(step);
+        for (uint32_t i = 0; i < LENGTH; i++) {
+            assert_true(values[i] == (float)round * gradients[i]);
+        }
+        assert_true(gradients[LENGTH] == -1 && values[-1] == -1 && values[LENGTH] == -1);
+    }
+    free_buffer(gradients);
+}
+
+#define KEYS 20000U
+#define DIM  8U
+
+static void sparse_push_pull__works_within_buffers(void **state)
+{
+    (void)state;
+    const struct sl_table_spec spec = fixture_sparse("sparse", DIM);
+    struct sl_table *table = fixture_table(fixture.client, &spec);
+    const size_t bytes = KEYS * (sizeof(uint64_t) + 2 * DIM * sizeof(float));
+    uint64_t *keys = make_buffer(bytes);
+    float *gradients = (float *)(void *)(keys + KEYS), *rows = gradients + KEYS * DIM;
+    for (uint32_t i = 0; i < KEYS; i++) {
+        keys[i] = sl_hash_key(i);
+        for (uint32_t column = 0; column < DIM; column++) {
+            gradients[i * DIM + column] = (float)(i % 100 + column);
+        }
+    }
+    for (uint32_t round = 1; round < 4; round++) {
+        assert_int_equal(
+            sl_client_push_pull(fixture.client, table, keys, KEYS, gradients, rows, TIMEOUT_MS), 0);
+        for (uint32_t i = 0; i < KEYS * DIM; i++) {
+            assert_true(rows[i] == (float)round * gradients[i]);
+        }
+        memset(rows, 0, KEYS * DIM * sizeof *rows);
+        assert_int_equal(sl_client_pull(fixture.client, table, keys, KEYS, rows, TIMEOUT_MS), 0);
+        for (uint32_t i = 0; i < KEYS * DIM; i++) {
+            assert_true(rows[i] == (float)round * gradients[i]);
+        }
+    }
+    free_buffer(keys);
+}
+
+/* Values are pushed and pulled in the same place. */
+static void kv__works_within_one_buffer(void **state)
+{
+    (void)state;
+    enum { ARRAYS = 40, VALUES = 3000 };
+    struct sl_table_spec spec = {.kind = SL_TABLE_KV, .dim = sizeof(float), .name = "kv"};
+    spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
+    struct sl_table *table = fixture_table(fixture.client, &spec);
+    float *values = make_buffer(ARRAYS * VALUES * sizeof *values);
+    uint64_t keys[ARRAYS];
+    for (uint32_t i = 0; i < ARRAYS; i++) {
+        keys[i] = i * (UINT64_MAX / ARRAYS);
+    }
+    for (uint32_t i = 0; i < ARRAYS * VALUES; i++) {
+        values[i] = (float)(i % 4096);
+    }
+    const struct sl_kv_batch batch = {.keys = keys,
+                                      .key_count = ARRAYS,
+                                      .value_count = (uint64_t)ARRAYS * VALUES,
+                                      .push = values,
+                                      .pull = values};
+    for (uint32_t round = 0; round < 4; round++) {
+        struct sl_step *step = fixture_step(fixture.client, 0);
+        assert_int_equal(sl_step_kv(step, table, &batch), 0);
+        fixture_run(step);
+        for (uint32_t i = 0; i < ARRAYS * VALUES; i++) { /* x, 2x, 4x: what is pushed is the sum */
+            assert_true(values[i] == (float)(1U << round) * (float)(i % 4096));
+        }
+    }
+    free_buffer(values);
+}
+
+/* Buffers come and go while other threads work in theirs. */
+struct worker {
+    pthread_t thread;
+    struct sl_table *table;
+    uint32_t start;
+};
+
+static void *work(void *ctx)
+{
+    struct worker *worker = ctx;
+    enum { COUNT = 30000 };
+    for (uint32_t round = 1; round < 8; round++) {
+        float *values = make_buffer(2 * COUNT * sizeof *values);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            values[i] = 1;
+        }
+        struct sl_step *step = fixture_step(fixture.client, 0);
+        assert_int_equal(sl_step_dense_push_pull(step, worker->table, worker->start, COUNT, values,
+                                                 values + COUNT),
+                         0);
+        fixture_run(step);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            assert_true(values[COUNT + i] == (float)round);
+        }
+        free_buffer(values);
+    }
+    return NULL;
+}
+
+static void buffer_create__works_beside_other_threads(void **state)
+{
+    (void)state;
+    if (fixture_caller_driven) {
+        return; /* there is one thread */
+    }
+    struct worker workers[3];
+    const struct sl_table_spec spec = fixture_dense("threads", 100000);
+    for (uint32_t i = 0; i < 3; i++) {
+        workers[i].table = fixture_table(fixture.client, &spec);
+        workers[i].start = i * 33000;
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+    }
+}
+
+/* What is not freed is the client's: the sanitizers see that it goes with it. */
+static void client_destroy__frees_the_buffers(void **state)
+{
+    (void)state;
+    (void)make_buffer(12345);
+    fixture_stop(&fixture);
+    fixture = fixture_start(&shape);
+}
+
+int main(void)
+{
+    sl_log_setup(SL_LOG_OFF, "test");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(buffer_create__makes_zeros_until_there_are_too_many),
+        cmocka_unit_test(dense_push_pull__works_within_buffers),
+        cmocka_unit_test(sparse_push_pull__works_within_buffers),
+        cmocka_unit_test(kv__works_within_one_buffer),
+        cmocka_unit_test(buffer_create__works_beside_other_threads),
+        cmocka_unit_test(client_destroy__frees_the_buffers),
+    };
+    return FIXTURE_RUN_WITH_BOTH(tests, start, stop);
+}

@@ -1,0 +1,29 @@
+/* Memory that long messages are sent from, which processes of this machine can read where it lies:
+ * steps take what they put their messages together in from here, while there is some. What was used
+ * once stays with the process until the end, to be used again. Any thread; takes a lock: for memory
+ * that is kept for long. */
+#ifndef SL_WORKER_WIRE_MEMORY_H
+#define SL_WORKER_WIRE_MEMORY_H
+
+#include "core/shared.h"
+
+#define SL_WIRE_MEMORY_UNIT_BYTES (64U << 10)
+
+struct sl_wire_memory;
+
+/* bytes: a multiple of the unit. Errors: NO_MEMORY, IO. */
+int sl_wire_memory_create(size_t bytes, struct sl_wire_memory **out);
+
+/* All must have been put back. Nulls *memory; NULL is fine. */
+void sl_wire_memory_destroy(struct sl_wire_memory **memory);
+
+/* At least `bytes` bytes, > 0, aligned to a page; as many as there are go to *taken_bytes. NULL:
+ * there is no such piece left. */
+void *sl_wire_memory_take(struct sl_wire_memory *memory, size_t bytes, size_t *taken_bytes);
+
+/* As take has returned it, with *taken_bytes. */
+void sl_wire_memory_put(struct sl_wire_memory *memory, void *piece, size_t taken_bytes);
+
+const struct sl_shared *sl_wire_memory_shared(const struct sl_wire_memory *memory);
+
+#endif
