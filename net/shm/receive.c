@@ -83,7 +83,8 @@ static bool deliver(struct sl_shm_conn *conn, const uint8_t *payload, void *toke
     conn->shm->stats.bytes_received += SL_FRAME_HEADER_BYTES + message.header.payload_bytes;
     sl_conn_report_received(&conn->base, &message);
     conn->base.landing = NULL;
-    conn->base.landing_bytes = 0;
+    conn->base.rest = NULL;
+    conn->base.landing_bytes = conn->base.rest_bytes = 0;
     return readable(conn);
 }
 
@@ -133,12 +134,14 @@ static bool deliver_short(struct sl_shm_conn *conn)
     return deliver(conn, memory, token);
 }
 
-/* In place, or, since it lies in two places, in one of ours. */
+/* In place, or in two; or, since it begins at an odd address, in one of ours. */
 static bool deliver_in_place(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
-    if (lies_in_one(receive)) {
+    if ((uintptr_t)receive->parts[0] % 8 == 0) {
         const uint8_t *payload = receive->parts[0];
+        conn->base.rest = receive->part_count == 2 ? receive->parts[1] : NULL;
+        conn->base.rest_bytes = receive->part_count == 2 ? receive->part_bytes[1] : 0;
         return deliver(conn, payload, claim_slot(conn));
     }
     uint32_t bytes = receive->frame.payload_bytes;
