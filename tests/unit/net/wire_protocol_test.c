@@ -305,11 +305,57 @@ static void protocol_page__shows_a_push_and_a_tick(void **state)
                  NULL, 0, false);
 }
 
+static size_t put(uint8_t *to, size_t at, const void *from, size_t bytes)
+{
+    memcpy(to + at, from, bytes);
+    return at + bytes;
+}
+
+static void protocol_page__shows_arrays_being_pushed(void **state)
+{
+    (void)state;
+    const uint64_t keys[] = {1ULL << 63, 3ULL << 62 | 1};
+    const uint64_t absent = UINT64_MAX;
+    const uint32_t lens[] = {1, 3};
+    const float pushed[] = {0.5f, 1, 2, -1};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(sl_partition_kv_owner(keys[i], 2), 1);
+    }
+    uint8_t request[256] = {2};
+    size_t bytes = put_section(request, 8,
+                               (struct sl_request_section){.op = SL_REQUEST_KV_PUSH_PULL,
+                                                           .flags = SL_REQUEST_FLAG_LENS,
+                                                           .table_id = 6,
+                                                           .key_count = 2,
+                                                           .command = 7,
+                                                           .count = 4});
+    bytes = put(request, bytes, keys, sizeof keys);
+    bytes = put(request, bytes, lens, sizeof lens);
+    bytes = put(request, bytes, pushed, sizeof pushed);
+    bytes = put_section(
+        request, bytes,
+        (struct sl_request_section){.op = SL_REQUEST_KV_LENGTHS, .table_id = 6, .key_count = 1});
+    bytes = put(request, bytes, &absent, sizeof absent);
+    assert_block("kv-request",
+                 (struct sl_frame){.type = SL_FRAME_REQUEST, .request_id = 4, .budget_us = 5000000},
+                 request, bytes, false);
+    static const float reply[6] = {1.5f, 1, 2, 0, 0, 0};
+    assert_block(
+        "kv-reply",
+        (struct sl_frame){.type = SL_FRAME_REPLY,
+                          .request_id = 4,
+                          .budget_us = 1,
+                          .credit_bytes = (uint32_t)sl_request_credit_bytes(bytes, sizeof reply),
+                          .credit_requests = 1},
+        reply, sizeof reply, false);
+}
+
 /* What the page shows as requests is what a shard takes apart. */
 static void protocol_page__shows_requests_that_are_valid(void **state)
 {
     (void)state;
-    static const char *const names[] = {"pull-request", "push-request"};
+    static const char *const names[] = {"pull-request", "push-request", "kv-request"};
+    static const uint32_t dims[] = {3, 3, 4};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct block block;
         read_hex(names[i], &block);
@@ -321,7 +367,7 @@ static void protocol_page__shows_requests_that_are_valid(void **state)
             struct sl_request_section section;
             struct sl_request_view view;
             assert_int_equal(sl_request_read_section(&cursor, &section), SL_OK);
-            assert_int_equal(sl_request_read_body(&cursor, &section, 3, &view), SL_OK);
+            assert_int_equal(sl_request_read_body(&cursor, &section, dims[i], &view), SL_OK);
         }
         assert_int_equal(cursor.left, 0);
     }
@@ -358,6 +404,29 @@ static void protocol_page__tells_the_owners_of_keys(void **state)
         static const uint32_t counts[4] = {2, 3, 7, 4096};
         for (size_t i = 0; i < 4; i++) {
             assert_int_equal(owners[i], sl_partition_owner(key, counts[i]));
+        }
+        lines++;
+    }
+    fclose(page);
+    assert_true(lines > 3);
+}
+
+static void protocol_page__tells_the_owners_of_keys_of_kv_tables(void **state)
+{
+    (void)state;
+    FILE *page = open_block("kv-partition");
+    char line[256];
+    int lines = 0;
+    while (next_line(page, line, sizeof line)) {
+        uint64_t key;
+        uint32_t owners[4];
+        assert_int_equal(sscanf(line, "%" SCNu64 " %u %u %u %u", &key, &owners[0], &owners[1],
+                                &owners[2], &owners[3]),
+                         5);
+        static const uint32_t counts[4] = {2, 3, 7, 4096};
+        for (size_t i = 0; i < 4; i++) {
+            assert_int_equal(owners[i], sl_partition_kv_owner(key, counts[i]));
+            assert_true(sl_partition_kv_first(owners[i], counts[i]) <= key);
         }
         lines++;
     }
@@ -431,9 +500,11 @@ int main(void)
         cmocka_unit_test(protocol_page__shows_a_table_being_opened),
         cmocka_unit_test(protocol_page__shows_a_pull_and_its_reply),
         cmocka_unit_test(protocol_page__shows_a_push_and_a_tick),
+        cmocka_unit_test(protocol_page__shows_arrays_being_pushed),
         cmocka_unit_test(protocol_page__shows_requests_that_are_valid),
         cmocka_unit_test(protocol_page__shows_an_error_reply),
         cmocka_unit_test(protocol_page__tells_the_owners_of_keys),
+        cmocka_unit_test(protocol_page__tells_the_owners_of_keys_of_kv_tables),
         cmocka_unit_test(protocol_page__tells_the_owners_of_dense_ranges),
         cmocka_unit_test(protocol_page__lists_every_field),
     };
