@@ -221,6 +221,7 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
     options->drain_timeout_ns = flags.drain_timeout_s * SL_CLOCK_NS_PER_S;
     options->congestion_control =
         env->congestion_control[0] == '\0' ? NULL : env->congestion_control;
+    options->shm = env->shm;
     fill_security(sources, options);
 }
 
@@ -237,7 +238,7 @@ static int check_endpoints(const struct sources *sources, const struct sl_proces
     const struct sl_security *security = &sources->security;
     int err = sl_security_check_exposure(security, flags.insecure, "control", &options->control,
                                          reason, REASON_BYTES);
-    if (err == 0) {
+    if (err == 0 && options->data.scheme != SL_ENDPOINT_SHM) { /* which no other user reaches */
         err = sl_security_check_exposure(security, flags.insecure, "data", &options->data, reason,
                                          REASON_BYTES);
     }

@@ -12,6 +12,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "net/shm/shm.h"
 #include "ps/coordinator.h"
 #include "ps/member.h"
 #include "ps/server.h"
@@ -46,6 +47,7 @@ struct process {
     uint32_t started_count;
     struct sl_coordinator *coordinator;
     struct sl_endpoint bound_control, bound_data;
+    char host[SL_SHM_HOST_BYTES]; /* "": nobody comes through shared memory */
 
     /* Reactor 0's; the numbers are read by others after the mail that says they are there. */
     struct sl_member *member;
@@ -91,9 +93,11 @@ static int core_start(void *ctx)
     struct process_core *core = ctx;
     struct process *process = core->process;
     const struct sl_process_options *options = &process->options;
+    const bool only_shm = options->data.scheme == SL_ENDPOINT_SHM;
     struct sl_server_options server = {
         .reactor = core->reactor,
-        .transport = sl_transport_find(options->data.scheme),
+        .transport = sl_transport_find(only_shm ? options->control.scheme : options->data.scheme),
+        .local = only_shm || options->shm ? sl_transport_find(SL_ENDPOINT_SHM) : NULL,
         .transport_options = {.congestion_control = options->congestion_control,
                               .tls = options->tls},
         .shard = {.memory_bytes_max = options->memory_bytes_max / options->reactor_count},
@@ -204,6 +208,7 @@ static int join(struct process *process)
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
         .data = options->data,
+        .host = process->host,
         .incarnation = process->incarnation,
         .secret = options->secret,
         .checksum = options->checksum,
@@ -214,6 +219,30 @@ static int join(struct process *process)
         .ctx = process,
     };
     return sl_member_open(&member, &process->member);
+}
+
+/* Where workers of this host come through shared memory: at the data endpoint's own address, which
+ * they know already. Without that they come as all others do. */
+static void listen_near(struct process_core *core)
+{
+    struct process *process = core->process;
+    const struct sl_process_options *options = &process->options;
+    if (options->data.scheme != SL_ENDPOINT_SHM) {
+        if (!options->shm) {
+            return;
+        }
+        struct sl_endpoint near = options->data;
+        near.scheme = SL_ENDPOINT_SHM;
+        near.port = process->bound_data.port;
+        int err = sl_server_listen(core->server, &near, NULL);
+        if (err != 0) {
+            char text[SL_LIMIT_ENDPOINT_BYTES];
+            sl_endpoint_format(&near, text, sizeof text);
+            sl_log_warn("%s: %s: workers of this host come by the network", text, sl_err_name(err));
+            return;
+        }
+    }
+    sl_shm_host(process->host);
 }
 
 /* Reactor 0: listens, and joins the cluster; each core answers when it knows its shard. */
@@ -230,6 +259,7 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
         err = sl_server_listen(core->server, &options->data, &process->bound_data);
     }
     if (err == 0) {
+        listen_near(core);
         err = join(process);
     }
     if (err != 0) {

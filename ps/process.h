@@ -28,6 +28,7 @@ struct sl_process_options {
     const struct sl_secret *secret;     /* outlives the run; NULL: the cluster has none */
     const struct sl_transport_tls *tls; /* likewise; NULL: in the clear */
     const char *congestion_control;     /* NULL: the system's */
+    bool shm; /* workers of this host may come through shared memory, beside the data endpoint */
 };
 
 /* Runs the ps until SIGTERM or SIGINT. Returns the process's exit status: 0 after an orderly end, 1
