@@ -24,8 +24,8 @@
  *
  * Shared memory: connections of the local transport have an outbox and reply buffers of their own,
  * half as much again, which their peers read without a copy. A long push stays where the client
- * has it until it is done; only what is checked of it, all but its values, is copied first. Where
- * the client says where its answer shall lie, a long one is made there.
+ * has it until it is done, or has to wait for clocks; only what is checked of it, all but its
+ * values, is copied first. Where the client says where its answer shall lie, it is made there.
  *
  * Peers that stop: a connection with unsent frames, of which none was sent for 10 s, is closed, and
  * one whose long frame is not complete 10 s after it found room; while others wait for the memory,

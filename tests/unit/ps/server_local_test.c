@@ -22,6 +22,7 @@
 struct world {
     struct stepped stepped;
     struct stepped_peer near, other, far;
+    struct stepped_peer workers[2]; /* that have joined where they matter */
     float values[ELEMENTS];
     _Alignas(64) float landing[ELEMENTS];
 };
@@ -318,6 +319,36 @@ static void server_push__outlives_the_connection_of_its_values(void **state)
     }
 }
 
+/* Who waits for others does not keep the sender from his memory meanwhile. */
+static void server_push__that_waits_for_clocks_is_taken_out_of_its_place(void **state)
+{
+    struct world *world = *state;
+    struct stepped *stepped = &world->stepped;
+    const uint16_t table = 1;
+    world->workers[0].near = true;
+    stepped_join(&world->workers[0], stepped, 0, 41);
+    stepped_join(&world->workers[1], stepped, 1, 42);
+    stepped_open_table(&world->workers[0], table, SL_CONSISTENCY_BSP);
+    for (uint32_t clock = 0; clock < 5; clock++) {
+        const uint64_t id = 1 + 2 * clock;
+        stepped_tick(&world->workers[0], id, clock);
+        shard_request_begin(&stepped->request, clock + 1);
+        shard_request_push(&stepped->request, SL_REQUEST_PUSH_PULL, table, stepped->keys,
+                           STEPPED_KEYS, stepped->gradients, STEPPED_DIM);
+        stepped_send(&world->workers[0], id + 1, STEPPED_BUDGET);
+        while (stepped->server->parked.first == NULL) {
+            stepped_turns(stepped, 1);
+        }
+        assert_int_equal(stepped->network.message_count, 0);
+        stepped->network.peers_are_mad = true; /* it is too late */
+        stepped_turns(stepped, 10);
+        stepped_tick(&world->workers[1], clock + 1, clock);
+        expect_ok(&world->workers[0], id + 1);
+        assert_true(stepped_reply(&world->workers[0], id + 1)->value == (float)clock);
+        stepped->network.peers_are_mad = false;
+    }
+}
+
 /* The server may end while it reads. */
 static void server_destroy__forgets_what_is_in_its_place(void **state)
 {
@@ -448,6 +479,7 @@ int main(void)
         CASE(server_request__may_be_cut_anywhere),
         cmocka_unit_test(server_push__of_a_mad_peer_spoils_only_values),
         CASE(server_push__outlives_the_connection_of_its_values),
+        CASE(server_push__that_waits_for_clocks_is_taken_out_of_its_place),
         cmocka_unit_test(server_destroy__forgets_what_is_in_its_place),
         CASE(server_reply__is_copied_by_nobody),
         CASE(server_reply__is_made_where_it_shall_lie),
