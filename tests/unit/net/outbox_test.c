@@ -24,6 +24,7 @@ struct fixture {
     struct sl_outbox_queue queue;
     struct sl_conn *conn, *accepted;
     uint8_t *sink_memory;
+    void *landing; /* that came with the frame received last */
     uint64_t committed, received, rests_given, rests_back;
     bool closed;
 };
@@ -66,6 +67,7 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
 {
     struct fixture *fixture = ctx;
     fixture->received++;
+    fixture->landing = conn->landing;
     assert_int_equal(message->header.request_id, fixture->received);
     assert_int_equal(sl_frame_verify(&message->header, message->payload), SL_OK);
     check_payload(message->payload, message->header.payload_bytes, fixture->received);
@@ -439,6 +441,56 @@ static void outbox_commit__lays_frames_one_behind_the_other(void **state)
     teardown(&fixture);
 }
 
+static uint64_t copied_bytes(const struct fixture *fixture)
+{
+    struct sl_transport_stats stats;
+    sl_transport_get_stats(fixture->pair.a.transport, &stats);
+    return stats.copied_bytes;
+}
+
+/* Blocks and long frames lie where the peer can read them. */
+static void outbox_init_shared__sends_without_a_copy(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    uint64_t random = 7;
+    setup_over(&fixture, &sl_loop_shared_ops, 7, false);
+    assert_true(commit(&fixture, 100, 0, 0));
+    assert_true(sl_stepped_pair_until(&fixture.pair, 1000, all_received, &fixture));
+    assert_true(copied_bytes(&fixture) > 100);
+    sl_outbox_fini(&fixture.outbox);
+    const uint64_t before = copied_bytes(&fixture);
+    assert_int_equal(
+        sl_outbox_init_shared(&fixture.outbox, MEMORY_BYTES, false, fixture.pair.a.transport),
+        SL_OK);
+    for (int i = 0; i < 300; i++) {
+        while (!commit(&fixture, random_bytes(&random), 0, 0)) {
+            sl_stepped_pair_turn(&fixture.pair, SL_CLOCK_NS_PER_MS);
+        }
+    }
+    assert_true(sl_stepped_pair_until(&fixture.pair, 20000, all_received, &fixture));
+    assert_int_equal(copied_bytes(&fixture), before);
+    teardown(&fixture);
+}
+
+static void outbox_set_landing__goes_with_the_next_frame_only(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    uint64_t landing[8];
+    setup_over(&fixture, &sl_loop_shared_ops, 8, false);
+    for (int i = 0; i < 20; i++) {
+        const bool wants = i % 3 == 0;
+        if (wants) {
+            sl_outbox_set_landing(&fixture.outbox, landing, sizeof landing);
+        }
+        assert_true(commit(&fixture, 40, i % 2 == 0 ? 8 : 0, 0));
+        assert_true(sl_stepped_pair_until(&fixture.pair, 1000, all_received, &fixture));
+        assert_ptr_equal(fixture.landing, wants ? landing : NULL);
+    }
+    teardown(&fixture);
+}
+
 static void outbox_init__wants_room_for_the_longest_frame(void **state)
 {
     (void)state;
@@ -463,6 +515,8 @@ int main(void)
         cmocka_unit_test(outbox_reserve__takes_the_same_memory_for_the_next_long_frame),
         cmocka_unit_test(outbox_abandon__gives_the_room_back),
         cmocka_unit_test(outbox_commit__lays_frames_one_behind_the_other),
+        cmocka_unit_test(outbox_init_shared__sends_without_a_copy),
+        cmocka_unit_test(outbox_set_landing__goes_with_the_next_frame_only),
         cmocka_unit_test(outbox_init__wants_room_for_the_longest_frame),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
