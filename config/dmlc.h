@@ -23,7 +23,7 @@ struct sl_dmlc {
     char interface[IFNAMSIZ]; /* DMLC_INTERFACE; "": none */
     char node_host[SL_LIMIT_ENDPOINT_BYTES]; /* DMLC_NODE_HOST; "": none */
     uint16_t port;                           /* DMLC_PORT, of a server's data endpoint; 0: any */
-    bool rdma;                               /* DMLC_ENABLE_RDMA is 1 or ibverbs */
+    const char *rdma;          /* DMLC_ENABLE_RDMA: "1" or "ibverbs"; NULL: 0, or unset */
     int64_t rank;              /* DMLC_RANK, or a worker's DMLC_WORKER_ID; -1: the scheduler's */
     const char *rank_variable; /* which of the two said it; NULL: none */
     uint32_t group_size; /* DMLC_GROUP_SIZE: servers, that is shards, of a process; 0: unset */
@@ -40,6 +40,11 @@ int sl_dmlc_read(struct sl_dmlc *out, char *reason, size_t reason_bytes);
 
 /* "scheduler", "server", "worker". */
 const char *sl_dmlc_role_name(enum sl_dmlc_role role);
+
+/* available: of the rdma transport, in this build. Errors: UNSUPPORTED, with reason, when
+ * DMLC_ENABLE_RDMA asks for it in vain. */
+int sl_dmlc_check_rdma(const struct sl_dmlc *dmlc, bool available, char *reason,
+                       size_t reason_bytes);
 
 /* Where the processes of the job reach this one: DMLC_NODE_HOST, else the address of
  * DMLC_INTERFACE, else the address from which this machine would talk to the scheduler. Looks names

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <strings.h>
@@ -13,22 +14,34 @@
 #define LINE_BYTES 1024
 
 static enum sl_log_level least_level = SL_LOG_INFO;
-static char process[32] = "starling";
+
+/* The name of setup and the one that may follow; which of them counts. */
+static char names[2][32] = {"starling"};
+static _Atomic(const char *) process = names[0];
 
 void sl_log_setup(enum sl_log_level least, const char *process_name)
 {
     least_level = least;
-    snprintf(process, sizeof process, "%s", process_name);
+    snprintf(names[0], sizeof names[0], "%s", process_name);
+    atomic_store_explicit(&process, names[0], memory_order_release);
+}
+
+void sl_log_rename(const char *process_name)
+{
+    if (atomic_load_explicit(&process, memory_order_relaxed) == names[0]) {
+        snprintf(names[1], sizeof names[1], "%s", process_name);
+        atomic_store_explicit(&process, names[1], memory_order_release);
+    }
 }
 
 bool sl_log_parse_level(const char *text, enum sl_log_level *out)
 {
-    static const char *const names[] = {
+    static const char *const levels[] = {
         [SL_LOG_DEBUG] = "debug", [SL_LOG_INFO] = "info", [SL_LOG_WARN] = "warn",
         [SL_LOG_ERROR] = "error", [SL_LOG_OFF] = "off",
     };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcasecmp(text, names[i]) == 0) {
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        if (strcasecmp(text, levels[i]) == 0) {
             *out = (enum sl_log_level)i;
             return true;
         }
@@ -49,8 +62,9 @@ static size_t write_prefix(char *line, size_t line_bytes, enum sl_log_level leve
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
     size_t used = strftime(line, line_bytes, "%Y-%m-%dT%H:%M:%S", &utc);
-    int more = snprintf(line + used, line_bytes - used, ".%03dZ %c %s ",
-                        (int)(now.tv_nsec / 1000000), "DIWE"[level], process);
+    int more =
+        snprintf(line + used, line_bytes - used, ".%03dZ %c %s ", (int)(now.tv_nsec / 1000000),
+                 "DIWE"[level], atomic_load_explicit(&process, memory_order_acquire));
     return used + (size_t)more;
 }
 

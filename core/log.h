@@ -11,6 +11,10 @@ enum sl_log_level { SL_LOG_DEBUG, SL_LOG_INFO, SL_LOG_WARN, SL_LOG_ERROR, SL_LOG
  * start; the defaults are INFO and "starling". */
 void sl_log_setup(enum sl_log_level least, const char *process_name);
 
+/* Another name, of a process that learns only later which task it is; the first one counts. Any
+ * thread, one at a time. */
+void sl_log_rename(const char *process_name);
+
 /* "debug", "info", "warn", "error" or "off" in any case; false when it is none of them. */
 bool sl_log_parse_level(const char *text, enum sl_log_level *out);
 

@@ -152,10 +152,16 @@ enum sl_protocol {
     SL_PROTOCOL_STAR_SERVER_LITE = 1, /* all that one step sends to a shard in one message */
 };
 
+#define SL_CLIENT_ANY_TASK (-2)
+
 struct sl_client_options {
-    const char *coordinator; /* control endpoint of ps task 0: "host:port", "tcp://host:port" */
-    int32_t task_index;      /* this worker's index, or -1: a client that has no clock */
+    const char *coordinator; /* control endpoint of ps task 0, or of a scheduler: "host:port",
+                              * "tcp://host:port" */
+    int32_t task_index;      /* this worker's index; SL_CLIENT_ANY_TASK: one that the coordinator
+                              * chooses; or -1: a client that has no clock */
     uint32_t ps_count;       /* ps processes to wait for; 0: as many as the coordinator expects */
+    uint32_t worker_count;   /* workers of the job, as this process was told: another number than
+                              * the coordinator's is an error INVALID; 0: not said */
     uint32_t reactor_count;  /* threads for the connections; 0: 1 */
     bool polling;            /* reactors spin instead of sleeping when idle */
     /* The connections to the shards have no thread of their own (reactor_count 0 or 1): the thread
@@ -186,6 +192,9 @@ struct sl_client_options {
     /* Shards of the same machine, network namespace and user are reached over TCP too, instead of
      * shared memory. */
     bool no_shm;
+    /* How often the coordinator hears of this client; 0, or not below the cluster's lease: four
+     * times a lease. */
+    uint32_t heartbeat_ms;
 };
 
 /* A client whose connection breaks connects again, with back-off, and sends again what was not
@@ -220,6 +229,9 @@ SL_API int sl_client_barrier(struct sl_client *client, const char *name, uint32_
  * was lost, or in a job that runs, the first one in which the others have not gone ahead;
  * UINT32_MAX when the one in whose place it is had finished. Any thread. */
 SL_API uint32_t sl_client_clock(const struct sl_client *client);
+
+/* This worker's index, the one that was chosen included; -1: none. Any thread. */
+SL_API int32_t sl_client_task_index(const struct sl_client *client);
 
 /* Shards in the cluster, for diagnosis. Any thread. */
 SL_API uint32_t sl_client_shard_count(const struct sl_client *client);

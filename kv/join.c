@@ -7,19 +7,24 @@
 #include "config/dmlc.h"
 #include "config/env.h"
 #include "core/log.h"
+#include "net/transport.h"
 #include "reactor/topology.h"
 
-static int resolve(struct sl_join *join, struct sl_env *env, char *reason, size_t reason_bytes)
+static int resolve(struct sl_join *join, struct sl_env *env, struct sl_dmlc *dmlc, char *reason,
+                   size_t reason_bytes)
 {
     const struct sl_cluster_flags no_flags = {.task_index = -1};
     const struct sl_security_flags no_security = {0};
-    struct sl_dmlc dmlc;
     int err = sl_env_read(sl_topology_core_count(), env, reason, reason_bytes);
     if (err == 0) {
-        err = sl_dmlc_read(&dmlc, reason, reason_bytes);
+        err = sl_dmlc_read(dmlc, reason, reason_bytes);
     }
     if (err == 0) {
-        err = sl_cluster_resolve(SL_CLUSTER_WORKER, &no_flags, getenv("TF_CONFIG"), &dmlc,
+        err = sl_dmlc_check_rdma(dmlc, sl_transport_find(SL_ENDPOINT_RDMA) != NULL, reason,
+                                 reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_cluster_resolve(SL_CLUSTER_WORKER, &no_flags, getenv("TF_CONFIG"), dmlc,
                                  &join->cluster, reason, reason_bytes);
     }
     if (err == 0) {
@@ -29,14 +34,17 @@ static int resolve(struct sl_join *join, struct sl_env *env, char *reason, size_
     return err;
 }
 
-static void fill_options(struct sl_join *join, const struct sl_env *env)
+static void fill_options(struct sl_join *join, const struct sl_env *env, const struct sl_dmlc *dmlc)
 {
     sl_endpoint_format(&join->cluster.coordinator, join->coordinator, sizeof join->coordinator);
     memcpy(join->congestion_control, env->congestion_control, sizeof join->congestion_control);
     join->client = (struct sl_client_options){
         .coordinator = join->coordinator,
-        .task_index = (int32_t)join->cluster.task_index,
+        .task_index =
+            join->cluster.any_task ? SL_CLIENT_ANY_TASK : (int32_t)join->cluster.task_index,
         .ps_count = join->cluster.ps_count,
+        .worker_count = join->cluster.has_scheduler ? join->cluster.worker_count : 0,
+        .heartbeat_ms = dmlc->heartbeat_interval_s * 1000,
         .polling = env->worker_polling,
         .caller_driven = true,
         .congestion_control = join->congestion_control[0] == '\0' ? NULL : join->congestion_control,
@@ -50,16 +58,20 @@ int sl_join_read(struct sl_join *join)
 {
     char reason[1024];
     struct sl_env env;
+    struct sl_dmlc dmlc;
     *join = (struct sl_join){0};
-    int err = resolve(join, &env, reason, sizeof reason);
+    int err = resolve(join, &env, &dmlc, reason, sizeof reason);
     if (err != 0) {
         sl_log_error("kv: %s", reason);
         sl_join_fini(join);
         return err;
     }
-    snprintf(join->name, sizeof join->name, "worker/%u", join->cluster.task_index);
+    snprintf(join->name, sizeof join->name, "worker");
+    if (!join->cluster.any_task) {
+        snprintf(join->name, sizeof join->name, "worker/%u", join->cluster.task_index);
+    }
     sl_log_setup(env.log_level, join->name);
-    fill_options(join, &env);
+    fill_options(join, &env, &dmlc);
     return 0;
 }
 

@@ -142,10 +142,17 @@ static void register_once(struct sl_member *member)
 
 /* ---- The session ---------------------------------------------------------------------------- */
 
+static bool may_choose_interval(const struct sl_member *member)
+{
+    uint64_t wish_ns = member->options.heartbeat_ns;
+    return wish_ns != 0 && (member->lease_ns == 0 || wish_ns < member->lease_ns);
+}
+
 static void arm_heartbeat(struct sl_member *member)
 {
-    uint64_t interval_ns =
-        member->lease_ns == 0 ? INTERVAL_WITHOUT_LEASE : member->lease_ns / HEARTBEATS_OF_A_LEASE;
+    uint64_t interval_ns = may_choose_interval(member) ? member->options.heartbeat_ns
+                           : member->lease_ns == 0     ? INTERVAL_WITHOUT_LEASE
+                                                       : member->lease_ns / HEARTBEATS_OF_A_LEASE;
     sl_timer_arm(timers_of(member), &member->heartbeat,
                  sl_reactor_now_ns(member->options.reactor) + interval_ns);
 }
@@ -171,6 +178,15 @@ static void on_welcomed(void *ctx, struct sl_session *session,
     (void)session;
     struct sl_member *member = ctx;
     member->lease_ns = welcome->lease_ms * SL_CLOCK_NS_PER_MS;
+    if (member->options.any_task) {
+        member->options.any_task = false; /* the session stays with it, too */
+        member->options.task_index = welcome->task_index;
+    }
+    if (member->options.heartbeat_ns != 0 && !may_choose_interval(member)) {
+        sl_log_warn("a heartbeat every %llu s does not keep a lease of %g s: four come in each",
+                    member->options.heartbeat_ns / SL_CLOCK_NS_PER_S,
+                    (double)member->lease_ns / (double)SL_CLOCK_NS_PER_S);
+    }
     arm_heartbeat(member);
     register_once(member);
 }
@@ -199,13 +215,18 @@ static void on_told(void *ctx, struct sl_session *session, const struct sl_messa
 {
     (void)session;
     struct sl_member *member = ctx;
+    if (message->kind == SL_MESSAGE_ENDED && !member->failed && member->options.ended != NULL) {
+        member->options.ended(member->options.ctx, message->why);
+        return;
+    }
     if (message->kind != SL_MESSAGE_LOST || member->failed) {
         return; /* where the other ps are does not matter to this one */
     }
     const struct sl_message_lost *lost = &message->lost;
     if (lost->role == SL_MESSAGE_ROLE_WORKER) {
         member->options.lost(member->options.ctx, lost); /* the server has a line about it */
-    } else if (member->options.task_index != 0) {        /* there the coordinator has said so */
+    } else if (member->options.task_index != 0 || member->options.peer_name != NULL) {
+        /* Beside the coordinator, that has said so. */
         sl_log_warn("ps/%" PRIu32 " is lost: %s", lost->task_index, lost->why);
     }
 }
@@ -229,11 +250,12 @@ static int open_session(struct sl_member *member)
         .hello = {.purpose = SL_MESSAGE_PURPOSE_CONTROL,
                   .role = SL_MESSAGE_ROLE_PS,
                   .task_index = options->task_index,
+                  .any_task = options->any_task,
                   .client_id = options->incarnation,
                   .checksum = options->checksum},
         .events = &session_events,
         .ctx = member,
-        .peer_name = "the coordinator (ps/0)",
+        .peer_name = options->peer_name == NULL ? "the coordinator (ps/0)" : options->peer_name,
         .start_timeout_ns = options->start_timeout_ns,
         .persistent = true,
         .secret = options->secret,
@@ -279,6 +301,12 @@ fini_outbox:
 free_member:
     free(member);
     return err;
+}
+
+uint32_t sl_member_task_index(const struct sl_member *member)
+{
+    sl_assert(!member->options.any_task);
+    return member->options.task_index;
 }
 
 void sl_member_leave(struct sl_member *member)

@@ -1,6 +1,5 @@
 #include "ps/process.h"
 
-#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,10 +11,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "net/shm/shm.h"
-#include "ps/coordinator.h"
-#include "ps/member.h"
-#include "ps/server.h"
+#include "ps/process_internal.h"
 #include "reactor/topology.h"
 
 /* How long an idle reactor spins: about what waking it up would cost. */
@@ -24,62 +20,25 @@
 /* A Waiting must come well before the deadline that it explains. */
 #define WAITING_INTERVAL_NS (2 * SL_CLOCK_NS_PER_S)
 
-struct process;
-
-/* One reactor, with its server. Its thread's, but for what is set before start. */
-struct process_core {
-    struct process *process;
-    uint32_t index;
-    struct sl_reactor *reactor;
-    struct sl_server *server;
-    struct sl_mailbox_lane *to_core; /* the main thread's */
-    struct sl_mailbox_lane *to_main; /* the reactor's */
-    struct sl_message_stats stats;   /* written when it stops, read after join */
-};
-
-struct process {
-    struct sl_process_options options;
-    uint64_t incarnation;
-    struct process_core *cores;
-    struct sl_reactor **reactors;
-    struct sl_server **servers;
-    uint32_t created_count; /* of reactors */
-    uint32_t started_count;
-    struct sl_coordinator *coordinator;
-    struct sl_endpoint bound_control, bound_data;
-    char host[SL_SHM_HOST_BYTES]; /* "": nobody comes through shared memory */
-
-    /* Reactor 0's; the numbers are read by others after the mail that says they are there. */
-    struct sl_member *member;
-    uint32_t first_shard, shard_count;
-    uint64_t lease_ns;
-
-    struct sl_mailbox *mailbox; /* the main thread's */
-    int signal_fd;
-    int signal;              /* that arrived; 0: none */
-    uint32_t answers_wanted; /* from cores */
-    int result;              /* the first error that a core reported */
-};
-
 /* ---- On the reactors ------------------------------------------------------------------------- */
 
 static void on_answer(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct process *process = ctx;
+    struct sl_process *process = ctx;
     process->answers_wanted--;
 }
 
 static void on_failure(void *ctx, uint64_t a, uint64_t b)
 {
     (void)b;
-    struct process *process = ctx;
+    struct sl_process *process = ctx;
     process->result = process->result == 0 ? (int)(int64_t)a : process->result;
 }
 
 /* Reports to the main thread that what it asked for is done, or that something failed. */
-static void report(struct process_core *core, int result)
+static void report(struct sl_process_core *core, int result)
 {
     int err =
         sl_mailbox_post(core->to_main, (struct sl_mail){.run = result == 0 ? on_answer : on_failure,
@@ -88,10 +47,15 @@ static void report(struct process_core *core, int result)
     sl_assert(err == 0); /* a core has at most a few things to say */
 }
 
+static bool is_scheduler(const struct sl_process *process)
+{
+    return process->options.kind == SL_PROCESS_SCHEDULER;
+}
+
 static int core_start(void *ctx)
 {
-    struct process_core *core = ctx;
-    struct process *process = core->process;
+    struct sl_process_core *core = ctx;
+    struct sl_process *process = core->process;
     const struct sl_process_options *options = &process->options;
     const bool only_shm = options->data.scheme == SL_ENDPOINT_SHM;
     struct sl_server_options server = {
@@ -100,11 +64,12 @@ static int core_start(void *ctx)
         .local = only_shm || options->shm ? sl_transport_find(SL_ENDPOINT_SHM) : NULL,
         .transport_options = {.congestion_control = options->congestion_control,
                               .tls = options->tls},
-        .shard = {.memory_bytes_max = options->memory_bytes_max / options->reactor_count},
+        .shard = {.memory_bytes_max = options->memory_bytes_max / options->reactor_count,
+                  .kv_handler = options->kv_handler},
         .task_index = options->task_index,
         .local_index = core->index,
         .servers = process->servers,
-        .server_count = options->reactor_count,
+        .server_count = is_scheduler(process) ? 0 : options->reactor_count,
         .coordinator = core->index == 0 ? process->coordinator : NULL,
         .checksum = options->checksum,
         .secret = options->secret,
@@ -117,7 +82,7 @@ static int core_start(void *ctx)
 
 static void core_stop(void *ctx)
 {
-    struct process_core *core = ctx;
+    struct sl_process_core *core = ctx;
     if (core->index == 0) {
         sl_member_close(&core->process->member);
     }
@@ -137,8 +102,9 @@ static void core_set_shard(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct process_core *core = ctx;
-    const struct process *process = core->process;
+    struct sl_process_core *core = ctx;
+    const struct sl_process *process = core->process;
+    sl_server_set_task(core->server, process->task_index);
     if (process->lease_ns != 0) {
         sl_server_set_lease(core->server, process->lease_ns);
     }
@@ -150,7 +116,9 @@ static void core_set_shard(void *ctx, uint64_t a, uint64_t b)
  * his shard. */
 static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
 {
-    struct process *process = ctx;
+    struct sl_process *process = ctx;
+    process->task_index = sl_member_task_index(process->member);
+    sl_process_report_name(process);
     process->first_shard = first_shard;
     process->shard_count = shard_count;
     process->lease_ns = lease_ns;
@@ -162,7 +130,51 @@ static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uin
 
 static void on_join_failed(void *ctx, int err)
 {
-    report(&((struct process *)ctx)->cores[0], err);
+    report(&((struct sl_process *)ctx)->cores[0], err);
+}
+
+static void tell_main(struct sl_process *process, sl_mail_fn *run, uint64_t a, uint64_t b)
+{
+    struct sl_mail mail = {.run = run, .ctx = process, .a = a, .b = b};
+    int err = sl_mailbox_post(process->cores[0].to_main, mail);
+    sl_assert(err == 0); /* a job has a few stages */
+}
+
+static void main_ended(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_process *process = ctx;
+    sl_log_info("the job has ended: %s", process->why[SL_COORDINATOR_ENDING]);
+    process->over = true;
+}
+
+/* Of a member: the scheduler says so. It may say so again, after another connection. */
+static void on_ended(void *ctx, const char *why)
+{
+    struct sl_process *process = ctx;
+    char *text = process->why[SL_COORDINATOR_ENDING];
+    if (text[0] == '\0') {
+        (void)snprintf(text, sizeof process->why[0], "%s", why[0] == '\0' ? "no more" : why);
+        tell_main(process, main_ended, 0, 0);
+    }
+}
+
+static void main_stage(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_process *process = ctx;
+    int err = (int)(int64_t)b;
+    process->over = a == SL_COORDINATOR_OVER;
+    process->job_failed = process->job_failed || err != 0;
+    sl_process_report_stage(process, (enum sl_coordinator_stage)a, err);
+}
+
+/* Of a scheduler's coordinator: each stage comes once. */
+static void on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const char *why)
+{
+    struct sl_process *process = ctx;
+    (void)snprintf(process->why[stage], sizeof process->why[stage], "%s", why);
+    tell_main(process, main_stage, (uint64_t)stage, (uint64_t)(int64_t)err);
 }
 
 struct loss {
@@ -181,7 +193,7 @@ static void core_lost(void *ctx, uint64_t a, uint64_t b)
 
 static void on_lost(void *ctx, const struct sl_message_lost *lost)
 {
-    struct process *process = ctx;
+    struct sl_process *process = ctx;
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
         struct loss *loss = malloc(sizeof *loss);
         if (loss == NULL) {
@@ -194,28 +206,34 @@ static void on_lost(void *ctx, const struct sl_message_lost *lost)
     }
 }
 
-static int join(struct process *process)
+static int join(struct sl_process *process)
 {
     const struct sl_process_options *options = &process->options;
+    struct sl_endpoint data = options->data;
+    data.port = process->bound_data.port; /* by its own name, at the port that was free */
     const struct sl_member_options member = {
         .reactor = process->reactors[0],
         .transport = sl_transport_find(options->coordinator.scheme),
         .transport_options = {.congestion_control = options->congestion_control,
                               .tls = options->tls},
         .coordinator = options->coordinator,
+        .peer_name = options->kind == SL_PROCESS_SERVER ? "the scheduler" : NULL,
         .task_index = options->task_index,
+        .any_task = options->any_task,
         .shard_count = options->reactor_count,
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
-        .data = options->data,
+        .data = data,
         .host = process->host,
         .incarnation = process->incarnation,
         .secret = options->secret,
         .checksum = options->checksum,
+        .heartbeat_ns = options->heartbeat_ns,
         .start_timeout_ns = options->start_timeout_ns,
         .joined = on_joined,
         .failed = on_join_failed,
         .lost = on_lost,
+        .ended = on_ended,
         .ctx = process,
     };
     return sl_member_open(&member, &process->member);
@@ -223,9 +241,9 @@ static int join(struct process *process)
 
 /* Where workers of this host come through shared memory: at the data endpoint's own address, which
  * they know already. Without that they come as all others do. */
-static void listen_near(struct process_core *core)
+static void listen_near(struct sl_process_core *core)
 {
-    struct process *process = core->process;
+    struct sl_process *process = core->process;
     const struct sl_process_options *options = &process->options;
     if (options->data.scheme != SL_ENDPOINT_SHM) {
         if (!options->shm) {
@@ -245,24 +263,37 @@ static void listen_near(struct process_core *core)
     sl_shm_host(process->host);
 }
 
-/* Reactor 0: listens, and joins the cluster; each core answers when it knows its shard. */
+static int listen_all(struct sl_process_core *core)
+{
+    struct sl_process *process = core->process;
+    const struct sl_process_options *options = &process->options;
+    int err = 0;
+    if (options->kind != SL_PROCESS_SERVER) {
+        err = sl_server_listen(core->server, &options->control, &process->bound_control);
+        process->bound_data = process->bound_control;
+    }
+    bool has_more =
+        options->kind == SL_PROCESS_SERVER ||
+        (options->kind == SL_PROCESS_PS && !same_endpoint(&options->control, &options->data));
+    if (err == 0 && has_more) {
+        err = sl_server_listen(core->server, &options->data, &process->bound_data);
+    }
+    return err;
+}
+
+/* Reactor 0: listens, and joins the cluster; each core answers when it knows its shard. A scheduler
+ * has no more to do. */
 static void core_join(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct process_core *core = ctx;
-    struct process *process = core->process;
-    const struct sl_process_options *options = &process->options;
-    int err = sl_server_listen(core->server, &options->control, &process->bound_control);
-    process->bound_data = process->bound_control;
-    if (err == 0 && !same_endpoint(&options->control, &options->data)) {
-        err = sl_server_listen(core->server, &options->data, &process->bound_data);
-    }
-    if (err == 0) {
+    struct sl_process_core *core = ctx;
+    int err = listen_all(core);
+    if (err == 0 && !is_scheduler(core->process)) {
         listen_near(core);
-        err = join(process);
+        err = join(core->process);
     }
-    if (err != 0) {
+    if (err != 0 || is_scheduler(core->process)) {
         report(core, err);
     }
 }
@@ -275,8 +306,8 @@ static void core_drained(void *ctx)
 static void core_drain(void *ctx, uint64_t a, uint64_t b)
 {
     (void)b;
-    struct process_core *core = ctx;
-    if (core->index == 0) {
+    struct sl_process_core *core = ctx;
+    if (core->process->member != NULL && core->index == 0) {
         sl_member_leave(core->process->member);
     }
     sl_server_drain(core->server, a, core_drained, core);
@@ -284,13 +315,13 @@ static void core_drain(void *ctx, uint64_t a, uint64_t b)
 
 /* ---- On the main thread ---------------------------------------------------------------------- */
 
-static void post(struct process_core *core, sl_mail_fn *run, uint64_t a)
+static void post(struct sl_process_core *core, sl_mail_fn *run, uint64_t a)
 {
     int err = sl_mailbox_post(core->to_core, (struct sl_mail){.run = run, .ctx = core, .a = a});
     sl_assert(err == 0); /* the main thread posts a few mails in a process's life */
 }
 
-static void take_signal(struct process *process)
+static void take_signal(struct sl_process *process)
 {
     struct signalfd_siginfo info;
     if (read(process->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
@@ -303,7 +334,7 @@ static void take_signal(struct process *process)
 }
 
 /* Sleeps until a mail or a signal has come, and sees to them. */
-static void wait_once(struct process *process)
+static void wait_once(struct sl_process *process)
 {
     struct pollfd fds[] = {
         {.fd = process->signal_fd, .events = POLLIN},
@@ -320,7 +351,7 @@ static void wait_once(struct process *process)
 }
 
 /* Waits for the answers of the cores. Errors: theirs, or CANCELLED when a signal came first. */
-static int wait_answers(struct process *process)
+static int wait_answers(struct sl_process *process)
 {
     while (process->answers_wanted > 0 && process->signal == 0 && process->result == 0) {
         wait_once(process);
@@ -328,7 +359,7 @@ static int wait_answers(struct process *process)
     return process->result != 0 ? process->result : process->signal != 0 ? SL_ERR_CANCELLED : 0;
 }
 
-static int block_signals(struct process *process)
+static int block_signals(struct sl_process *process)
 {
     sigset_t set;
     (void)sigemptyset(&set);
@@ -350,17 +381,23 @@ static void raise_descriptor_limit(void)
     }
 }
 
-static int create_core(struct process *process, uint32_t index)
+static int create_core(struct sl_process *process, uint32_t index)
 {
     const struct sl_process_options *options = &process->options;
-    struct process_core *core = &process->cores[index];
+    struct sl_process_core *core = &process->cores[index];
     struct sl_reactor_options reactor = {
         .index = index,
         .core = -1,
         .polling = options->polling,
         .spin_us = SPIN_US,
     };
-    (void)snprintf(reactor.name, sizeof reactor.name, "ps%u.%u", options->task_index, index);
+    if (is_scheduler(process)) {
+        (void)snprintf(reactor.name, sizeof reactor.name, "scheduler");
+    } else if (options->any_task) {
+        (void)snprintf(reactor.name, sizeof reactor.name, "ps.%u", index);
+    } else {
+        (void)snprintf(reactor.name, sizeof reactor.name, "ps%u.%u", options->task_index, index);
+    }
     if (options->pin && sl_topology_core_for(index, false, &reactor.core) != 0) {
         sl_log_warn("reactor %u is not pinned: there are %u cores", index,
                     sl_topology_core_count());
@@ -379,10 +416,10 @@ static int create_core(struct process *process, uint32_t index)
     return err != 0 ? err : sl_mailbox_lane_open(process->mailbox, &core->to_main);
 }
 
-static int create_coordinator(struct process *process)
+static int create_coordinator(struct sl_process *process)
 {
     const struct sl_process_options *options = &process->options;
-    if (options->task_index != 0) {
+    if (options->kind == SL_PROCESS_SERVER || options->task_index != 0) {
         return 0;
     }
     uint64_t half = options->start_timeout_ns / 2;
@@ -393,13 +430,18 @@ static int create_coordinator(struct process *process)
         .lease_ns = options->lease_ns,
         .send = sl_server_send_to_peer,
         .close = sl_server_close_peer,
+        .stage_changed = is_scheduler(process) ? on_stage : NULL,
+        .start_timeout_ns = options->start_timeout_ns,
+        .ctx = process,
     };
     return sl_coordinator_create(&coordinator, &process->coordinator);
 }
 
-static int create(struct process *process)
+static int create(struct sl_process *process)
 {
     uint32_t count = process->options.reactor_count;
+    process->task_index = process->options.task_index;
+    sl_process_report_name(process);
     process->cores = calloc(count, sizeof *process->cores);
     process->reactors = calloc(count, sizeof *process->reactors);
     process->servers = calloc(count, sizeof *process->servers);
@@ -421,7 +463,7 @@ static int create(struct process *process)
     return err != 0 ? err : create_coordinator(process);
 }
 
-static int start(struct process *process)
+static int start(struct sl_process *process)
 {
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
         int err = sl_reactor_start(process->reactors[i], core_start, &process->cores[i]);
@@ -435,24 +477,13 @@ static int start(struct process *process)
     return wait_answers(process);
 }
 
-static void print_ready(const struct process *process)
-{
-    char control[SL_LIMIT_ENDPOINT_BYTES];
-    char data[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(&process->bound_control, control, sizeof control);
-    sl_endpoint_format(&process->bound_data, data, sizeof data);
-    (void)printf("ps/%u ready: control %s, data %s, shards %u-%u of %u\n",
-                 process->options.task_index, control, data, process->first_shard,
-                 process->first_shard + process->options.reactor_count - 1, process->shard_count);
-    (void)fflush(stdout);
-}
-
 /* Lets the servers answer what they have; a second signal ends the process meanwhile. */
-static void drain(struct process *process)
+static void drain(struct sl_process *process)
 {
-    sl_log_info("%s: draining", process->signal == 0        ? "no longer a member"
-                                : process->signal == SIGINT ? "SIGINT"
-                                                            : "SIGTERM");
+    sl_log_info("%s: draining", process->signal == SIGINT ? "SIGINT"
+                                : process->signal != 0    ? "SIGTERM"
+                                : process->over           ? "the job has ended"
+                                                          : "no longer a member");
     process->answers_wanted = process->options.reactor_count;
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
         post(&process->cores[i], core_drain, process->options.drain_timeout_ns);
@@ -462,46 +493,8 @@ static void drain(struct process *process)
     }
 }
 
-/* Rows of one table over all shards, "emb 1000"; each table once. */
-static void print_tables(const struct process *process)
-{
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-        const struct sl_message_stats *stats = &process->cores[i].stats;
-        for (uint32_t t = 0; i == 0 && t < stats->table_count; t++) {
-            uint64_t rows = 0;
-            for (uint32_t k = 0; k < process->options.reactor_count; k++) {
-                const struct sl_message_stats *other = &process->cores[k].stats;
-                for (uint32_t u = 0; u < other->table_count; u++) {
-                    bool same = strcmp(other->tables[u].name, stats->tables[t].name) == 0;
-                    rows += same ? other->tables[u].rows : 0;
-                }
-            }
-            (void)printf(", %s %" PRIu64 " rows", stats->tables[t].name, rows);
-        }
-    }
-}
-
-static void print_totals(const struct process *process)
-{
-    struct sl_message_stats total = {0};
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-        const struct sl_message_stats *stats = &process->cores[i].stats;
-        total.requests += stats->requests;
-        total.bytes_in += stats->bytes_in;
-        total.bytes_out += stats->bytes_out;
-        total.stalls += stats->stalls;
-    }
-    (void)printf("ps/%u done: %" PRIu64 " requests, %" PRIu64 " bytes in, %" PRIu64
-                 " bytes out, %" PRIu64 " stalls",
-                 process->options.task_index, total.requests, total.bytes_in, total.bytes_out,
-                 total.stalls);
-    print_tables(process);
-    (void)printf("\n");
-    (void)fflush(stdout);
-}
-
 /* Reactor 0 hands connections to the others: it stops first. */
-static void stop(struct process *process)
+static void stop(struct sl_process *process)
 {
     for (uint32_t i = 0; i < process->started_count; i++) {
         sl_reactor_stop(process->reactors[i]);
@@ -509,10 +502,10 @@ static void stop(struct process *process)
     }
 }
 
-static void destroy(struct process *process)
+static void destroy(struct sl_process *process)
 {
     for (uint32_t i = 0; process->cores != NULL && i < process->options.reactor_count; i++) {
-        struct process_core *core = &process->cores[i];
+        struct sl_process_core *core = &process->cores[i];
         if (core->to_core != NULL) {
             sl_mailbox_lane_close(&core->to_core);
         }
@@ -539,10 +532,19 @@ static void destroy(struct process *process)
     free(process->cores);
 }
 
+/* Until a signal comes, the job ends, or a core fails. */
+static void serve(struct sl_process *process)
+{
+    while (process->signal == 0 && process->result == 0 && !process->over) {
+        wait_once(process);
+    }
+}
+
 int sl_process_run(const struct sl_process_options *options)
 {
     sl_assert(options->reactor_count > 0);
-    struct process process = {.options = *options, .signal_fd = -1};
+    sl_assert(options->kind != SL_PROCESS_SCHEDULER || options->reactor_count == 1);
+    struct sl_process process = {.options = *options, .signal_fd = -1};
     int err = create(&process);
     if (err == 0) {
         err = start(&process);
@@ -550,20 +552,18 @@ int sl_process_run(const struct sl_process_options *options)
     bool ready = err == 0;
     bool failed = !ready && process.signal == 0;
     if (ready) {
-        print_ready(&process);
-        while (process.signal == 0 && process.result == 0) {
-            wait_once(&process);
-        }
-        failed = process.result != 0;
+        sl_process_report_ready(&process);
+        serve(&process);
+        failed = process.result != 0 || process.job_failed;
         drain(&process);
     } else if (process.signal != 0) {
         sl_log_info("stopped by a signal before it was ready");
     } else {
-        sl_log_error("ps/%u could not start: %s", options->task_index, sl_err_name(err));
+        sl_log_error("%s could not start: %s", process.name, sl_err_name(err));
     }
     stop(&process);
     if (ready) {
-        print_totals(&process);
+        sl_process_report_totals(&process);
     }
     destroy(&process);
     return failed ? 1 : 0;

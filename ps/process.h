@@ -1,6 +1,6 @@
-/* One ps process: its reactors and their servers, its membership in the cluster, its orderly end.
- * The main thread calls sl_process_run and waits there, for signals and for what the reactors
- * report. */
+/* One process of the ps program: its reactors and their servers, its membership in the cluster, its
+ * orderly end; or a scheduler, which is a coordinator without shards. The main thread calls
+ * sl_process_run and waits there, for signals and for what the reactors report. */
 #ifndef SL_PS_PROCESS_H
 #define SL_PS_PROCESS_H
 
@@ -9,32 +9,45 @@
 #include "core/secret.h"
 
 struct sl_transport_tls;
+struct sl_kv_handler;
+
+enum sl_process_kind {
+    SL_PROCESS_PS,     /* with a control endpoint; task 0 hosts the coordinator */
+    SL_PROCESS_SERVER, /* a ps of a job with a scheduler: a data endpoint, and no other */
+    SL_PROCESS_SCHEDULER
+};
 
 struct sl_process_options {
+    enum sl_process_kind kind;
     uint32_t task_index;
+    bool any_task; /* SERVER: the coordinator chooses it; task_index is 0 */
     uint32_t ps_count;
-    uint32_t worker_count;          /* 0: unknown */
-    struct sl_endpoint coordinator; /* control endpoint of ps/0 */
-    struct sl_endpoint control;     /* ours */
-    struct sl_endpoint data;        /* ours; may equal control */
-    uint32_t reactor_count;
+    uint32_t worker_count;          /* 0: unknown; SCHEDULER: known */
+    struct sl_endpoint coordinator; /* control endpoint of ps/0 or the scheduler */
+    struct sl_endpoint control;     /* ours; not SERVER */
+    struct sl_endpoint data;        /* ours; may equal control; not SCHEDULER */
+    uint32_t reactor_count;         /* SCHEDULER: 1 */
     bool polling;
     bool pin;
     bool checksum;
     size_t memory_bytes_max; /* of the tables of all shards; 0: no limit */
     uint64_t start_timeout_ns;
     uint64_t drain_timeout_ns;
-    uint64_t lease_ns;                  /* told by the coordinator; only task 0's counts */
+    uint64_t lease_ns;                  /* told by the coordinator; only its own counts */
+    uint64_t heartbeat_ns;              /* between two of ours; 0: a quarter of the lease */
     const struct sl_secret *secret;     /* outlives the run; NULL: the cluster has none */
     const struct sl_transport_tls *tls; /* likewise; NULL: in the clear */
     const char *congestion_control;     /* NULL: the system's */
     bool shm; /* workers of this host may come through shared memory, beside the data endpoint */
+    const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added up */
 };
 
-/* Runs the ps until SIGTERM or SIGINT. Returns the process's exit status: 0 after an orderly end, 1
- * when it could not start, or the cluster has no place for it any more (another process has taken
- * it), with the reason logged. While the coordinator is out of reach it serves on. A second signal
- * ends the process at once, with 128 + its number. Blocks both signals in the calling thread. */
+/* Runs the process until SIGTERM or SIGINT, or, in a job with a scheduler, until that has ended.
+ * Returns the process's exit status: 0 after an orderly end, 1 when it could not start, or the
+ * cluster has no place for it any more (another process has taken it); a scheduler's also when not
+ * all have come in time, or a worker was lost for good; with the reason logged. While the
+ * coordinator is out of reach a ps serves on. A second signal ends the process at once, with 128 +
+ * its number. Blocks both signals in the calling thread. */
 int sl_process_run(const struct sl_process_options *options);
 
 #endif

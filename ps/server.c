@@ -157,6 +157,13 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
     return 0;
 }
 
+void sl_server_set_task(struct sl_server *server, uint32_t task_index)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_assert(server->shard == NULL);
+    server->options.task_index = task_index;
+}
+
 void sl_server_set_lease(struct sl_server *server, uint64_t lease_ns)
 {
     sl_reactor_assert_owner(server->options.reactor);

@@ -56,7 +56,7 @@ struct sl_server_options {
     uint32_t task_index;              /* of the ps process */
     uint32_t local_index;             /* of the shard within this process = of the reactor */
     struct sl_server *const *servers; /* all of the process, by local_index; filled before start */
-    uint32_t server_count;
+    uint32_t server_count;            /* 0: a scheduler, which has no shards */
     struct sl_coordinator *coordinator; /* on the reactor that hosts it, else NULL */
     size_t buffer_bytes_max;            /* requests and replies in memory; 0: 256 MiB */
     uint32_t waiting_max;               /* requests that wait, of all; 0: 65536 */
@@ -77,6 +77,9 @@ int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoin
 /* The cluster's numbering is known now: this shard is `index` of `count`. Until then data
  * connections wait for their welcome. Once. Errors: NO_MEMORY. */
 int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count);
+
+/* This process has learnt which task it is. Before sl_server_set_shard. */
+void sl_server_set_task(struct sl_server *server, uint32_t task_index);
 
 /* How long a client may be without a connection and still go on where it was; its worker's clock
  * counts meanwhile. Before sl_server_set_shard; SL_SERVER_LEASE_DEFAULT_NS without. */

@@ -55,6 +55,7 @@ static void send_welcome(struct sl_server_conn *conn)
     } else {
         message.welcome.lease_ms =
             (uint32_t)(sl_coordinator_lease_ns(server->options.coordinator) / SL_CLOCK_NS_PER_MS);
+        message.welcome.task_index = conn->hello.task_index;
     }
     conn->welcomed = true;
     sl_server_send(conn, &message);
@@ -77,6 +78,10 @@ static void admit_data(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
     char text[SL_MESSAGE_TEXT_BYTES];
+    if (server->options.server_count == 0) {
+        sl_server_refuse(conn, SL_ERR_REFUSED, "this is the scheduler, which has no shards");
+        return;
+    }
     if (conn->hello.shard != server->options.local_index) {
         (void)snprintf(text, sizeof text, "ps/%u has shards 0 to %u, not %u",
                        server->options.task_index, server->options.server_count - 1,
@@ -113,6 +118,9 @@ static void admit_control(struct sl_server_conn *conn)
         return;
     }
     conn->kind = SL_SERVER_CONN_CONTROL;
+    conn->hello.any_task = false;
+    conn->hello.task_index = sl_coordinator_task_index(coordinator, (uintptr_t)conn);
+    sl_message_hello_name(&conn->hello, conn->name);
     send_welcome(conn);
 }
 

@@ -21,6 +21,7 @@ struct sl_call {
 
     /* What it is about; each run function says which it reads and writes. The caller's memory. */
     struct sl_message_cluster *cluster;
+    uint32_t task_index; /* out: of this client, as the coordinator says */
     const struct sl_table_spec *spec;
     uint32_t table_id;
     const char *name;

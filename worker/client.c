@@ -261,6 +261,11 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     return call.err;
 }
 
+int32_t sl_client_task_index(const struct sl_client *client)
+{
+    return client->task_index;
+}
+
 uint32_t sl_client_clock(const struct sl_client *client)
 {
     sl_assert(client != NULL);

@@ -45,6 +45,7 @@ static void send_register(struct sl_hub *hub, uint64_t timeout_ns, sl_session_an
 {
     struct sl_message message = {.kind = SL_MESSAGE_REGISTER};
     message.reg.ps_count = hub->options->ps_count;
+    message.reg.worker_count = hub->options->worker_count;
     sl_session_request(hub->coordinator, &message, timeout_ns, answer, ctx);
 }
 
@@ -113,8 +114,11 @@ static void start_heartbeats(struct sl_hub *hub, uint32_t lease_ms)
     struct sl_timer_wheel *timers = sl_reactor_timers(hub->reactor);
     sl_timer_disarm(timers, &hub->heartbeat);
     if (lease_ms != 0) {
+        uint64_t lease_ns = lease_ms * SL_CLOCK_NS_PER_MS;
+        uint64_t wish_ns = hub->options->heartbeat_ns;
         hub->heartbeat.run = beat;
-        hub->heartbeat_ns = lease_ms * SL_CLOCK_NS_PER_MS / HEARTBEATS_A_LEASE;
+        hub->heartbeat_ns =
+            wish_ns != 0 && wish_ns < lease_ns ? wish_ns : lease_ns / HEARTBEATS_A_LEASE;
         sl_timer_arm(timers, &hub->heartbeat, sl_reactor_now_ns(hub->reactor) + hub->heartbeat_ns);
     }
 }
@@ -132,6 +136,7 @@ static void welcomed(void *ctx, struct sl_session *session,
     struct sl_call *call = hub->joining;
     if (call != NULL) {
         hub->joining = NULL;
+        call->task_index = welcome->task_index;
         send_register(hub, sl_hub_time_left(hub, call->deadline_ns), cluster_came, call);
         return;
     }

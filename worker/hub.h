@@ -46,7 +46,8 @@ struct sl_hub_options {
                                     * none */
     struct sl_endpoint coordinator;
     char coordinator_name[SL_LIMIT_ENDPOINT_BYTES + 16]; /* "coordinator (tcp://…)" */
-    uint32_t ps_count;                                   /* expected; 0: unknown */
+    uint32_t ps_count, worker_count;                     /* expected; 0: unknown */
+    uint64_t heartbeat_ns; /* wanted between two; 0: a quarter of the lease */
     /* What long bodies of steps are sent from, for transports that share, when there may be one;
      * set before the hubs connect. */
     struct sl_wire_memory *wire;

@@ -6,9 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/dmlc.h"
 #include "config/env.h"
 #include "config/security.h"
 #include "core/log.h"
+#include "net/transport.h"
 #include "reactor/topology.h"
 #include "worker/train/flags.h"
 #include "worker/train/trainer.h"
@@ -23,6 +25,7 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 struct job {
     struct sl_flags flags;
     struct sl_env env;
+    struct sl_dmlc dmlc;
     struct sl_cluster cluster;
     struct sl_security security;
     struct sl_trainer_options options;
@@ -71,14 +74,21 @@ static void catch_signals(void)
 static int read_environment(struct job *job, char *reason, size_t reason_bytes)
 {
     int err = sl_env_read(sl_topology_core_count(), &job->env, reason, reason_bytes);
-    if (err != 0) {
-        return err;
+    if (err == 0) {
+        err = sl_dmlc_read(&job->dmlc, reason, reason_bytes);
     }
-    err = sl_cluster_resolve(SL_CLUSTER_WORKER, &job->flags.cluster, getenv("TF_CONFIG"), NULL,
-                             &job->cluster, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_dmlc_check_rdma(&job->dmlc, sl_transport_find(SL_ENDPOINT_RDMA) != NULL, reason,
+                                 reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_cluster_resolve(SL_CLUSTER_WORKER, &job->flags.cluster, getenv("TF_CONFIG"),
+                                 &job->dmlc, &job->cluster, reason, reason_bytes);
+    }
     if (err == 0 && job->cluster.worker_count == 0) {
         (void)snprintf(reason, reason_bytes,
-                       "how many workers there are is not said: use --worker-hosts or TF_CONFIG");
+                       "how many workers there are is not said: use --worker-hosts, TF_CONFIG or "
+                       "DMLC_NUM_WORKER");
         err = SL_ERR_INVALID;
     }
     if (err == 0) {
@@ -125,6 +135,14 @@ static int decide_fields(const struct sl_flags *flags, struct sl_model_shape *sh
     return 0;
 }
 
+/* Several workers may share a terminal: one bar is enough. */
+static void set_index(struct job *job, uint32_t index)
+{
+    job->cluster.task_index = index;
+    job->options.worker_index = index;
+    job->options.quiet = job->flags.quiet || (index > 0 && isatty(STDERR_FILENO) == 1);
+}
+
 static int read_options(struct job *job, char *reason, size_t reason_bytes)
 {
     const struct sl_flags *flags = &job->flags;
@@ -133,7 +151,6 @@ static int read_options(struct job *job, char *reason, size_t reason_bytes)
         return SL_ERR_INVALID;
     }
     job->options = (struct sl_trainer_options){
-        .worker_index = job->cluster.task_index,
         .worker_count = job->cluster.worker_count,
         .model = flags->model,
         .shape = flags->shape,
@@ -146,10 +163,9 @@ static int read_options(struct job *job, char *reason, size_t reason_bytes)
         .barrier_timeout_ms = flags->barrier_timeout_ms,
         .stop = &caught_signal,
         .waiting = &waiting,
-        /* Several workers may share a terminal: one bar is enough. */
-        .quiet = flags->quiet || (job->cluster.task_index > 0 && isatty(STDERR_FILENO) == 1),
         .clock = sl_clock_system(),
     };
+    set_index(job, job->cluster.task_index);
     return 0;
 }
 
@@ -238,11 +254,13 @@ static bool is_driven(const struct job *job)
 static int connect_cluster(struct job *job)
 {
     char coordinator[SL_LIMIT_ENDPOINT_BYTES + 16];
-    sl_endpoint_format(&job->cluster.ps[0].control, coordinator, sizeof coordinator);
+    sl_endpoint_format(&job->cluster.coordinator, coordinator, sizeof coordinator);
     const struct sl_client_options options = {
         .coordinator = coordinator,
-        .task_index = (int32_t)job->cluster.task_index,
+        .task_index = job->cluster.any_task ? SL_CLIENT_ANY_TASK : (int32_t)job->cluster.task_index,
         .ps_count = job->cluster.ps_count,
+        .worker_count = job->cluster.has_scheduler ? job->cluster.worker_count : 0,
+        .heartbeat_ms = job->dmlc.heartbeat_interval_s * 1000,
         .reactor_count = job->env.worker_reactors,
         .polling = job->env.worker_polling,
         .caller_driven = is_driven(job),
@@ -264,6 +282,26 @@ static int connect_cluster(struct job *job)
     waiting = 1;
     int err = sl_client_create(&options, &job->options.client);
     waiting = 0;
+    return err;
+}
+
+/* The coordinator has said which worker this is: its share of the data is another than was opened
+ * to see that it is there. */
+static int take_task(struct job *job)
+{
+    char name[32];
+    char reason[1024];
+    if (!job->cluster.any_task) {
+        return 0;
+    }
+    set_index(job, (uint32_t)sl_client_task_index(job->options.client));
+    (void)snprintf(name, sizeof name, "worker/%u", job->cluster.task_index);
+    sl_log_rename(name);
+    sl_reader_close(&job->train);
+    int err = open_data(job, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("%s", reason);
+    }
     return err;
 }
 
@@ -304,6 +342,9 @@ static int run(struct job *job)
     if (connect_cluster(job) != 0) {
         return EXIT_FAILED; /* logged */
     }
+    if (take_task(job) != 0) {
+        end_as_lost();
+    }
     describe_job(job);
     struct sl_reader *train = job->train;
     job->train = NULL;
@@ -343,8 +384,10 @@ int main(int argc, char **argv)
         status = EXIT_USAGE;
         goto out;
     }
-    char name[32];
-    (void)snprintf(name, sizeof name, "worker/%u", job->cluster.task_index);
+    char name[32] = "worker";
+    if (!job->cluster.any_task) {
+        (void)snprintf(name, sizeof name, "worker/%u", job->cluster.task_index);
+    }
     sl_log_setup(job->env.log_level, name);
     if (open_data(job, reason, sizeof reason) != 0) {
         sl_log_error("%s", reason);

@@ -97,16 +97,18 @@ static int check_options(const struct sl_client_options *options,
                      options->coordinator == NULL ? "not given" : reason);
         return SL_ERR_INVALID;
     }
-    if (options->task_index < -1 || options->task_index >= SL_LIMIT_WORKERS) {
-        sl_log_error("client: task_index %d is not in -1 to %d", options->task_index,
-                     SL_LIMIT_WORKERS - 1);
+    if (options->task_index < SL_CLIENT_ANY_TASK || options->task_index >= SL_LIMIT_WORKERS) {
+        sl_log_error("client: task_index %d is not in %d to %d", options->task_index,
+                     SL_CLIENT_ANY_TASK, SL_LIMIT_WORKERS - 1);
         return SL_ERR_INVALID;
     }
-    if (options->ps_count > SL_LIMIT_PS || setup->reactor_count < (setup->control_apart ? 2 : 1) ||
+    if (options->ps_count > SL_LIMIT_PS || options->worker_count > SL_LIMIT_WORKERS ||
+        setup->reactor_count < (setup->control_apart ? 2 : 1) ||
         setup->reactor_count > SL_LIMIT_REACTORS ||
         (options->protocol != SL_PROTOCOL_STAR_SERVER &&
          options->protocol != SL_PROTOCOL_STAR_SERVER_LITE)) {
-        sl_log_error("client: ps_count, reactor_count or protocol is outside its range");
+        sl_log_error(
+            "client: ps_count, worker_count, reactor_count or protocol is outside its range");
         return SL_ERR_INVALID;
     }
     if (options->congestion_control != NULL &&
@@ -161,7 +163,8 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
                              const struct sl_client_setup *setup,
                              const struct sl_endpoint *coordinator)
 {
-    bool worker = options->task_index >= 0;
+    bool worker = options->task_index != -1;
+    bool any_task = options->task_index == SL_CLIENT_ANY_TASK;
     struct sl_hub_options *to = &client->hub_options;
     to->find_transport = setup->find_transport;
     to->transport.medium = setup->medium;
@@ -175,9 +178,12 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
     }
     to->coordinator = *coordinator;
     to->ps_count = options->ps_count;
+    to->worker_count = options->worker_count;
+    to->heartbeat_ns = options->heartbeat_ms * SL_CLOCK_NS_PER_MS;
     to->hello = (struct sl_message_hello){
         .role = worker ? SL_MESSAGE_ROLE_WORKER : SL_MESSAGE_ROLE_CLIENT,
-        .task_index = worker ? (uint32_t)options->task_index : 0,
+        .task_index = worker && !any_task ? (uint32_t)options->task_index : 0,
+        .any_task = any_task,
         .client_id = setup->client_id,
         .checksum = options->checksum,
         .joins = options->joins,
@@ -327,6 +333,17 @@ static int make_links(struct sl_client *client)
     return 0;
 }
 
+/* No hub has said hello to a shard yet, and the coordinator's session has a hello of its own. */
+static void take_task(struct sl_client *client)
+{
+    struct sl_message_hello *hello = &client->hub_options.hello;
+    if (hello->any_task) {
+        hello->any_task = false;
+        hello->task_index = client->calls[0].task_index;
+        client->task_index = (int32_t)hello->task_index;
+    }
+}
+
 static void connected(struct sl_client *client)
 {
     client->payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
@@ -384,6 +401,7 @@ static int next_stage(struct sl_client *client, struct sl_port *port)
         call_hub(client, port, 0, sl_control_join);
         return SL_ERR_AGAIN;
     case SL_CLIENT_JOINING:
+        take_task(client);
         err = make_links(client);
         if (err != 0) {
             return err;

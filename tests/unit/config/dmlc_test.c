@@ -119,7 +119,7 @@ static void dmlc_read__takes_what_is_said(void **state)
     assert_string_equal(dmlc.interface, "eth5");
     assert_string_equal(dmlc.node_host, "::1");
     assert_int_equal(dmlc.port, 9000);
-    assert_false(dmlc.rdma);
+    assert_null(dmlc.rdma);
     assert_int_equal(dmlc.rank, 1);
     assert_string_equal(dmlc.rank_variable, "DMLC_RANK");
     assert_int_equal(dmlc.group_size, 8);
@@ -129,9 +129,14 @@ static void dmlc_read__takes_what_is_said(void **state)
     set("DMLC_PS_ROOT_URI", "fe80::1");
     assert_string_equal(read_all().root.host, "fe80::1");
     set("DMLC_ENABLE_RDMA", "ibverbs");
-    assert_true(read_all().rdma);
+    assert_string_equal(read_all().rdma, "ibverbs");
+    dmlc = read_all();
+    char reason[512] = "";
+    assert_int_equal(sl_dmlc_check_rdma(&dmlc, false, reason, sizeof reason), SL_ERR_UNSUPPORTED);
+    assert_words(reason, WORDS("DMLC_ENABLE_RDMA=ibverbs", "rdma", "accepts 0"));
+    assert_int_equal(sl_dmlc_check_rdma(&dmlc, true, reason, sizeof reason), 0);
     set("DMLC_ENABLE_RDMA", "0");
-    assert_false(read_all().rdma);
+    assert_null(read_all().rdma);
 }
 
 static void dmlc_read__a_worker_may_have_byteps_id(void **state)

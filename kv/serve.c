@@ -1,0 +1,423 @@
+/* starling-ps, as a function: flags and environment -> one ps process, or a scheduler. */
+#include <starling_kv.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/cli.h"
+#include "config/cluster.h"
+#include "config/dmlc.h"
+#include "config/env.h"
+#include "config/security.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "net/transport.h"
+#include "ps/process.h"
+#include "reactor/topology.h"
+
+#define EXIT_USAGE         2
+
+#define LEASE_DEFAULT_S    10
+
+/* Between two attempts to find a way to the scheduler. */
+#define FIND_HOST_PAUSE_US 500000
+
+#define REASON_BYTES       1024
+
+struct flags {
+    struct sl_cluster_flags cluster;
+    const char *memory_limit;
+    uint64_t start_timeout_s;
+    uint64_t drain_timeout_s;
+    uint64_t lease_s;
+    bool checksum;
+    struct sl_security_flags security;
+    bool insecure;
+};
+
+/* What the options point to, as long as the process runs. */
+struct sources {
+    struct sl_env env;
+    struct sl_dmlc dmlc;
+    struct sl_cluster cluster;
+    struct sl_security security;
+    struct sl_transport_tls tls;
+};
+
+/* As the command line says; before it is read, the defaults. */
+static struct flags flags = {
+    .cluster.task_index = -1,
+    .memory_limit = "0",
+    .start_timeout_s = 60,
+    .drain_timeout_s = 10,
+    .lease_s = LEASE_DEFAULT_S,
+};
+
+static const struct sl_cli_option OPTIONS[] = {
+    {.kind = SL_CLI_SECTION, .help = "The cluster"},
+    {.kind = SL_CLI_STRING,
+     .name = "ps-hosts",
+     .target = &flags.cluster.ps_hosts,
+     .metavar = "HOST:PORT,...",
+     .help = "Control endpoints of all ps, by task index."},
+    {.kind = SL_CLI_STRING,
+     .name = "worker-hosts",
+     .target = &flags.cluster.worker_hosts,
+     .metavar = "HOST,...",
+     .help = "The workers; only their number counts."},
+    {.kind = SL_CLI_STRING,
+     .name = "job-name",
+     .target = &flags.cluster.job_name,
+     .metavar = "NAME",
+     .help = "This process's job: ps, or scheduler: only the coordinator. The cluster is then said "
+             "by ps-lite's variables, DMLC_PS_ROOT_URI and others."},
+    {.kind = SL_CLI_I64,
+     .name = "task-index",
+     .target = &flags.cluster.task_index,
+     .metavar = "N",
+     .help = "This process's index among the ps.",
+     .least = 0,
+     .most = SL_LIMIT_PS - 1},
+    {.kind = SL_CLI_STRING,
+     .name = "endpoint-map",
+     .target = &flags.cluster.endpoint_map,
+     .metavar = "FILE",
+     .help =
+         "Lines control_host:port=data_uri; without the flag .endpoint_map, where there is "
+         "one. The cluster may also come from TF_CONFIG, or from ps-lite's variables (DMLC_ROLE "
+         "and others)."},
+    {.kind = SL_CLI_SECTION, .help = "This process"},
+    {.kind = SL_CLI_STRING,
+     .name = "memory-limit",
+     .target = &flags.memory_limit,
+     .metavar = "BYTES",
+     .help = "Of all tables of this process, in bytes or with K, M, G or T behind the number; 0 "
+             "sets no limit. Rows beyond it are refused."},
+    {.kind = SL_CLI_U64,
+     .name = "start-timeout",
+     .target = &flags.start_timeout_s,
+     .metavar = "SECONDS",
+     .help = "How long to wait for the coordinator and the other ps; a scheduler, for all.",
+     .least = 1,
+     .most = 86400},
+    {.kind = SL_CLI_U64,
+     .name = "drain-timeout",
+     .target = &flags.drain_timeout_s,
+     .metavar = "SECONDS",
+     .help = "How long to wait, after SIGTERM or SIGINT, for the answers that are due.",
+     .least = 1,
+     .most = 3600},
+    {.kind = SL_CLI_U64,
+     .name = "lease",
+     .target = &flags.lease_s,
+     .metavar = "SECONDS",
+     .help = "How long a process of the job may be silent, or without a connection, before it "
+             "is lost and the others go on without it. What ps 0, or the scheduler, says counts.",
+     .least = 1,
+     .most = 3600},
+    {.kind = SL_CLI_FLAG,
+     .name = "checksum",
+     .target = &flags.checksum,
+     .help = "Puts a CRC-32C on every frame that this process sends."},
+    SL_SECURITY_OPTIONS(flags.security),
+    {.kind = SL_CLI_FLAG,
+     .name = "insecure",
+     .target = &flags.insecure,
+     .help = "Listens on a network without a secret: whoever reaches the endpoints may read "
+             "and change the parameters."},
+};
+
+static int parse_flags(int argc, char **argv, char *reason)
+{
+    const struct sl_cli cli = {
+        .program = "starling-ps",
+        .summary = "Holds shards of the parameters and serves them to workers.",
+        .usage = "[options]",
+        .options = OPTIONS,
+        .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
+    };
+    return sl_cli_parse(&cli, argc, argv, reason, REASON_BYTES);
+}
+
+/* "64G" -> bytes; errors: INVALID. */
+static int parse_bytes(const char *text, size_t *out, char *reason)
+{
+    static const char suffixes[] = "KMGT";
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    unsigned shift = 0;
+    const char *suffix = *end == '\0' ? NULL : strchr(suffixes, *end);
+    if (suffix != NULL) {
+        shift = 10 * (unsigned)(suffix - suffixes + 1);
+        end++;
+    }
+    bool is_number = text[0] >= '0' && text[0] <= '9' && errno == 0 && *end == '\0';
+    if (!is_number || number > (SIZE_MAX >> shift)) {
+        (void)snprintf(reason, REASON_BYTES,
+                       "--memory-limit %s: accepts a number of bytes, such as 0, 500M or 64G",
+                       text);
+        return SL_ERR_INVALID;
+    }
+    *out = (size_t)number << shift;
+    return 0;
+}
+
+/* A peer cannot connect to "any address": the cluster should name the host. */
+static void warn_wildcard(const struct sl_endpoint *endpoint)
+{
+    if (strcmp(endpoint->host, "0.0.0.0") == 0 || strcmp(endpoint->host, "::") == 0) {
+        sl_log_warn("workers are told to connect to %s: name the host where it is not theirs",
+                    endpoint->host);
+    }
+}
+
+/* The endpoints at which others reach the process. */
+static uint32_t list_endpoints(const struct sl_process_options *options,
+                               const struct sl_endpoint *endpoints[2])
+{
+    uint32_t count = 0;
+    if (options->kind != SL_PROCESS_SERVER) {
+        endpoints[count++] = &options->control;
+    }
+    bool has_data = options->kind != SL_PROCESS_SCHEDULER &&
+                    options->data.scheme != SL_ENDPOINT_SHM; /* which no other user reaches */
+    if (has_data) {
+        endpoints[count++] = &options->data;
+    }
+    return count;
+}
+
+static void warn_insecure(const struct sl_process_options *options)
+{
+    const struct sl_endpoint *endpoints[2];
+    uint32_t count = list_endpoints(options, endpoints);
+    const struct sl_endpoint *endpoint = NULL;
+    for (uint32_t i = 0; i < count && endpoint == NULL; i++) {
+        endpoint = sl_security_is_loopback(endpoints[i]) ? NULL : endpoints[i];
+    }
+    bool is_open = options->secret == NULL && options->tls == NULL;
+    if (is_open && endpoint != NULL) {
+        char text[SL_LIMIT_ENDPOINT_BYTES];
+        sl_endpoint_format(endpoint, text, sizeof text);
+        sl_log_warn("--insecure: whoever reaches %s may read and change the parameters", text);
+    }
+}
+
+/* DMLC_GROUP_SIZE, ps-lite's servers in a process, are our shards. */
+static int read_group_size(struct sources *sources, char *reason)
+{
+    const struct sl_dmlc *dmlc = &sources->dmlc;
+    if (!dmlc->in_use || dmlc->group_size == 0) {
+        return 0;
+    }
+    if (getenv("NETWORK_PS_CORE_NUMBER") != NULL && sources->env.ps_reactors != dmlc->group_size) {
+        (void)snprintf(reason, REASON_BYTES,
+                       "NETWORK_PS_CORE_NUMBER is %u, but DMLC_GROUP_SIZE is %u; both say how many "
+                       "shards this process has, and must agree",
+                       sources->env.ps_reactors, dmlc->group_size);
+        return SL_ERR_INVALID;
+    }
+    sources->env.ps_reactors = dmlc->group_size;
+    return 0;
+}
+
+/* PS_HEARTBEAT_TIMEOUT is --lease by another name. */
+static int read_lease(const struct sl_dmlc *dmlc, char *reason)
+{
+    if (dmlc->heartbeat_timeout_s == 0) {
+        return 0;
+    }
+    if (flags.lease_s != LEASE_DEFAULT_S && flags.lease_s != dmlc->heartbeat_timeout_s) {
+        (void)snprintf(reason, REASON_BYTES,
+                       "--lease is %" PRIu64 ", but PS_HEARTBEAT_TIMEOUT is %u; they must agree",
+                       flags.lease_s, dmlc->heartbeat_timeout_s);
+        return SL_ERR_INVALID;
+    }
+    flags.lease_s = dmlc->heartbeat_timeout_s;
+    return 0;
+}
+
+static int read_sources(struct sources *sources, char *reason)
+{
+    int err = sl_env_read(sl_topology_core_count(), &sources->env, reason, REASON_BYTES);
+    if (err == 0) {
+        err = sl_dmlc_read(&sources->dmlc, reason, REASON_BYTES);
+    }
+    if (err == 0) {
+        err = sl_dmlc_check_rdma(&sources->dmlc, sl_transport_find(SL_ENDPOINT_RDMA) != NULL,
+                                 reason, REASON_BYTES);
+    }
+    if (err == 0) {
+        err = sl_cluster_resolve(SL_CLUSTER_PS, &flags.cluster, getenv("TF_CONFIG"), &sources->dmlc,
+                                 &sources->cluster, reason, REASON_BYTES);
+    }
+    if (err == 0) {
+        err = read_group_size(sources, reason);
+    }
+    if (err == 0) {
+        err = read_lease(&sources->dmlc, reason);
+    }
+    if (err == 0) {
+        err = sl_security_resolve(&flags.security, getenv(SL_SECURITY_SECRET_VARIABLE),
+                                  &sources->security, reason, REASON_BYTES);
+    }
+    return err;
+}
+
+static void fill_security(struct sources *sources, struct sl_process_options *options)
+{
+    const struct sl_security *security = &sources->security;
+    options->secret = security->secret.byte_count == 0 ? NULL : &security->secret;
+    sources->tls = (struct sl_transport_tls){
+        .certificate = security->certificate,
+        .key = security->key,
+        .authority = security->authority,
+        .peer_name = security->peer_name,
+    };
+    options->tls = security->tls ? &sources->tls : NULL;
+}
+
+/* The scheduler's name may not be known yet, where everything starts at the same time. */
+static int find_host(const struct sl_dmlc *dmlc, char host[SL_LIMIT_ENDPOINT_BYTES], char *reason)
+{
+    const struct sl_clock *clock = sl_clock_system();
+    uint64_t until_ns = sl_clock_now_ns(clock) + flags.start_timeout_s * SL_CLOCK_NS_PER_S;
+    int err = sl_dmlc_find_host(dmlc, host, reason, REASON_BYTES);
+    for (uint32_t i = 0; err == SL_ERR_NOT_FOUND && sl_clock_now_ns(clock) < until_ns; i++) {
+        if (i % 4 == 0) {
+            sl_log_info("%s; trying on", reason);
+        }
+        (void)usleep(FIND_HOST_PAUSE_US);
+        err = sl_dmlc_find_host(dmlc, host, reason, REASON_BYTES);
+    }
+    return err;
+}
+
+static int fill_endpoints(const struct sources *sources, struct sl_process_options *options,
+                          char *reason)
+{
+    const struct sl_cluster *cluster = &sources->cluster;
+    options->coordinator = cluster->coordinator;
+    if (cluster->role == SL_CLUSTER_SCHEDULER) {
+        options->kind = SL_PROCESS_SCHEDULER;
+        options->control = cluster->coordinator;
+        return 0;
+    }
+    if (!cluster->has_scheduler) {
+        options->kind = SL_PROCESS_PS;
+        options->control = cluster->ps[cluster->task_index].control;
+        options->data = cluster->ps[cluster->task_index].data;
+        return 0;
+    }
+    options->kind = SL_PROCESS_SERVER;
+    options->data.scheme = sources->dmlc.rdma != NULL ? SL_ENDPOINT_RDMA : SL_ENDPOINT_TCP;
+    options->data.port = sources->dmlc.port;
+    return find_host(&sources->dmlc, options->data.host, reason);
+}
+
+static void fill_options(struct sources *sources, struct sl_process_options *options)
+{
+    const struct sl_env *env = &sources->env;
+    const struct sl_cluster *cluster = &sources->cluster;
+    options->task_index = cluster->task_index;
+    options->any_task = cluster->any_task;
+    options->ps_count = cluster->ps_count;
+    options->worker_count = cluster->worker_count;
+    options->reactor_count = options->kind == SL_PROCESS_SCHEDULER ? 1 : env->ps_reactors;
+    options->polling = options->kind != SL_PROCESS_SCHEDULER && env->ps_polling;
+    options->pin = options->kind != SL_PROCESS_SCHEDULER && env->ps_pin;
+    options->checksum = flags.checksum;
+    options->lease_ns = flags.lease_s * SL_CLOCK_NS_PER_S;
+    options->heartbeat_ns = sources->dmlc.heartbeat_interval_s * SL_CLOCK_NS_PER_S;
+    options->start_timeout_ns = flags.start_timeout_s * SL_CLOCK_NS_PER_S;
+    options->drain_timeout_ns = flags.drain_timeout_s * SL_CLOCK_NS_PER_S;
+    options->congestion_control =
+        env->congestion_control[0] == '\0' ? NULL : env->congestion_control;
+    options->shm = options->kind != SL_PROCESS_SCHEDULER && env->shm;
+    fill_security(sources, options);
+}
+
+static int check_endpoints(const struct sources *sources, const struct sl_process_options *options,
+                           char *reason)
+{
+    if (options->kind != SL_PROCESS_SCHEDULER && sl_transport_find(options->data.scheme) == NULL) {
+        char text[SL_LIMIT_ENDPOINT_BYTES];
+        sl_endpoint_format(&options->data, text, sizeof text);
+        (void)snprintf(reason, REASON_BYTES,
+                       "data endpoint %s: this build has no such transport; accepts tcp", text);
+        return SL_ERR_UNSUPPORTED;
+    }
+    const struct sl_endpoint *endpoints[2];
+    uint32_t count = list_endpoints(options, endpoints);
+    int err = 0;
+    for (uint32_t i = 0; i < count && err == 0; i++) {
+        err = sl_security_check_exposure(&sources->security, flags.insecure,
+                                         endpoints[i] == &options->data ? "data" : "control",
+                                         endpoints[i], reason, REASON_BYTES);
+    }
+    return err;
+}
+
+static void name_log(const struct sources *sources)
+{
+    const struct sl_cluster *cluster = &sources->cluster;
+    char name[32] = "ps";
+    if (cluster->role == SL_CLUSTER_SCHEDULER) {
+        (void)snprintf(name, sizeof name, "scheduler");
+    } else if (!cluster->any_task) {
+        (void)snprintf(name, sizeof name, "ps/%u", cluster->task_index);
+    }
+    sl_log_setup(sources->env.log_level, name);
+}
+
+/* Fills the options from flags, environment and cluster; what they point to is in *sources, whose
+ * cluster is the caller's to free. */
+static int configure(struct sources *sources, struct sl_process_options *options, char *reason)
+{
+    int err = parse_bytes(flags.memory_limit, &options->memory_bytes_max, reason);
+    if (err == 0) {
+        err = read_sources(sources, reason);
+    }
+    if (err == 0) {
+        name_log(sources);
+        err = fill_endpoints(sources, options, reason);
+    }
+    if (err == 0) {
+        fill_options(sources, options);
+        err = check_endpoints(sources, options, reason);
+    }
+    return err;
+}
+
+int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
+{
+    char reason[REASON_BYTES];
+    int result = parse_flags(argc, argv, reason);
+    if (result == SL_CLI_EXIT_OK) {
+        return EXIT_SUCCESS;
+    }
+    struct sources sources = {0};
+    struct sl_process_options options = {.kv_handler = handler};
+    if (result == SL_CLI_RUN) {
+        result = configure(&sources, &options, reason);
+    }
+    if (result != 0) {
+        (void)fprintf(stderr, "starling-ps: %s\n", reason);
+        sl_cluster_fini(&sources.cluster);
+        return EXIT_USAGE;
+    }
+    if (options.reactor_count > sl_topology_core_count()) {
+        sl_log_warn("NETWORK_PS_CORE_NUMBER=%u, but there are %u cores", options.reactor_count,
+                    sl_topology_core_count());
+    }
+    warn_wildcard(&options.data);
+    warn_insecure(&options);
+    int status = sl_process_run(&options);
+    sl_cluster_fini(&sources.cluster);
+    return status;
+}

@@ -1,0 +1,72 @@
+/* What process.c (its life) and process_report.c (what it prints) share. */
+#ifndef SL_PS_PROCESS_INTERNAL_H
+#define SL_PS_PROCESS_INTERNAL_H
+
+#include <inttypes.h>
+
+#include "net/shm/shm.h"
+#include "ps/coordinator.h"
+#include "ps/member.h"
+#include "ps/process.h"
+#include "ps/server.h"
+
+#define SL_PROCESS_STAGES (SL_COORDINATOR_OVER + 1)
+
+struct sl_process;
+
+/* One reactor, with its server. Its thread's, but for what is set before start. */
+struct sl_process_core {
+    struct sl_process *process;
+    uint32_t index;
+    struct sl_reactor *reactor;
+    struct sl_server *server;
+    struct sl_mailbox_lane *to_core; /* the main thread's */
+    struct sl_mailbox_lane *to_main; /* the reactor's */
+    struct sl_message_stats stats;   /* written when it stops, read after join */
+};
+
+struct sl_process {
+    struct sl_process_options options;
+    uint64_t incarnation;
+    struct sl_process_core *cores;
+    struct sl_reactor **reactors;
+    struct sl_server **servers;
+    uint32_t created_count; /* of reactors */
+    uint32_t started_count;
+    struct sl_coordinator *coordinator;
+    struct sl_endpoint bound_control, bound_data;
+    char host[SL_SHM_HOST_BYTES]; /* "": nobody comes through shared memory */
+    char name[16];                /* "ps/1", "scheduler"; "ps" as long as it has no task */
+
+    /* Reactor 0's; the numbers are read by others after the mail that says they are there. */
+    struct sl_member *member;
+    uint32_t first_shard, shard_count;
+    uint64_t lease_ns;
+    uint32_t task_index;                                /* since the cluster is known */
+    char why[SL_PROCESS_STAGES][SL_MESSAGE_TEXT_BYTES]; /* each written once, before the mail */
+
+    struct sl_mailbox *mailbox; /* the main thread's */
+    int signal_fd;
+    int signal;              /* that arrived; 0: none */
+    uint32_t answers_wanted; /* from cores */
+    int result;              /* the first error that a core reported */
+    bool over;               /* the job has ended, and so shall this process */
+    bool job_failed;         /* of a scheduler: its job has not ended well */
+};
+
+/* ---- process_report.c: on the main thread ---- */
+
+/* What it is called until its task is known, and then. */
+void sl_process_report_name(struct sl_process *process);
+
+/* The line that says that it can be connected to. */
+void sl_process_report_ready(const struct sl_process *process);
+
+/* A scheduler's job has come to the stage. */
+void sl_process_report_stage(const struct sl_process *process, enum sl_coordinator_stage stage,
+                             int err);
+
+/* The last line. */
+void sl_process_report_totals(const struct sl_process *process);
+
+#endif
