@@ -91,7 +91,8 @@ struct sl_shm_receive {
     uint32_t claims_open;
     enum sl_shm_phase phase;
     uint8_t part_count;
-    bool starved;            /* HELD: for a staging buffer */
+    bool is_lent; /* HELD, COPY: some of it lies in what the peer lent, not in its arena */
+    bool starved; /* HELD: for a staging buffer */
     const uint8_t *parts[2]; /* HELD, COPY: where the payload lies */
     uint32_t part_bytes[2];
     uint8_t *sink;

@@ -93,6 +93,17 @@ static bool lies_in_one(const struct sl_shm_receive *receive)
     return receive->part_count == 1 && (uintptr_t)receive->parts[0] % 8 == 0;
 }
 
+/* A peer that has gone may have put something else where it lent us a payload: from then on nothing
+ * that lies there is delivered. */
+static bool still_lent(struct sl_shm_conn *conn)
+{
+    bool stays = !conn->receive.is_lent || sl_shm_side_stays(sl_shm_peer_side(conn));
+    if (!stays) {
+        sl_shm_conn_end(conn, SL_ERR_CLOSED);
+    }
+    return stays;
+}
+
 /* Bytes [from, from + bytes) of the payload. */
 static void copy(struct sl_shm_conn *conn, uint8_t *to, uint32_t from, uint32_t bytes)
 {
@@ -111,6 +122,20 @@ static void copy(struct sl_shm_conn *conn, uint8_t *to, uint32_t from, uint32_t 
     }
 }
 
+/* What was copied from the slot at the head. */
+static bool deliver_copy(struct sl_shm_conn *conn, const uint8_t *memory,
+                         struct sl_shm_token *token)
+{
+    if (!still_lent(conn)) {
+        if (token != NULL) {
+            sl_shm_staging_put(&conn->shm->staging, token);
+        }
+        return false;
+    }
+    finish_slot(conn);
+    return deliver(conn, memory, token);
+}
+
 static bool deliver_short(struct sl_shm_conn *conn)
 {
     struct sl_shm_receive *receive = &conn->receive;
@@ -118,7 +143,7 @@ static bool deliver_short(struct sl_shm_conn *conn)
     if (receive->frame.type == SL_FRAME_REPLY && receive->slot.kind == SL_SHM_PIECES &&
         lies_in_one(receive)) {
         const uint8_t *payload = receive->parts[0];
-        return deliver(conn, payload, claim_slot(conn));
+        return still_lent(conn) && deliver(conn, payload, claim_slot(conn));
     }
     struct sl_shm_token *token;
     uint8_t *memory = sl_shm_staging_get(&conn->shm->staging, bytes, &token);
@@ -130,8 +155,7 @@ static bool deliver_short(struct sl_shm_conn *conn)
     if (receive->slot.kind == SL_SHM_PIECES) {
         conn->shm->stats.copied_bytes += bytes;
     }
-    finish_slot(conn);
-    return deliver(conn, memory, token);
+    return deliver_copy(conn, memory, token);
 }
 
 /* In place, or in two; or, since it begins at an odd address, in one of ours. */
@@ -151,8 +175,7 @@ static bool deliver_in_place(struct sl_shm_conn *conn)
         return false;
     }
     copy(conn, memory, 0, bytes);
-    finish_slot(conn);
-    return deliver(conn, memory, token);
+    return deliver_copy(conn, memory, token);
 }
 
 static bool ask(struct sl_shm_conn *conn)
@@ -196,11 +219,7 @@ static bool copy_on(struct sl_shm_conn *conn, uint32_t *slice)
     copy(conn, receive->sink + receive->sink_have, receive->sink_have, bytes);
     receive->sink_have += bytes;
     *slice -= bytes;
-    if (bytes < left) {
-        return false;
-    }
-    finish_slot(conn);
-    return deliver(conn, receive->sink, NULL);
+    return bytes == left && deliver_copy(conn, receive->sink, NULL);
 }
 
 /* ---- Slots ------------------------------------------------------------------------------------
@@ -223,6 +242,7 @@ static bool find_parts(struct sl_shm_conn *conn)
     struct sl_shm_receive *receive = &conn->receive;
     const struct sl_shm_slot *slot = &receive->slot;
     uint32_t bytes = receive->frame.payload_bytes;
+    receive->is_lent = false;
     uint32_t inline_max =
         SL_SHM_INLINE_BYTES - (slot->has_landing != 0 ? sizeof(struct sl_shm_piece) : 0);
     if (slot->kind == SL_SHM_INLINE) {
@@ -242,6 +262,7 @@ static bool find_parts(struct sl_shm_conn *conn)
         }
         receive->parts[i] = sl_shm_region_resolve(conn, piece);
         receive->part_bytes[i] = piece->bytes;
+        receive->is_lent = receive->is_lent || piece->region < SL_SHM_REGIONS;
         bytes -= piece->bytes;
         if (receive->parts[i] == NULL) {
             return false;

@@ -68,6 +68,8 @@ enum sl_shm_sleep {
 struct sl_shm_side {
     _Alignas(SL_SHM_APART) _Atomic uint32_t consumed; /* frames received that need nothing more */
     _Alignas(SL_SHM_APART) _Atomic uint32_t sleeping; /* sl_shm_sleep; who wakes it clears it */
+    /* 1: what it lent may be something else by now. Set before its owner has it back. */
+    _Atomic uint32_t gone;
 };
 
 struct sl_shm_segment {
@@ -112,6 +114,18 @@ static inline void sl_shm_side_consume(struct sl_shm_side *side, uint32_t consum
 static inline void sl_shm_side_set_sleeping(struct sl_shm_side *side, uint32_t sleeping)
 {
     atomic_store_explicit(&side->sleeping, sleeping, memory_order_relaxed);
+}
+
+static inline void sl_shm_side_leave(struct sl_shm_side *side)
+{
+    atomic_store(&side->gone, 1);
+}
+
+/* Whether all that was read in what the side lent, before this, was what it lent it for. */
+static inline bool sl_shm_side_stays(const struct sl_shm_side *side)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&side->gone, memory_order_relaxed) == 0;
 }
 
 /* Between what was written and the look at what the other side wrote meanwhile: who goes to sleep

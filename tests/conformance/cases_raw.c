@@ -95,9 +95,9 @@ static void stream__ends_inside_a_frame(void **state)
     (void)state;
     static const uint32_t payloads[] = {24, 3000, 100000};
     static const uint32_t cuts[] = {10, FRAME_BYTES(1000), FRAME_BYTES(70000)};
-    uint8_t *frame = malloc(FRAME_BYTES(100000));
     for (size_t i = 0; i < 3; i++) {
         struct raw raw = raw_open(world_open(2, NULL));
+        uint8_t *frame = malloc(FRAME_BYTES(100000));
         raw_make_frame(frame, 1, payloads[i]);
         raw_write(raw.fd, frame, cuts[i]);
         shutdown(raw.fd, SHUT_WR);
@@ -105,9 +105,9 @@ static void stream__ends_inside_a_frame(void **state)
         assert_int_equal(raw.accepted->close_err, SL_ERR_CLOSED);
         assert_int_equal(raw.accepted->received, 0);
         expect_end(raw.fd);
+        free(frame);
         raw_close(&raw);
     }
-    free(frame);
 }
 
 /* A reset, with frames of ours on their way. */

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "core/assert.h"
+#include "core/shared.h"
 #include "net/transport.h"
 
 #define NODES_MAX 3
@@ -62,6 +63,9 @@ struct node {
     struct sl_endpoint bound;
     struct policy policy;
     struct sl_mailbox_lane *lane; /* of the test's thread */
+    struct sl_shared slab;        /* SHARES: registered memory, which some frames are made in */
+    size_t slab_used;
+    uint32_t slab_frames;
     struct peer *peers[PEERS_MAX];
     atomic_uint peer_count, open_count, closed_count;
     atomic_uint sink_asked, long_received;

@@ -3,13 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BURST       16
-#define SINK_GUARD  64
-#define POISON_BYTE 0xd5
+#define BURST        16
+#define SINK_GUARD   64
+#define POISON_BYTE  0xd5
+#define SLAB_OF_FIVE 3
 
 /* A frame to send, in the three ways in which an upper layer may lay it out. */
 struct outgoing {
     struct outgoing *next;
+    struct node *slab; /* whose it lies in; NULL: the heap */
     struct sl_transport_frame frame;
     uint32_t number;
     size_t memory_bytes;
@@ -19,12 +21,40 @@ struct outgoing {
 /* ---- Making frames ----------------------------------------------------------------------------
  */
 
-static struct outgoing *make_frame(uint32_t number, uint32_t payload_bytes)
+/* Three of five in memory that the transport shares, if it does; that begins anew when it is
+ * empty. */
+static struct outgoing *get_outgoing(struct node *node, uint32_t number, size_t memory_bytes)
+{
+    size_t bytes = (sizeof(struct outgoing) + memory_bytes + 63) & ~(size_t)63;
+    struct outgoing *outgoing;
+    node->slab_used = node->slab_frames == 0 ? 0 : node->slab_used;
+    if (number % 5 < SLAB_OF_FIVE && bytes <= node->slab.bytes - node->slab_used) {
+        outgoing = (struct outgoing *)(node->slab.base + node->slab_used);
+        node->slab_used += bytes;
+        node->slab_frames++;
+        outgoing->slab = node;
+        return outgoing;
+    }
+    outgoing = malloc(bytes);
+    sl_assert(outgoing != NULL);
+    outgoing->slab = NULL;
+    return outgoing;
+}
+
+static void put_outgoing(struct outgoing *outgoing)
+{
+    if (outgoing->slab != NULL) {
+        outgoing->slab->slab_frames--;
+    } else {
+        free(outgoing);
+    }
+}
+
+static struct outgoing *make_frame(struct node *node, uint32_t number, uint32_t payload_bytes)
 {
     static const uint32_t gap = 40; /* between head and payload, so that they do not touch */
     size_t memory_bytes = SL_FRAME_HEADER_BYTES + (size_t)payload_bytes + gap;
-    struct outgoing *outgoing = malloc(sizeof *outgoing + memory_bytes);
-    sl_assert(outgoing != NULL);
+    struct outgoing *outgoing = get_outgoing(node, number, memory_bytes);
     uint32_t in_head = number % 3 == 0 ? payload_bytes : number % 3 == 1 ? 0 : payload_bytes / 2;
     struct sl_frame header = {.type = SL_FRAME_REQUEST,
                               .payload_bytes = payload_bytes,
@@ -104,7 +134,9 @@ static void pump(struct peer *peer)
 void peer_send(struct peer *peer, const uint32_t *sizes, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        append(&peer->first_waiting, &peer->last_waiting, make_frame(++peer->made, sizes[i]));
+        peer->made++;
+        append(&peer->first_waiting, &peer->last_waiting,
+               make_frame(peer->node, peer->made, sizes[i]));
     }
     pump(peer);
 }
@@ -147,7 +179,7 @@ static void free_outgoing(struct outgoing *outgoing, bool poisoned)
         if (poisoned) {
             check_poison(outgoing->memory, outgoing->memory_bytes);
         }
-        free(outgoing);
+        put_outgoing(outgoing);
         outgoing = next;
     }
 }
@@ -217,6 +249,13 @@ static void on_connected(void *ctx, struct sl_conn *conn)
     pump(peer);
 }
 
+/* Some that were not made in a slab: those are their maker's again when his connection ends, which
+ * may be while they are read here. */
+static bool is_read_in_place(uint32_t number)
+{
+    return number % 5 >= SLAB_OF_FIVE && number % 2 == 0;
+}
+
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
 {
     struct peer *peer = peer_of(ctx, conn);
@@ -225,6 +264,10 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
     peer->node->sink_asked++;
     if (peer->node->policy.refuse_sink) {
         return NULL;
+    }
+    bool shares = (conformance_target->ops->capabilities & SL_TRANSPORT_SHARES) != 0;
+    if (shares && is_read_in_place((uint32_t)header->request_id)) {
+        return SL_TRANSPORT_IN_PLACE;
     }
     uint8_t *sink = make_sink(peer);
     memset(sink + header->payload_bytes, POISON_BYTE, SINK_GUARD);
@@ -256,8 +299,9 @@ static void check_message(struct peer *peer, const struct sl_transport_message *
         memset(peer->sink, POISON_BYTE, bytes);
         peer->sink_named = false;
         peer->node->long_received++;
-    } else {
-        sl_assert(bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES);
+    } else if (bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        sl_assert(is_read_in_place(number) && !peer->sink_named);
+        peer->node->long_received++;
     }
 }
 
@@ -292,7 +336,7 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
     struct peer *peer = peer_of(ctx, conn);
     sl_assert(peer->first_taken == cookie);
     do {
-        free(pop(&peer->first_taken));
+        put_outgoing(pop(&peer->first_taken));
         peer->sent++;
     } while (peer->first_taken != NULL && peer->first_taken->frame.cookie == SL_TRANSPORT_JOINED);
 }

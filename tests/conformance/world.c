@@ -10,6 +10,7 @@
 #include "peer.h"
 
 #define CONTENT_OFFSETS (64U << 10)
+#define SLAB_BYTES      (24U << 20)
 
 const struct conformance_target *conformance_target;
 
@@ -159,6 +160,18 @@ void node_set_policy(struct node *node, struct policy policy)
 /* ---- Nodes ------------------------------------------------------------------------------------
  */
 
+static bool shares(void)
+{
+    return (conformance_target->ops->capabilities & SL_TRANSPORT_SHARES) != 0;
+}
+
+static int make_slab(struct node *node)
+{
+    int err = sl_shared_create("conformance", SLAB_BYTES, SL_SHARED_READ, &node->slab);
+    return err != 0 ? err
+                    : sl_transport_memory_register(node->transport, node->slab.base, SLAB_BYTES);
+}
+
 static int start_node(void *ctx)
 {
     struct node *node = ctx;
@@ -167,6 +180,9 @@ static int start_node(void *ctx)
     }
     int err =
         sl_transport_open(conformance_target->ops, node->reactor, &node->options, &node->transport);
+    if (err == 0 && shares()) {
+        err = make_slab(node);
+    }
     if (err != 0 || node->index != 0) {
         return err;
     }
@@ -256,6 +272,8 @@ void world_close(struct world *world)
             peer_destroy(node->peers[k]);
         }
         assert_int_equal(node->open_count, node->closed_count);
+        assert_int_equal(node->slab_frames, 0);
+        sl_shared_destroy(&node->slab);
     }
     free(world);
 }
