@@ -6,9 +6,12 @@
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include "core/assert.h"
+#include "net/shm/shm.h"
 #include "ps/coordinator.h"
 #include "ps/member.h"
 #include "ps/server.h"
@@ -35,6 +38,7 @@ struct ps {
     struct sl_reactor **reactors;
     struct sl_coordinator *coordinator; /* of ps 0 */
     struct sl_endpoint bound;
+    char host[SL_SHM_HOST_BYTES];
 
     struct sl_member *member; /* on reactor 0 */
     uint32_t numbered;        /* shards that know their number; under the cluster's lock */
@@ -118,6 +122,7 @@ static int create_server(void *ctx)
     const struct sl_server_options options = {
         .reactor = seat->reactor,
         .transport = sl_transport_find(SL_ENDPOINT_TCP),
+        .local = ps->cluster->options.shm ? sl_transport_find(SL_ENDPOINT_SHM) : NULL,
         .shard.memory_bytes_max = (size_t)ps->cluster->options.memory_bytes_max,
         .task_index = ps->task_index,
         .local_index = seat->local_index,
@@ -145,13 +150,31 @@ static void destroy_server(void *ctx)
     sl_server_destroy(&ps->servers[seat->local_index]);
 }
 
+static void listen_near(struct ps *ps)
+{
+    if (ps->cluster->options.shm && !ps->cluster->options.shm_is_deaf) {
+        struct sl_endpoint near = ps->bound, bound;
+        near.scheme = SL_ENDPOINT_SHM;
+        int err = sl_server_listen(ps->servers[0], &near, &bound);
+        sl_assert(err == 0);
+    }
+}
+
+/* One that is started again is found by the near way first: clients try that first. */
 static void listen_on_loopback(struct seat *seat)
 {
     struct ps *ps = seat->ps;
     struct sl_endpoint endpoint = {
         .scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1", .port = ps->bound.port};
+    bool is_again = endpoint.port != 0;
+    if (is_again) {
+        listen_near(ps);
+    }
     int err = sl_server_listen(ps->servers[0], &endpoint, &ps->bound);
     sl_assert(err == 0);
+    if (!is_again) {
+        listen_near(ps);
+    }
 }
 
 static void number_shard(void *ctx, uint64_t first_shard, uint64_t shard_count)
@@ -214,6 +237,9 @@ static void lost(void *ctx, const struct sl_message_lost *who)
 static void join_cluster(struct seat *seat)
 {
     struct ps *ps = seat->ps;
+    if (ps->cluster->options.shm) {
+        sl_shm_host(ps->host);
+    }
     const struct sl_member_options options = {
         .reactor = seat->reactor,
         .transport = &link_ops,
@@ -221,6 +247,7 @@ static void join_cluster(struct seat *seat)
         .task_index = ps->task_index,
         .shard_count = ps->cluster->options.shards_of_ps,
         .data = ps->bound,
+        .host = ps->host,
         .incarnation = incarnation_of(ps),
         .secret = ps->cluster->options.secret,
         .start_timeout_ns = START_TIMEOUT_NS,
@@ -409,16 +436,38 @@ void sl_cluster_resume(struct sl_cluster *cluster, uint32_t ps)
     }
 }
 
+/* Shared memory is reached by sockets with names of their own, which end like this. */
+static bool is_name_of(const struct sockaddr_un *address, socklen_t bytes, uint16_t port)
+{
+    char name[sizeof address->sun_path + 1] = "", end[16];
+    size_t name_bytes = bytes - offsetof(struct sockaddr_un, sun_path);
+    if (name_bytes <= 1) {
+        return false;
+    }
+    memcpy(name, address->sun_path + 1, name_bytes - 1); /* behind the NUL of abstract names */
+    int end_bytes = snprintf(end, sizeof end, ":%u", port);
+    size_t length = strlen(name);
+    return length > (size_t)end_bytes && strcmp(name + length - (size_t)end_bytes, end) == 0;
+}
+
 /* An accepted connection of whoever listens at the port. */
 static bool is_connection_to(int fd, uint16_t port)
 {
-    struct sockaddr_in address;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in in;
+        struct sockaddr_un un;
+    } address;
     socklen_t bytes = sizeof address;
     int listens = 0;
     socklen_t listens_bytes = sizeof listens;
-    return getsockname(fd, (struct sockaddr *)&address, &bytes) == 0 &&
-           address.sin_family == AF_INET && ntohs(address.sin_port) == port &&
-           getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_bytes) == 0 && listens == 0;
+    if (getsockname(fd, &address.any, &bytes) != 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_bytes) != 0 || listens != 0) {
+        return false;
+    }
+    return address.any.sa_family == AF_INET   ? ntohs(address.in.sin_port) == port
+           : address.any.sa_family == AF_UNIX ? is_name_of(&address.un, bytes, port)
+                                              : false;
 }
 
 void sl_cluster_cut(struct sl_cluster *cluster, uint32_t ps)

@@ -4,6 +4,7 @@
 #ifndef SL_TESTS_SUPPORT_CLUSTER_H
 #define SL_TESTS_SUPPORT_CLUSTER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/secret.h"
@@ -18,6 +19,8 @@ struct sl_cluster_options {
     uint64_t memory_bytes_max;      /* of one shard's tables; 0: no limit */
     uint64_t lease_ns;              /* 0: the default */
     const struct sl_secret *secret; /* outlives the cluster; NULL: none */
+    bool shm;                       /* the ps are reached through shared memory too */
+    bool shm_is_deaf;               /* so they say; but nobody listens there */
 };
 
 /* The cluster serves when it returns, unless fewer ps processes run than are expected. */

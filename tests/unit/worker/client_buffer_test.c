@@ -227,5 +227,5 @@ int main(void)
         cmocka_unit_test(buffer_create__works_beside_other_threads),
         cmocka_unit_test(client_destroy__frees_the_buffers),
     };
-    return FIXTURE_RUN_WITH_BOTH(tests, start, stop);
+    return FIXTURE_RUN_BY_BOTH_WAYS(tests, start, stop);
 }

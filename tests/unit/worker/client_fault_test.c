@@ -63,7 +63,8 @@ static void step_wait__ends_at_the_deadline_and_names_the_shard(void **state)
     sl_cluster_pause(fixture.cluster, 1);
     struct sl_step *step = submit_pull(table, 100);
     assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
-    assert_contains(sl_step_error(step), "ps/1 shard 0 (tcp://127.0.0.1:");
+    assert_contains(sl_step_error(step), fixture_shm ? "ps/1 shard 0 (shm://127.0.0.1:"
+                                                     : "ps/1 shard 0 (tcp://127.0.0.1:");
     assert_contains(sl_step_error(step), "): deadline of 100 ms passed");
     sl_step_end(&step);
     /* The late reply is dropped, and the link goes on. */
@@ -124,7 +125,8 @@ static void step_wait__says_why_a_ps_that_is_gone_is_not_connected(void **state)
     for (int i = 0; i < 3; i++) {
         struct sl_step *step = submit_pull(table, 200);
         assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
-        assert_contains(sl_step_error(step), "ps/1 shard 0 (tcp://127.0.0.1:");
+        assert_contains(sl_step_error(step), fixture_shm ? "ps/1 shard 0 (shm://127.0.0.1:"
+                                                         : "ps/1 shard 0 (tcp://127.0.0.1:");
         assert_contains(sl_step_error(step), "): deadline of 200 ms passed: not connected: ");
         sl_step_end(&step);
     }
@@ -244,7 +246,7 @@ static void step_wait__tells_what_the_shard_says(void **state)
 {
     (void)state;
     const struct sl_cluster_options options = {
-        .ps_count = 1, .shards_of_ps = 1, .memory_bytes_max = 32U << 20};
+        .ps_count = 1, .shards_of_ps = 1, .memory_bytes_max = 32U << 20, .shm = fixture_shm};
     struct sl_cluster *cluster = sl_cluster_start(&options);
     const struct shape shape = {1, 1, 1, SL_PROTOCOL_STAR_SERVER};
     struct sl_client *client = fixture_client(cluster, &shape, -1);
@@ -260,7 +262,8 @@ static void step_wait__tells_what_the_shard_says(void **state)
     assert_int_equal(sl_step_pull(step, table, many, count, values), 0);
     assert_int_equal(sl_step_submit(step, TIMEOUT_MS), 0);
     assert_int_equal(sl_step_wait(step), SL_ERR_NO_MEMORY);
-    assert_contains(sl_step_error(step), "ps/0 shard 0 (tcp://");
+    assert_contains(sl_step_error(step),
+                    fixture_shm ? "ps/0 shard 0 (shm://" : "ps/0 shard 0 (tcp://");
     sl_step_end(&step);
     free(many);
     free(values);
@@ -287,5 +290,5 @@ int main(void)
                                         stop),
         cmocka_unit_test(step_wait__tells_what_the_shard_says),
     };
-    return FIXTURE_RUN_WITH_BOTH(tests, NULL, NULL);
+    return FIXTURE_RUN_BY_BOTH_WAYS(tests, NULL, NULL);
 }

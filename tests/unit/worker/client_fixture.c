@@ -1,8 +1,18 @@
 #include "tests/unit/worker/client_fixture.h"
 
 #include <stdio.h>
+#include <string.h>
 
-bool fixture_caller_driven;
+#include "worker/client_internal.h"
+
+bool fixture_caller_driven, fixture_shm;
+
+void fixture_expect_ways(struct sl_client *client, bool shm)
+{
+    for (uint32_t shard = 0; shard < client->shard_count; shard++) {
+        assert_non_null(strstr(client->links[shard].name, shm ? "(shm://" : "(tcp://"));
+    }
+}
 
 struct sl_client *fixture_client(struct sl_cluster *cluster, const struct shape *shape,
                                  int32_t task_index)
@@ -17,13 +27,14 @@ struct sl_client *fixture_client(struct sl_cluster *cluster, const struct shape 
     };
     struct sl_client *client = NULL;
     assert_int_equal(sl_client_create(&options, &client), 0);
+    fixture_expect_ways(client, fixture_shm);
     return client;
 }
 
 struct fixture fixture_start(const struct shape *shape)
 {
-    const struct sl_cluster_options options = {.ps_count = shape->ps_count,
-                                               .shards_of_ps = shape->shards_of_ps};
+    const struct sl_cluster_options options = {
+        .ps_count = shape->ps_count, .shards_of_ps = shape->shards_of_ps, .shm = fixture_shm};
     struct fixture fixture = {.cluster = sl_cluster_start(&options)};
     fixture.client = fixture_client(fixture.cluster, shape, -1);
     assert_int_equal(sl_client_shard_count(fixture.client), shape->ps_count * shape->shards_of_ps);

@@ -31,6 +31,9 @@ void fixture_stop(struct fixture *fixture);
 /* True: the clients are driven by their caller, with one reactor whatever the shape says. */
 extern bool fixture_caller_driven;
 
+/* True: the shards are reached through shared memory. */
+extern bool fixture_shm;
+
 /* Runs the tests with either kind of client. */
 #define FIXTURE_RUN_WITH_BOTH(tests, start, stop)                                                  \
     ((cmocka_run_group_tests_name(#tests, tests, start, stop) != 0)                                \
@@ -38,9 +41,21 @@ extern bool fixture_caller_driven;
          : (fixture_caller_driven = true,                                                          \
             cmocka_run_group_tests_name(#tests "_caller_driven", tests, start, stop)))
 
+/* And both by either way. */
+#define FIXTURE_RUN_BY_BOTH_WAYS(tests, start, stop)                                               \
+    (FIXTURE_RUN_WITH_BOTH(tests, start, stop) != 0 ? 1                                            \
+     : (fixture_shm = true, fixture_caller_driven = false,                                         \
+        cmocka_run_group_tests_name(#tests "_shm", tests, start, stop) != 0)                       \
+         ? 1                                                                                       \
+         : (fixture_caller_driven = true,                                                          \
+            cmocka_run_group_tests_name(#tests "_shm_caller_driven", tests, start, stop)))
+
 /* task_index -1: without a clock. */
 struct sl_client *fixture_client(struct sl_cluster *cluster, const struct shape *shape,
                                  int32_t task_index);
+
+/* Every shard was reached so when the client last heard of it: by what it is called. */
+void fixture_expect_ways(struct sl_client *client, bool shm);
 
 /* Summing tables, that is w += g, of zeros at first. */
 struct sl_table_spec fixture_sparse(const char *name, uint32_t dim);

@@ -228,6 +228,7 @@ static void client__goes_on_with_a_ps_that_was_restarted(void **state)
     for (uint32_t i = 0; i < KEYS; i++) {
         assert_true(rows[i] == 1);
     }
+    fixture_expect_ways(client, fixture_shm);
 }
 
 /* The coordinator is restarted with its ps: the ids of tables that are in use stay what they are.
@@ -325,7 +326,8 @@ static void client_create__proves_that_it_has_the_secret(void **state)
 {
     (void)state;
     const struct sl_secret secret = {.byte_count = 16, .bytes = "0123456789abcdef"};
-    const struct sl_cluster_options options = {.ps_count = 1, .shards_of_ps = 2, .secret = &secret};
+    const struct sl_cluster_options options = {
+        .ps_count = 1, .shards_of_ps = 2, .secret = &secret, .shm = fixture_shm};
     struct sl_cluster *cluster = sl_cluster_start(&options);
     assert_int_equal(create_with(cluster, "0123456789abcdef", 16), 0);
     assert_int_equal(create_with(cluster, "0123456789abcdeF", 16), SL_ERR_REFUSED);
@@ -350,5 +352,5 @@ int main(void)
     /* Two workers of one thread: while it waits for one, the other would not connect again. */
     const struct CMUnitTest threads[] = {CASE(bsp__goes_on_when_connections_break)};
     int failed = cmocka_run_group_tests(threads, NULL, NULL);
-    return failed != 0 ? failed : FIXTURE_RUN_WITH_BOTH(tests, NULL, NULL);
+    return failed != 0 ? failed : FIXTURE_RUN_BY_BOTH_WAYS(tests, NULL, NULL);
 }

@@ -370,6 +370,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(client__of_another_thread_is_refused, start, stop),
     };
     int failed = cmocka_run_group_tests(threads, NULL, NULL);
-    failed += FIXTURE_RUN_WITH_BOTH(tests, NULL, NULL);
+    failed += FIXTURE_RUN_BY_BOTH_WAYS(tests, NULL, NULL);
     return failed + cmocka_run_group_tests(one_thread, NULL, NULL);
 }

@@ -455,5 +455,5 @@ int main(void)
         cmocka_unit_test(client_table_open__checks_what_exists),
         cmocka_unit_test(client_stats__count_requests_and_bytes),
     };
-    return FIXTURE_RUN_WITH_BOTH(tests, start_all, stop_all);
+    return FIXTURE_RUN_BY_BOTH_WAYS(tests, start_all, stop_all);
 }
