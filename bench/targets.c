@@ -25,7 +25,8 @@ struct part {
 
 static const struct part parts[] = {
     {"serving", {NULL}}, {"table", {"--bare", NULL}}, {"bulk", {"--sizes", "1M,16M", NULL}},
-    {"ratio", {NULL}},   {"scale", {NULL}},           {"train", {NULL}},
+    {"ratio", {NULL}},   {"scale", {NULL}},           {"ipc", {NULL}},
+    {"train", {NULL}},
 };
 #define PART_COUNT (sizeof parts / sizeof parts[0])
 

@@ -1,4 +1,4 @@
-"""starling-bench bulk, ratio, train and peers, with parameters so small that nothing is measured: they
+"""starling-bench bulk, ratio, train, peers, pslite and ipc, with parameters so small that nothing is measured: they
 start what they need, say what they found, and leave nothing behind."""
 
 import json
@@ -11,6 +11,11 @@ import unittest
 import harness
 
 QUICK = ["--rounds", 1, "--seconds", 0.2, "--warm-up", 0.02]
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
 
 
 class BenchTest(harness.StarlingTest):
@@ -107,6 +112,101 @@ class BenchTest(harness.StarlingTest):
         output = self.run_to_end("starling-bench", "peers", *QUICK, env={"PATH": self.folder})
         self.assertIn("install Debian's redis-server and redis-tools", output)
         self.assertIn("install Debian's iperf3", output)
+
+    def pslite(self, *args, env=None):
+        """Runs a whole job in ps-lite's roles; returns the figures of its report by name and quantity, and
+        what was printed."""
+        path = os.path.join(self.folder, "report.json")
+        output = self.run_to_end("starling-bench", "pslite", 4096, 2, *args, "--local", "--json", path,
+                                 env=env)
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+        self.assertEqual(report["format"], "starling-bench report 1")
+        self.assertEqual(report["benchmark"], "pslite")
+        for key in ("cpu", "cores", "kernel", "build", "server_core", "client_core"):
+            self.assertIn(key, report["machine"])
+        self.assertRegex(report["written"], r"^\d{4}-\d\d-\d\dT")
+        of = {(figure["name"], figure["quantity"]): figure for figure in report["figures"]}
+        for figure in report["figures"]:
+            self.assertGreater(min(figure["samples"]), 0, figure)
+        return of, report["setting"], output
+
+    def test_pslite_in_every_mode(self):
+        for mode, name in ((1, "push_pull"), (2, "push"), (3, "pull")):
+            of, setting, output = self.pslite(mode)
+            self.assertIn(f"{name}, 4096 bytes of each of 40 keys", setting)
+            self.assertIn("keeps the first push", setting)
+            self.assertEqual(len(of["worker 0", "goodput"]["samples"]), 1)
+            self.assertEqual(of["worker 0", "time per key"]["unit"], "us")
+            self.assertIn("worker 0: goodput", output)
+
+    def test_pslite_pushes_then_pulls(self):
+        of, setting, output = self.pslite(0)
+        self.assertIn("push then pull", setting)
+        for quantity in ("push, total", "pull, total", "push of a key", "pull of a key"):
+            self.assertIn(("worker 0", quantity), of)
+        self.assertIn("push 4096 bytes to each server, repeat=2, total_time=", output)
+
+    def test_pslite_of_many_and_by_variables(self):
+        of, setting, output = self.pslite(
+            1, "--workers", 2, "--servers", 2, "--handler", "sum", "--no-shm", "--client", "reactor",
+            env={"NUM_KEY_PER_SERVER": "3", "LOG_DURATION": "2", "TOTAL_DURATION": "5"})
+        self.assertIn("3 keys of each server, which adds pushes up; TCP", setting)
+        for worker in (0, 1):
+            self.assertEqual(len(of[f"worker {worker}", "goodput"]["samples"]), 3)
+            self.assertIn(f"worker {worker}: goodput", output)
+        self.assertIn("5 rounds done", output)
+
+    def test_pslite_by_roles(self):
+        port, = harness.free_ports(1)
+        path = os.path.join(self.folder, "report.json")
+        env = {"DMLC_NUM_WORKER": "1", "DMLC_NUM_SERVER": "1", "DMLC_PS_ROOT_URI": "127.0.0.1",
+               "DMLC_PS_ROOT_PORT": str(port), "DMLC_NODE_HOST": "127.0.0.1", "NETWORK_PS_CORE_NUMBER": "1"}
+        roles = [self.start("starling-bench", "pslite", 4096, 2, 1,
+                            *(["--json", path] if role == "worker" else []),
+                            env={**env, "DMLC_ROLE": role}) for role in ("worker", "server", "scheduler")]
+        for process in roles:
+            self.assertEqual(process.wait(), 0, process.output)
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["benchmark"], "pslite")
+
+    def test_pslite_arguments_that_are_none(self):
+        for args, env, why in (
+                (["4k", "--local"], {}, "LEN=4k: accepts a number from 1"),
+                ([4096, 2, 4, "--local"], {}, "MODE=4: accepts 0 (push, then pull)"),
+                ([4097, "--local", "--handler", "sum"], {}, "LEN=4097: accepts multiples of 4"),
+                (["--local"], {"NUM_KEY_PER_SERVER": "many"}, "NUM_KEY_PER_SERVER=many: accepts"),
+                (["--local"], {"DMLC_ROLE": "worker"}, "DMLC_ROLE=worker"),
+                (["--local", "--workers", 0], {}, "--workers"),
+                ([], {}, "DMLC_ROLE"),
+                ([], {"DMLC_ROLE": "master"}, "master")):
+            output = self.run_to_end("starling-bench", "pslite", *args, env=env, status=2)
+            self.assertIn(why, output)
+        output = self.run_to_end("starling-bench", "ipc", 4096, 0, status=2)
+        self.assertIn("REPEAT=0", output)
+
+    def test_pslite_leaves_nothing_when_it_is_interrupted(self):
+        bench = self.start("starling-bench", "pslite", 4096, 1000000000, "--local")
+        bench.wait_line("worker 0: goodput")
+        children = children_of(bench.pid)
+        self.assertEqual(len(children), 3)
+        bench.signal(signal.SIGINT)
+        self.assertEqual(bench.wait(), -signal.SIGINT)
+        self.wait_until(lambda: not any(os.path.exists(f"/proc/{child}") for child in children))
+
+    def test_ipc_by_both_ways(self):
+        report, output = self.bench("ipc", 4096, 2, "--workers", 2, env={"NUM_KEY_PER_SERVER": "40"})
+        for name in ("shm, 4 KB", "tcp, 4 KB", "ps-lite (README), 4 KB", "shm, round trip",
+                     "shm, 2:1, 1 KB", "tcp, 2:1, 1 KB"):
+            self.assertIn(name, self.names(report))
+        for line in ("tcp, 4 KB / ps-lite", "shm, 4 KB / tcp", "shm, round trip, p50 / a microsecond"):
+            self.assertIn(line, output)
+
+    def test_ipc_beside_memcpy(self):
+        report, output = self.bench("ipc", 1 << 20, 1, 3, "--part", "goodput", "--polling", "false",
+                                    env={"NUM_KEY_PER_SERVER": "2"})
+        self.assertEqual(set(self.names(report)), {"shm, 1 MB", "tcp, 1 MB", "memcpy, 1 MB"})
+        self.assertIn("shm, 1 MB / memcpy", output)
 
 
 if __name__ == "__main__":
