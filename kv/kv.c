@@ -111,6 +111,9 @@ int sl_kv_create(const struct sl_kv_options *options, struct sl_kv **out)
     if (err != 0) {
         return err;
     }
+    char name[32];
+    snprintf(name, sizeof name, "worker/%d", engine->client->task_index);
+    sl_log_rename(name);
     err = open_table(engine, &spec, timeout_ms, out);
     if (err != 0) {
         sl_engine_destroy(&engine);
