@@ -1,10 +1,13 @@
 /* Data-plane frames through whole turns of a ps process: two shards, tables of every consistency,
- * and peers whose frames the input makes, well or badly: hellos, raw frames, raw requests, requests
- * whose sections fit, replays, ends, and the passing of time. Nothing may crash or leak, no reply
- * may be unasked for, and in the end everything is given back. */
+ * KV tables with and without a handler, and peers whose frames the input makes, well or badly:
+ * hellos, raw frames, raw requests, requests whose sections fit, replays, ends, and the passing of
+ * time. Nothing may crash or leak, no reply may be unasked for, and in the end everything is given
+ * back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <starling_kv.h>
 
 #include "core/assert.h"
 #include "core/clock.h"
@@ -17,13 +20,16 @@
 #include "tests/fuzz/input.h"
 #include "tests/support/loop_transport.h"
 
-#define SHARDS        2
-#define PEERS         4
-#define TABLES        4
-#define FRAMES_MAX    64 /* of one input */
-#define PAYLOAD_BYTES (64U << 10)
-#define TURNS_MAX     20000
-#define STEP_NS       SL_CLOCK_NS_PER_MS
+#define SHARDS         2
+#define PEERS          4
+#define TABLES         4
+#define KV_FLOATS      TABLES /* table ids */
+#define KV_BYTES       (TABLES + 1)
+#define FRAMES_MAX     64 /* of one input */
+#define PAYLOAD_BYTES  (64U << 10)
+#define SAID_BYTES_MAX (16U << 20) /* by a raw frame's header: over every limit */
+#define TURNS_MAX      20000
+#define STEP_NS        SL_CLOCK_NS_PER_MS
 
 struct peer {
     struct sl_conn *conn; /* NULL: none */
@@ -112,6 +118,33 @@ static const struct sl_transport_events peer_events = {
 
 /* ---- The world ------------------------------------------------------------------------------- */
 
+/* It looks at all that it is shown, and says AGAIN, or fails, by the command. */
+static int handle(void *ctx, const struct sl_kv_request *request)
+{
+    (void)ctx;
+    const size_t bytes = request->value_count * request->value_bytes;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < request->key_count; i++) {
+        sum += request->keys[i] + (request->lens != NULL ? request->lens[i] : 1);
+    }
+    for (size_t i = 0; request->push != NULL && i < bytes; i++) {
+        sum += ((const uint8_t *)request->push)[i];
+    }
+    if (request->pull != NULL) {
+        memset(request->pull, (int)(sum & 0xff), bytes);
+    }
+    switch (request->command % 4) {
+    case 1:
+        return SL_ERR_AGAIN;
+    case 2:
+        return SL_ERR_IO;
+    default:
+        return 0;
+    }
+}
+
+static const struct sl_kv_handler handler = {.handle = handle};
+
 static void turn(struct world *world)
 {
     world->now_ns += STEP_NS;
@@ -156,6 +189,23 @@ static void open_tables(struct world *world)
     }
 }
 
+static void open_kv_tables(struct world *world)
+{
+    for (uint32_t id = KV_FLOATS; id <= KV_BYTES; id++) {
+        struct sl_table_spec spec = {
+            .kind = SL_TABLE_KV,
+            .dim = id == KV_BYTES ? 1 : 4,
+            .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
+        };
+        (void)snprintf(spec.name, sizeof spec.name, "t%u", id);
+        char reason[SL_MESSAGE_TEXT_BYTES];
+        for (uint32_t i = 0; i < SHARDS; i++) {
+            sl_assert(sl_shard_table_open(world->servers[i]->shard, id, &spec, reason,
+                                          sizeof reason) == 0);
+        }
+    }
+}
+
 static void start(struct world *world)
 {
     world->now_ns = SL_CLOCK_NS_PER_S;
@@ -180,11 +230,13 @@ static void start(struct world *world)
             .coordinator = i == 0 ? world->coordinator : NULL,
             .buffer_bytes_max = 1,
             .waiting_max = 512,
+            .shard = {.kv_handler = i == 1 ? &handler : NULL},
         };
         sl_assert(sl_server_create(&options, &world->servers[i]) == 0);
         sl_assert(sl_server_set_shard(world->servers[i], i, SHARDS) == 0);
     }
     open_tables(world);
+    open_kv_tables(world);
     const struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
     sl_assert(sl_server_listen(world->servers[0], &any, &world->endpoint) == 0);
     world->peer_reactor = make_reactor(world, "peers", 0);
@@ -300,6 +352,8 @@ static void make_raw_frame(struct world *world, struct peer *peer, struct sl_byt
     sl_bytes_copy(&piece, peer->head + SL_FRAME_HEADER_BYTES, piece.left);
     uint32_t said;
     memcpy(&said, peer->head, sizeof said);
+    said %= SAID_BYTES_MAX; /* the medium sets memory for all of it aside */
+    memcpy(peer->head, &said, sizeof said);
     if (said > PAYLOAD_BYTES) {
         said = 0; /* the medium carries whole frames: this one ends early, the connection with it */
     }
@@ -389,10 +443,88 @@ static void write_floats(struct sl_bytes_writer *writer, uint64_t count)
     }
 }
 
+/* The keys of a KV table are few, so that they meet again, in two or three lengths. */
+static void write_kv_keys(struct sl_bytes_writer *writer, uint32_t shard, uint32_t count,
+                          struct sl_bytes *input)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t key = sl_partition_kv_first(shard, SHARDS) + sl_bytes_u8(input) % 32;
+        sl_bytes_put(writer, &key, sizeof key);
+    }
+}
+
+static void write_lens(struct sl_bytes_writer *writer, const struct sl_request_section *section)
+{
+    uint32_t left = (uint32_t)section->count;
+    for (uint32_t i = 0; i < sl_bytes_pad8(4ULL * section->key_count) / 4; i++) {
+        uint32_t length = i < section->key_count ? 1 : 0;
+        length = i + 1 == section->key_count ? left : length;
+        left -= length;
+        sl_bytes_put(writer, &length, sizeof length);
+    }
+}
+
+/* What a section of whole arrays, or of a piece of one, says. */
+static void choose_arrays(struct sl_request_section *section, uint8_t count, uint8_t how)
+{
+    section->command = how / 32;
+    switch (how % 4) {
+    case 0:
+        section->flags = SL_REQUEST_FLAG_LENS;
+        section->count = section->key_count + count % 8U;
+        break;
+    case 1: /* a piece */
+        section->key_count = 1;
+        section->bag_count = count % 8U == 0 ? 60000 : 8;
+        section->start = section->bag_count / 4;
+        section->count = section->bag_count / 8;
+        break;
+    case 2: /* long ones */
+        section->key_count = section->key_count % 3 + 1;
+        section->count = section->key_count * 3000ULL;
+        break;
+    default:
+        section->count = section->key_count * (1 + count % 2ULL);
+    }
+}
+
+static void write_kv_section(struct sl_bytes_writer *writer, uint32_t shard, uint8_t op,
+                             struct sl_bytes *input)
+{
+    uint8_t count = sl_bytes_u8(input);
+    uint8_t how = sl_bytes_u8(input);
+    struct sl_request_section section = {
+        .op = op,
+        .table_id = (uint16_t)(KV_FLOATS + count / 8 % 2),
+        .key_count = count >= 240 ? 300 : 1 + count % 16U, /* and more than are claimed at once */
+    };
+    if (op != SL_REQUEST_KV_LENGTHS) {
+        choose_arrays(&section, count, how);
+    }
+    const uint32_t width = section.table_id == KV_BYTES ? 1 : 4;
+    sl_bytes_put(writer, &section, sizeof section);
+    write_kv_keys(writer, shard, section.key_count, input);
+    if ((section.flags & SL_REQUEST_FLAG_LENS) != 0) {
+        write_lens(writer, &section);
+    }
+    if (sl_request_pushes(op)) {
+        const uint64_t bytes = sl_bytes_pad8(sl_request_values_bytes(&section, width));
+        void *values = sl_bytes_reserve(writer, bytes);
+        if (values != NULL) {
+            memset(values, 0, bytes);
+        }
+    }
+}
+
 /* One section that fits its table, up to a range that may be another shard's. */
 static void write_section(struct sl_bytes_writer *writer, uint32_t shard, struct sl_bytes *input)
 {
-    uint8_t op = (uint8_t)(1 + sl_bytes_u8(input) % 8);
+    uint8_t what = sl_bytes_u8(input);
+    if (what >= 192) {
+        write_kv_section(writer, shard, (uint8_t)(SL_REQUEST_KV_PUSH + what % 4), input);
+        return;
+    }
+    uint8_t op = (uint8_t)(1 + what % 8);
     uint8_t count = sl_bytes_u8(input);
     struct sl_request_section section = {.op = op};
     bool dense = op >= SL_REQUEST_DENSE_PULL && op <= SL_REQUEST_DENSE_PUSH_PULL;
