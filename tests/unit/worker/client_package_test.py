@@ -1,7 +1,7 @@
-"""Installs libstarling into a temporary prefix and uses it as a stranger would: the example is
-compiled with pkg-config and with CMake, against the shared and against the static library, and each
-program is run against a real starling-ps. The shared library must show the functions of the public
-header and nothing else.
+"""Installs libstarling and libstarling_kv into a temporary prefix and uses them as a stranger would:
+the examples are compiled with pkg-config and with CMake, against the shared and against the static
+libraries, and each program is run: against a real starling-ps, or as a whole job of its own. The
+shared libraries must show the functions of the public headers and nothing else.
 
 Usage: client_package_test.py SOURCE_DIR BUILD_DIR COMPILER"""
 
@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tests/integration"))
 import harness  # noqa: E402: needs STARLING_BIN
 
 EXAMPLE = os.path.join(SOURCE, "examples/push_pull.c")
+KV_EXAMPLE = os.path.join(SOURCE, "examples/kv_handler.c")
 EXPECTED = "7: 1 2\n42: 3 4\n1000: 5 6\n18446744073709551615: 7 8\n"
 
 
@@ -44,8 +45,8 @@ class Package(unittest.TestCase):
         cls.environment = dict(os.environ, LD_LIBRARY_PATH=cls.libdir,
                                PKG_CONFIG_PATH=os.path.join(cls.libdir, "pkgconfig"))
 
-    def pkg_config(self, *arguments):
-        return run("pkg-config", *arguments, "starling", env=self.environment).split()
+    def pkg_config(self, *arguments, package="starling"):
+        return run("pkg-config", *arguments, package, env=self.environment).split()
 
     def check(self, program, shared):
         needed = run("readelf", "-d", program)
@@ -57,6 +58,17 @@ class Package(unittest.TestCase):
                              env={"NETWORK_PS_CORE_NUMBER": "2"}, cwd=self.directory)
         self.addCleanup(ps.end)
         self.assertEqual(run(program, host, env=self.environment), EXPECTED)
+
+    def check_kv(self, program, shared):
+        needed = run("readelf", "-d", program)
+        self.assertEqual("libstarling_kv.so.0" in needed, shared)
+        self.assertNotIn("libstarling.so", needed)
+        port, = harness.free_ports(1)
+        lines = run(program, "--local", str(port), env=harness.environment(self.environment),
+                    cwd=self.directory).splitlines()
+        self.assertEqual(sorted(line for line in lines if line.startswith("worker ")),
+                         [f"worker {rank} of 3, 2 servers: 20 rounds: as expected"
+                          for rank in range(3)])
 
     def test_pkg_config_shared(self):
         program = os.path.join(self.directory, "by_pkg_config")
@@ -70,6 +82,16 @@ class Package(unittest.TestCase):
         run(COMPILER, EXAMPLE, "-o", program, *libs)
         self.check(program, shared=False)
 
+    def test_pkg_config_kv(self):
+        program = os.path.join(self.directory, "kv_by_pkg_config")
+        run(COMPILER, KV_EXAMPLE, "-o", program,
+            *self.pkg_config("--cflags", "--libs", package="starling-kv"))
+        self.check_kv(program, shared=True)
+        libs = self.pkg_config("--static", "--cflags", "--libs", package="starling-kv")
+        libs = ["-l:libstarling_kv.a" if flag == "-lstarling_kv" else flag for flag in libs]
+        run(COMPILER, KV_EXAMPLE, "-o", program, *libs)
+        self.check_kv(program, shared=False)
+
     def test_cmake(self):
         build = os.path.join(self.directory, "examples")
         run("cmake", "-S", os.path.join(SOURCE, "examples"), "-B", build, "-G", "Ninja",
@@ -77,20 +99,29 @@ class Package(unittest.TestCase):
         run("cmake", "--build", build)
         self.check(os.path.join(build, "push_pull"), shared=True)
         self.check(os.path.join(build, "push_pull_static"), shared=False)
+        self.check_kv(os.path.join(build, "kv_handler"), shared=True)
+        self.check_kv(os.path.join(build, "kv_handler_static"), shared=False)
 
-    def test_shows_the_public_functions_only(self):
-        with open(os.path.join(SOURCE, "include/starling.h"), encoding="ascii") as header:
-            text = re.sub(r"/\*.*?\*/", "", header.read(), flags=re.DOTALL)
-        public = set(re.findall(r"SL_API[^;(]*?\b(sl_\w+)\(", text))
-        self.assertGreater(len(public), 20)
-        symbols = run("nm", "--dynamic", "--defined-only", os.path.join(self.libdir,
-                                                                        "libstarling.so.0"))
+    def check_shown(self, library, headers):
+        public = set()
+        for header in headers:
+            with open(os.path.join(SOURCE, "include", header), encoding="ascii") as file:
+                text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
+            public |= set(re.findall(r"SL_API[^;(]*?\b(sl_\w+)\(", text))
+        self.assertGreater(len(public), 20 * len(headers))
+        symbols = run("nm", "--dynamic", "--defined-only", os.path.join(self.libdir, library))
         self.assertEqual({line.split()[-1] for line in symbols.splitlines()}, public)
 
-    def test_header_compiles_alone(self):
-        for language, standard in (("c", "c11"), ("c++", "c++11")):
-            run(COMPILER, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-pedantic",
-                "-Werror", "-fsyntax-only", os.path.join(self.prefix, "include/starling.h"))
+    def test_shows_the_public_functions_only(self):
+        self.check_shown("libstarling.so.0", ["starling.h"])
+        self.check_shown("libstarling_kv.so.0", ["starling.h", "starling_kv.h"])
+
+    def test_headers_compile_alone(self):
+        for header in ("starling.h", "starling_kv.h"):
+            for language, standard in (("c", "c11"), ("c++", "c++11")):
+                run(COMPILER, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-pedantic",
+                    "-Werror", "-fsyntax-only", f"-I{self.prefix}/include",
+                    os.path.join(self.prefix, "include", header))
 
 
 if __name__ == "__main__":
