@@ -1,0 +1,198 @@
+/* Processes are killed at random moments, with connections of theirs in any state: those that were
+ * connected to them lose the connection, and nothing else. */
+#include "shm.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/hash.h"
+#include "core/log.h"
+
+#define DEATHS        200
+#define AT_ONCE       4 /* processes that live at the same time */
+#define LIFE_US_MAX   6000
+#define IN_FLIGHT_MAX 60
+
+static struct conformance_target target = {
+    .name = "shm death", .endpoint = "shm://conformance-death:0", .shakes_hands = true};
+
+/* ---- Who is killed ----------------------------------------------------------------------------
+ */
+
+struct order {
+    struct sl_endpoint endpoint;
+    uint64_t seed;
+};
+
+/* Sends, and checks what is echoed, until it is killed. */
+static void live(const struct order *order)
+{
+    struct world *world = world_open(2, NULL);
+    struct peer *peer = peer_connect(&world->nodes[1], &order->endpoint);
+    uint64_t seed = order->seed;
+    uint32_t made = 0;
+    for (;;) {
+        uint32_t sizes[16];
+        for (uint32_t i = 0; i < 16; i++) {
+            uint64_t random = sl_hash_random(&seed);
+            sizes[i] = (uint32_t)(random >> 8) % (random % 4 == 0 ? 150000 : 300);
+        }
+        peer_send_from_test(peer, sizes, 16);
+        made += 16;
+        WAIT_UNTIL(made - peer->received < IN_FLIGHT_MAX);
+    }
+}
+
+/* Makes processes from one that has no threads and no connections. */
+static void nurse(int fd)
+{
+    signal(SIGCHLD, SIG_IGN);
+    struct order order;
+    while (read(fd, &order, sizeof order) == (ssize_t)sizeof order) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            close(fd);
+            live(&order);
+        }
+        if (write(fd, &pid, sizeof pid) != (ssize_t)sizeof pid) {
+            break;
+        }
+    }
+    _exit(0);
+}
+
+/* ---- Who survives -----------------------------------------------------------------------------
+ */
+
+static int nursery;
+
+static pid_t bear(const struct sl_endpoint *endpoint, uint64_t seed)
+{
+    struct order order = {.endpoint = *endpoint, .seed = seed};
+    pid_t pid = -1;
+    assert_int_equal(write(nursery, &order, sizeof order), sizeof order);
+    assert_int_equal(read(nursery, &pid, sizeof pid), sizeof pid);
+    assert_true(pid > 0);
+    return pid;
+}
+
+static uint32_t count_fds(void)
+{
+    uint32_t count = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        count += fcntl(fd, F_GETFD) >= 0;
+    }
+    return count;
+}
+
+static uint32_t count_shared_mappings(void)
+{
+    uint32_t count = 0;
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "re");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps) != NULL) {
+        count += strstr(line, "/memfd:") != NULL;
+    }
+    fclose(maps);
+    return count;
+}
+
+static void survivor__keeps_everything(void **state)
+{
+    (void)state;
+    struct world *world = world_open(2, NULL);
+    struct node *server = &world->nodes[0];
+    node_set_policy(server, (struct policy){.echo = true});
+    struct peer *bystander = peer_connect(&world->nodes[1], &server->bound);
+    uint32_t sizes[] = {20, 5000, 120000};
+    uint64_t seed = 20260101;
+    for (uint32_t i = 1; i <= 5; i++) { /* by then both have lent what they ever will */
+        peer_send_from_test(bystander, sizes, 3);
+        WAIT_UNTIL(bystander->received == 3 * i);
+    }
+    uint32_t fds = count_fds(), mappings = count_shared_mappings();
+    for (uint32_t i = 0; i < DEATHS; i += AT_ONCE) {
+        pid_t pids[AT_ONCE];
+        uint32_t accepted = server->open_count;
+        for (uint32_t k = 0; k < AT_ONCE; k++) {
+            pids[k] = bear(&server->bound, sl_hash_random(&seed));
+        }
+        bool may_die_young = i % (4 * AT_ONCE) == 0;
+        WAIT_UNTIL(may_die_young || server->open_count >= accepted + AT_ONCE);
+        for (uint32_t k = 0; k < AT_ONCE; k++) {
+            usleep((useconds_t)(sl_hash_random(&seed) % (LIFE_US_MAX / AT_ONCE)));
+            assert_int_equal(kill(pids[k], SIGKILL), 0);
+        }
+        uint32_t before = bystander->received;
+        peer_send_from_test(bystander, sizes, 3);
+        WAIT_UNTIL(bystander->received == before + 3);
+    }
+    WAIT_UNTIL(server->closed_count == server->open_count - 1);
+    assert_int_equal(bystander->closed, 0);
+    uint64_t deadline_ns = 0; /* those that were killed in the handshake are nobody's news */
+    while ((count_fds() != fds || count_shared_mappings() != mappings) &&
+           !wait_expired(&deadline_ns)) {
+    }
+    assert_int_equal(count_fds(), fds);
+    assert_int_equal(count_shared_mappings(), mappings);
+    world_close(world);
+}
+
+/* ---- Stopped ----------------------------------------------------------------------------------
+ */
+
+/* One that is stopped while something is unsent is given up; the others are not. */
+static void stopped__is_given_up(void **state)
+{
+    (void)state;
+    struct sl_transport_options options = {.peer_timeout_ms = 400};
+    struct world *world = world_open(2, &options);
+    struct node *server = &world->nodes[0];
+    node_set_policy(server, (struct policy){.echo = true});
+    struct peer *bystander = peer_connect(&world->nodes[1], &server->bound);
+    WAIT_UNTIL(bystander->open);
+    pid_t pid = bear(&server->bound, 7);
+    struct peer *accepted = node_peer(server, 1);
+    WAIT_UNTIL(accepted->received > 10);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    uint32_t size = 2000;
+    peer_send_from_test(accepted, &size, 1); /* its number is not what the other one expects */
+    WAIT_UNTIL(accepted->closed == 1);
+    assert_int_equal(accepted->close_err, SL_ERR_DEADLINE);
+    assert_int_equal(bystander->closed, 0);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    world_close(world);
+}
+
+int main(void)
+{
+    int ends[2];
+    target.ops = sl_transport_find(SL_ENDPOINT_SHM);
+    conformance_target = &target;
+    sl_log_setup(SL_LOG_OFF, target.name);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        return 1;
+    }
+    pid_t nurse_pid = fork();
+    if (nurse_pid == 0) {
+        close(ends[0]);
+        nurse(ends[1]);
+    }
+    close(ends[1]);
+    nursery = ends[0];
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(survivor__keeps_everything),
+        cmocka_unit_test(stopped__is_given_up),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    close(nursery);
+    waitpid(nurse_pid, NULL, 0);
+    return failed;
+}
