@@ -196,27 +196,33 @@ void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_work *work)
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-/* One slice of one array: `count` values from `at` on, the section's from `done` on. */
-static void visit(struct sl_shard_table *table, struct sl_shard_work *work,
-                  struct sl_kv_array *array, uint32_t at, uint32_t count, uint8_t *reply)
+/* Pushed, and read again while that is in the cache. */
+static void push_and_pull(struct sl_shard_table *table, struct sl_kv_array *array, uint32_t at,
+                          uint32_t count, const uint8_t *pushed, uint8_t *pulled)
 {
     const uint32_t width = table->spec.dim;
-    const uint8_t *pushed = (const uint8_t *)work->view.values + work->done * width;
-    uint8_t *pulled = reply + work->reply_done + work->done * width;
-    if (work->phase != SL_SHARD_PHASE_APPLY) {
-        memcpy(pulled, array->values + (size_t)at * width, (size_t)count * width);
-        return;
-    }
-    if (!sl_shard_op_pulls(work->view.section.op)) {
-        sl_kv_store_push(table->kv, array, at, count, pushed);
-        return;
-    }
     const uint32_t step_max = PUSH_PULL_BYTES / width;
     for (uint32_t done = 0; done < count; done += step_max) {
         const uint32_t step = count - done < step_max ? count - done : step_max;
         const size_t offset = (size_t)done * width;
         sl_kv_store_push(table->kv, array, at + done, step, pushed + offset);
         memcpy(pulled + offset, array->values + (size_t)at * width + offset, (size_t)step * width);
+    }
+}
+
+/* One slice of one array: `count` values from `at` on, the section's from `done` on. */
+static void visit(struct sl_shard_table *table, const struct sl_shard_work *work,
+                  struct sl_kv_array *array, uint32_t at, uint32_t count, uint8_t *reply)
+{
+    const size_t width = table->spec.dim;
+    const uint64_t offset = work->done * width;
+    const uint8_t *pushed = work->view.values; /* or NULL */
+    if (work->phase != SL_SHARD_PHASE_APPLY) {
+        memcpy(reply + work->reply_done + offset, array->values + at * width, count * width);
+    } else if (sl_shard_op_pulls(work->view.section.op)) {
+        push_and_pull(table, array, at, count, pushed + offset, reply + work->reply_done + offset);
+    } else {
+        sl_kv_store_push(table->kv, array, at, count, pushed + offset);
     }
 }
 
