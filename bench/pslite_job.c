@@ -55,6 +55,12 @@ static void set_unless_null(const char *name, const char *value)
     }
 }
 
+/* Whether the user wants to hear what the processes say. */
+static bool is_told_more(void)
+{
+    return getenv("STARLING_LOG") != NULL || getenv("PS_VERBOSE") != NULL;
+}
+
 static void set_environment(const struct sl_bench_pslite_job_options *options, const char *role,
                             uint16_t port)
 {
@@ -75,8 +81,9 @@ static void set_environment(const struct sl_bench_pslite_job_options *options, c
     set_unless_null("PS_ENABLE_POLLING", options->server_polling);
     set_unless_null("WORKER_ENABLE_POLLING", options->worker_polling);
     set_unless_null("STARLING_TCP_CONGESTION", options->congestion);
-    if (getenv("STARLING_LOG") == NULL && getenv("PS_VERBOSE") == NULL) {
-        set("STARLING_LOG", "warn"); /* of every process that all is well is no news here */
+    if (!is_told_more()) {
+        /* That threads which share a core, or were parked, are late is no news here. */
+        set("STARLING_LOG", "error");
     }
 }
 
@@ -90,6 +97,10 @@ static void settle(const struct sl_bench_pslite_job_options *options, const char
         _exit(1); /* it died before the kernel knew what to do then */
     }
     sl_log_setup(SL_LOG_WARN, role);
+    if (strcmp(role, "worker") != 0 && !is_told_more() &&
+        freopen("/dev/null", "w", stdout) == NULL) {
+        _exit(1);
+    }
     set_environment(options, role, port);
     sl_bench_pin_begin(core, &before);
     if (chdir("/") != 0) { /* an endpoint map in our folder is not for this job */
