@@ -22,7 +22,7 @@ PAYLOAD_MAX = {CONTROL: 1 << 20, REQUEST: 4 << 20, REPLY: 4 << 20, CREDIT: 0}
 
 PURPOSE_CONTROL, PURPOSE_DATA = 1, 2
 ROLE_PS, ROLE_WORKER, ROLE_CLIENT = 1, 2, 3
-SPARSE, DENSE = 0, 1
+SPARSE, DENSE, KV = 0, 1, 2
 ASP, BSP, SSP = 0, 1, 2
 CLOCK_FINISHED = 0xFFFFFFFF
 
@@ -31,6 +31,8 @@ WRONG_SHARD, AGAIN, TOO_LARGE = 10, 11, 15
 
 PULL, PULL_POOLED, PUSH, PUSH_PULL = 1, 2, 3, 4
 DENSE_PULL, DENSE_PUSH, DENSE_PUSH_PULL, TICK = 5, 6, 7, 8
+KV_PUSH, KV_PULL, KV_PUSH_PULL, KV_LENGTHS = 9, 10, 11, 12
+FLAG_LENS = 1
 
 WAIT_S = 30.0  # for any answer; no wait is endless
 
@@ -302,6 +304,10 @@ def shard_of(key, shard_count):
     return ((hash_key(key) >> 48) * shard_count) >> 16
 
 
+def kv_shard_of(key, shard_count):
+    return key * shard_count >> 64
+
+
 def dense_ranges(length, shard_count, table_id):
     """The ranges of a dense array, in order: (shard, first element, end)."""
     blocks = -(-length // 1024)
@@ -324,10 +330,13 @@ class Section:
     """One op of a request: its bytes, and the shape of what it returns."""
 
     def __init__(self, op, table_id=0, body=b"", key_count=0, bag_count=0, start=0, count=0,
-                 returns=0):
-        self.data = struct.pack("<BBHIIIQQ", op, 0, table_id, key_count, bag_count, 0, start,
-                                count) + body
-        self.returns = returns  # in floats
+                 returns=0, flags=0, command=0, what="f"):
+        self.data = struct.pack("<BBHIIIQQ", op, flags, table_id, key_count, bag_count, command,
+                                start, count) + body
+        self.returns = f"<{returns}{what}"
+
+    def returns_bytes(self):
+        return struct.calcsize(self.returns)
 
 
 def _u64(values):
@@ -376,6 +385,47 @@ def dense_push_pull(table, start, values):
                    returns=len(values))
 
 
+def _values(table, values):
+    """Of a KV table: a list of floats, or bytes."""
+    return pad(bytes(values)) if table.dim == 1 else _f32(values)
+
+
+def _arrays(op, table, keys, arrays, lens, command):
+    """Whole arrays of a KV table; `lens`: whether each key says its own length."""
+    sizes = [len(array) for array in arrays]
+    body = _u64(keys) + (pad(struct.pack(f"<{len(sizes)}I", *sizes)) if lens else b"")
+    if op != KV_PULL:
+        body += _values(table, _flat(arrays))
+    return Section(op, table.id, body, key_count=len(keys), count=sum(sizes),
+                   returns=0 if op == KV_PUSH else sum(sizes), flags=FLAG_LENS if lens else 0,
+                   command=command, what="B" if table.dim == 1 else "f")
+
+
+def kv_push(table, keys, arrays, lens=True, command=0):
+    return _arrays(KV_PUSH, table, keys, arrays, lens, command)
+
+
+def kv_pull(table, keys, sizes, lens=True, command=0):
+    return _arrays(KV_PULL, table, keys, [range(size) for size in sizes], lens, command)
+
+
+def kv_push_pull(table, keys, arrays, lens=True, command=0):
+    return _arrays(KV_PUSH_PULL, table, keys, arrays, lens, command)
+
+
+def kv_piece(op, table, key, start, whole, values):
+    """A piece of one array; of a pull only the number of values counts."""
+    return Section(op, table.id, _u64([key]) + (b"" if op == KV_PULL else _values(table, values)),
+                   key_count=1, bag_count=whole, start=start, count=len(values),
+                   returns=0 if op == KV_PUSH else len(values),
+                   what="B" if table.dim == 1 else "f")
+
+
+def kv_lengths(table, keys):
+    return Section(KV_LENGTHS, table.id, _u64(keys), key_count=len(keys), returns=len(keys),
+                   what="I")
+
+
 def tick():
     return Section(TICK)
 
@@ -386,17 +436,17 @@ def request_payload(sections, clock=0, section_count=None):
 
 
 def reply_size(sections):
-    return sum(padded(4 * section.returns) for section in sections)
+    return sum(padded(section.returns_bytes()) for section in sections)
 
 
 def split_reply(sections, payload):
-    """Cuts a reply into one tuple of floats per section; its shape follows from the request."""
+    """Cuts a reply into one tuple of values per section; its shape follows from the request."""
     if len(payload) != reply_size(sections):
         raise ValueError(f"a reply of {len(payload)} bytes for {reply_size(sections)}")
     values, at = [], 0
     for section in sections:
-        values.append(struct.unpack_from(f"<{section.returns}f", payload, at))
-        at += padded(4 * section.returns)
+        values.append(struct.unpack_from(section.returns, payload, at))
+        at += padded(section.returns_bytes())
     return values
 
 

@@ -138,6 +138,11 @@ class Page(unittest.TestCase):
             got = [pc.shard_of(int(key), count) for count in (2, 3, 7, 4096)]
             self.assertEqual(got, [int(shard) for shard in shards])
 
+    def test_kv_partition(self):
+        for key, *shards in self.lines("kv-partition"):
+            got = [pc.kv_shard_of(int(key), count) for count in (2, 3, 7, 4096)]
+            self.assertEqual(got, [int(shard) for shard in shards])
+
     def test_ranges(self):
         for line in self.lines("ranges"):
             length, count, table, shard, index, start, end = map(int, line)
@@ -174,6 +179,15 @@ class Page(unittest.TestCase):
         self.assertEqual(pc.frame_bytes(Frame(pc.REQUEST, payload, 2, 5000000)),
                          self.frame("push-request"))
 
+    def test_kv_requests(self):
+        table = Table(6, {"kind": pc.KV, "dim": 4})
+        sections = [pc.kv_push_pull(table, [1 << 63, 3 << 62 | 1], [[0.5], [1, 2, -1]], command=7),
+                    pc.kv_lengths(table, [LAST_KEY])]
+        frame = Frame(pc.REQUEST, pc.request_payload(sections), 4, 5000000)
+        self.assertEqual(pc.frame_bytes(frame), self.frame("kv-request"))
+        payload = self.frame("kv-reply")[32:]
+        self.assertEqual(pc.split_reply(sections, payload), [(1.5, 1, 2, 0), (0,)])
+
 
 class Parameters(ClusterTest):
     """What pushes and pulls do, over every shard of a cluster."""
@@ -191,6 +205,7 @@ class Parameters(ClusterTest):
         self.check_cluster(client, shard_count)
         self.check_sparse(client)
         self.check_dense(client)
+        self.check_kv(client)
         self.check_sections(client)
         self.check_stats(client)
         client.goodbye()
@@ -246,6 +261,48 @@ class Parameters(ClusterTest):
         self.assertEqual(got, [value + 1 for value in values[1000:6001]])
         self.assertEqual(client.dense_pull(table, 999, 2), [999, 1001])
         self.assertEqual(client.dense_pull(table, 6000, 2), [6001, 6001])
+
+    def check_kv(self, client):
+        """Arrays of a KV table, on the shard of each."""
+        floats = client.open(name="kv", kind=pc.KV, dim=4)
+        octets = client.open(name="octets", kind=pc.KV, dim=1)
+        for index, shard in enumerate(client.shards):
+            step = (1 << 64) // len(client.shards)
+            keys = [index * step, index * step + 1, (index + 1) * step - 1]
+            self.assertEqual({pc.kv_shard_of(key, len(client.shards)) for key in keys}, {index})
+            arrays = [(1, 2, 3), (4,), (5, 6)]
+            got = shard.do(pc.kv_push(floats, keys, arrays), pc.kv_push(octets, keys, arrays),
+                           pc.kv_push_pull(floats, keys, arrays),
+                           pc.kv_push_pull(octets, keys[:1], [(9, 8, 7)], lens=False),
+                           pc.kv_lengths(floats, keys + [keys[0] + 2]),
+                           pc.kv_pull(octets, keys, [3, 1, 2]))
+            self.assertEqual(got, [(), (), (2, 4, 6, 8, 10, 12), (9, 8, 7), (3, 1, 2, 0),
+                                   (9, 8, 7, 4, 5, 6)])
+            self.check_kv_pieces(shard, octets, keys[0] + 5)
+            self.check_kv_errors(shard, floats, keys, (index + 1) * step % (1 << 64),
+                                 len(client.shards))
+
+    def check_kv_pieces(self, shard, table, key):
+        whole = 200000
+        values = random.Random(5).randbytes(whole)
+        for start in range(0, whole, 70000):
+            shard.do(pc.kv_piece(pc.KV_PUSH, table, key, start, whole, values[start:start + 70000]))
+        got, = shard.do(pc.kv_pull(table, [key], [whole]))
+        self.assertEqual(bytes(got), values)
+        got, = shard.do(pc.kv_piece(pc.KV_PULL, table, key, 1, whole, range(150000)))
+        self.assertEqual(bytes(got), values[1:150001])
+
+    def check_kv_errors(self, shard, table, keys, foreign, shard_count):
+        """The connection goes on, and nothing of the section has been done."""
+        fresh = keys[0] + 7
+        with self.refused(pc.INVALID, f"key {keys[0]} has 3 values"):
+            shard.do(pc.kv_push(table, [fresh, keys[0]], [(1,), (1,)]))
+        with self.refused(pc.NOT_FOUND, f"key {fresh}"):
+            shard.do(pc.kv_pull(table, [keys[0], fresh], [3, 1]))
+        if shard_count > 1:
+            with self.refused(pc.WRONG_SHARD, f"key {foreign}"):
+                shard.do(pc.kv_push(table, [fresh, foreign], [(1,), (1,)]))
+        self.assertEqual(shard.do(pc.kv_lengths(table, [fresh])), [(0,)])
 
     def check_sections(self, client):
         """Several sections of one message are done in order, each on what the last one left."""
