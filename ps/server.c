@@ -344,9 +344,13 @@ static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_
                        header->payload_bytes);
         return NULL;
     }
-    conn->sink = sl_server_watch_sink(conn, header->payload_bytes);
     /* What has a checksum is checked where nobody can change it any more. */
-    bool stays = conn->shares && header->type == SL_FRAME_REQUEST && header->flags == 0;
+    bool stays = conn->shares && header->type == SL_FRAME_REQUEST && header->flags == 0 &&
+                 header->payload_bytes <= SL_SERVER_LOCAL_BYTES;
+    if (stays && sl_server_local_is_late(conn, header->payload_bytes)) {
+        return NULL;
+    }
+    conn->sink = sl_server_watch_sink(conn, header->payload_bytes);
     return stays && conn->sink != NULL ? SL_TRANSPORT_IN_PLACE : conn->sink;
 }
 

@@ -23,9 +23,9 @@
  * unsent replies. Control messages have an outbox of their own, and wait for room there.
  *
  * Shared memory: connections of the local transport have an outbox and reply buffers of their own,
- * half as much again, which their peers read without a copy. A long push stays where the client
- * has it until it is done, or has to wait for clocks; only what is checked of it, all but its
- * values, is copied first. Where the client says where its answer shall lie, it is made there.
+ * half as much again, which their peers read without a copy. A long push that is carried out at
+ * once is read where the client has it; only what is checked of it, all but its values, is copied
+ * before. Where the client says where its answer shall lie, it is made there.
  *
  * Peers that stop: a connection with unsent frames, of which none was sent for 10 s, is closed, and
  * one whose long frame is not complete 10 s after it found room; while others wait for the memory,

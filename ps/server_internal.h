@@ -12,31 +12,35 @@
 
 /* What one request may spend of a turn before the next connection has its go, and what all those
  * that are done in slices may spend of it: small requests wait for no longer than that. */
-#define SL_SERVER_SLICE_KEYS    512
-#define SL_SERVER_SLICED_KEYS   1024
+#define SL_SERVER_SLICE_KEYS      512
+#define SL_SERVER_SLICED_KEYS     1024
 
 /* A turn that has answered so many keys of small requests, or fewer, leaves the slices to the next,
  * so that the answers go out first; one that has answered more is long in any case. */
-#define SL_SERVER_YIELD_KEYS    512
+#define SL_SERVER_YIELD_KEYS      512
 
 /* The keys of a pull of a dense array, which only copies, are done so many times as fast as others.
  */
-#define SL_SERVER_DENSE_PULL    4
+#define SL_SERVER_DENSE_PULL      4
 
 /* A request that pushes more is done in slices, also when it would fit into the turn: a push takes
  * three times as long as a pull of the same cost. */
-#define SL_SERVER_PUSH_KEYS     2048
+#define SL_SERVER_PUSH_KEYS       2048
+
+/* Of one that shares memory, which then need not be copied: what clients send in one piece. */
+#define SL_SERVER_LOCAL_PUSH_KEYS 4608
+#define SL_SERVER_LOCAL_BYTES     ((1U << 20) + (64U << 10))
 
 /* The part of a turn that is theirs while requests wait for their turn only. */
-#define SL_SERVER_CROWD_KEYS    (SL_LIMIT_TURN_KEYS / 2)
+#define SL_SERVER_CROWD_KEYS      (SL_LIMIT_TURN_KEYS / 2)
 
 /* A request that was queued may use up more than is left of the turn by so much, rather than be
  * cut.
  */
-#define SL_SERVER_OVERDRAW_KEYS 512
+#define SL_SERVER_OVERDRAW_KEYS   512
 
 /* A connection that has not said hello by then, and proved that it has the secret, is closed. */
-#define SL_SERVER_HELLO_NS      (10 * SL_CLOCK_NS_PER_S)
+#define SL_SERVER_HELLO_NS        (10 * SL_CLOCK_NS_PER_S)
 
 struct sl_server_request;
 
@@ -57,10 +61,8 @@ struct sl_server_request {
     uint64_t id;
     uint64_t credit_bytes;
     uint8_t *payload;
-    uint8_t *reply;         /* where it takes several turns to make */
-    uint8_t *landing;       /* where it is made instead, while there is the connection; or NULL */
-    struct sl_conn *sender; /* whose message this is, with the values in it; NULL: no such */
-    struct sl_transport_message message;
+    uint8_t *reply;   /* where it takes several turns to make */
+    uint8_t *landing; /* where it is made instead, while there is the connection; or NULL */
     bool started;
     bool streams; /* the reply has begun to be sent, part by part */
     bool done;    /* the reply is complete; the outbox had no room */
@@ -78,7 +80,6 @@ struct sl_server_arrival {
     uint32_t values_bytes;
     const uint8_t *values; /* the rest of it, where its sender has it; NULL: there is none */
     uint8_t *landing;      /* where the sender wants the reply; NULL: anywhere */
-    bool kept;             /* the message is a queued request's */
 };
 
 /* It writes, and not for the second time. */
@@ -290,12 +291,24 @@ int sl_server_local_begin(struct sl_server *server);
 void sl_server_local_read(struct sl_server_conn *conn, const struct sl_transport_message *message,
                           struct sl_server_arrival *out);
 
-/* The request takes over what sl_server_local_read has left in its place; so much of its sink as is
- * needed. */
-void sl_server_local_keep(struct sl_server_request *request, struct sl_server_arrival *arrival);
+/* What it costs of a turn that begins it: an array that is only copied, and not to where the
+ * system has to take it up, is done as fast as sl_server_request_speed says. */
+static inline uint64_t sl_server_local_cost(const struct sl_shard_work *work)
+{
+    const uint8_t op = work->view.section.op;
+    const bool copies = work->in_section && work->prefix.section_count == 1 &&
+                        (op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_DENSE_PUSH_PULL ||
+                         op == SL_REQUEST_KV_PULL || op == SL_REQUEST_KV_PUSH_PULL);
+    const uint64_t pull_cost = work->cost - work->push_cost;
+    return work->push_cost + (copies ? pull_cost / SL_SERVER_DENSE_PULL : pull_cost);
+}
 
-/* Its values are not needed any more. */
-void sl_server_local_release(struct sl_server_request *request);
+/* True when it is better to leave a long request with its sender until the next turn. */
+bool sl_server_local_is_late(const struct sl_server_conn *conn, uint32_t bytes);
+
+/* The request is to wait: its values are copied too. Its sender may take his memory back when the
+ * connection ends, and then nobody would know what they were. */
+void sl_server_local_take(struct sl_server_conn *conn, struct sl_server_arrival *arrival);
 
 /* Where replies to the connection are made, when that takes several turns; NULL: an orphan's. */
 static inline struct sl_server_buffers *sl_server_local_buffers(struct sl_server *server,

@@ -1,10 +1,14 @@
 /* Connections that share memory with their peers: what they send is read where it lies here, and
- * what they receive may stay where it lies there. The peer can write to that at any time: only
- * values are left in it, on which nothing rests. */
+ * what they receive may be read where it lies there. The peer can write to that at any time: only
+ * values are left in it, on which nothing rests; and only while the message is being delivered,
+ * since a peer that ends the connection uses its memory for other things. */
 #include <string.h>
 
 #include "core/log.h"
 #include "ps/server_internal.h"
+
+#define BYTES_PER_KEY 256 /* of the turn's budget: see ps/shard.h */
+#define SPARE_KEYS    16
 
 void sl_server_local_open(struct sl_server *server)
 {
@@ -131,40 +135,21 @@ void sl_server_local_read(struct sl_server_conn *conn, const struct sl_transport
     out->values_bytes = bytes - structure_bytes;
 }
 
-/* The request's sink was made for the whole of it. */
-static void shrink(struct sl_server_request *request, uint32_t bytes)
+bool sl_server_local_is_late(const struct sl_server_conn *conn, uint32_t bytes)
 {
-    struct sl_server_buffers *buffers = &request->server->buffers;
-    if (bytes > sl_server_buffers_size(buffers, request->payload) / 2) {
-        return;
-    }
-    uint8_t *smaller = sl_server_buffers_get(buffers, bytes, buffers->bytes);
-    if (smaller != NULL) {
-        memcpy(smaller, request->payload, bytes);
-        sl_server_buffers_put(buffers, request->payload);
-        request->payload = smaller;
-        sl_server_unblock(request->server);
-    }
+    const struct sl_server *server = conn->server;
+    const uint32_t keys_left = server->turn_keys; /* when it has not begun: all */
+    const uint32_t keys = bytes / BYTES_PER_KEY;
+    return keys_left < SL_LIMIT_TURN_KEYS && keys_left < keys + keys / 4 + SPARE_KEYS;
 }
 
-void sl_server_local_keep(struct sl_server_request *request, struct sl_server_arrival *arrival)
+void sl_server_local_take(struct sl_server_conn *conn, struct sl_server_arrival *arrival)
 {
-    if (arrival->values == NULL) {
-        return;
+    if (arrival->values != NULL) {
+        memcpy(conn->sink + arrival->payload_bytes, arrival->values, arrival->values_bytes);
+        arrival->payload_bytes += arrival->values_bytes;
+        arrival->values = NULL;
     }
-    request->sender = request->conn->conn;
-    request->message = *arrival->message;
-    arrival->kept = true;
-    shrink(request, arrival->payload_bytes);
-}
-
-void sl_server_local_release(struct sl_server_request *request)
-{
-    /* A transport that is closed has forgotten what it delivered. */
-    if (request->sender != NULL && request->server->local != NULL) {
-        sl_transport_release(request->sender, &request->message);
-    }
-    request->sender = NULL;
 }
 
 void sl_server_local_take_off(struct sl_server_request *request, bool goes_on)

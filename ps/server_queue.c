@@ -128,7 +128,7 @@ static void pass(struct sl_server_request *request)
 }
 
 /* What a request in the middle has done already, and the room for a reply that it has not begun,
- * shall not lie about while it waits; nor shall its sender be kept from his memory. */
+ * shall not lie about while it waits. */
 static void shrink(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
@@ -137,14 +137,12 @@ static void shrink(struct sl_server_request *request)
     }
     size_t bytes = sl_shard_rest_bytes(server->shard, &request->work);
     size_t size = sl_server_buffers_size(&server->buffers, request->payload);
-    bool is_least = size == (size_t)1 << SL_SERVER_BUFFERS_LEAST_BITS || bytes > size / 2;
-    if (is_least && request->sender == NULL) {
+    if (size == (size_t)1 << SL_SERVER_BUFFERS_LEAST_BITS || bytes > size / 2) {
         return; /* it would not get a smaller one */
     }
     uint8_t *rest = sl_server_buffers_get(&server->buffers, bytes, server->buffers.bytes);
     if (rest != NULL) {
         sl_shard_move_rest(server->shard, &request->work, rest);
-        sl_server_local_release(request);
         sl_server_buffers_put(&server->buffers, request->payload);
         request->payload = rest;
         sl_server_unblock(server);

@@ -125,7 +125,6 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
         request->is_long = true;
         conn->sink = NULL;
         conn->long_requests++;
-        sl_server_local_keep(request, arrival);
         return request;
     }
     uint32_t bytes = message->header.payload_bytes;
@@ -148,10 +147,16 @@ static void set_deadline(struct sl_server_request *request, uint32_t budget_us)
 enum waits_for { WAITS_FOR_OTHERS, WAITS_FOR_ITS_TURN, WAITS_FOR_CLOCKS };
 
 /* In one go, given so many keys. */
-static bool may_run_at_once(const struct sl_server *server, const struct sl_shard_work *work,
+static bool may_run_at_once(const struct sl_server_conn *conn, const struct sl_shard_work *work,
                             uint32_t keys)
 {
-    return work->push_cost <= SL_SERVER_PUSH_KEYS && sl_shard_ready(server->shard, work, keys);
+    const struct sl_shard *shard = conn->server->shard;
+    if (conn->shares) {
+        return work->push_cost <= SL_SERVER_LOCAL_PUSH_KEYS &&
+               work->reply_bytes <= SL_SERVER_LOCAL_BYTES && sl_server_local_cost(work) <= keys &&
+               sl_shard_ready(shard, work, UINT64_MAX);
+    }
+    return work->push_cost <= SL_SERVER_PUSH_KEYS && sl_shard_ready(shard, work, keys);
 }
 
 /* Those of the connection that came before wait for their turn only. */
@@ -182,6 +187,7 @@ static void enqueue(struct sl_server_conn *conn, struct sl_server_arrival *arriv
 {
     struct sl_server *server = conn->server;
     const struct sl_frame *header = &arrival->message->header;
+    sl_server_local_take(conn, arrival);
     struct sl_server_request *request = request_make(conn, arrival);
     if (request == NULL) {
         fail(conn, work, header->request_id, credit_bytes, SL_ERR_NO_MEMORY,
@@ -271,9 +277,10 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_arriv
     bool is_held = sl_server_request_writes(work) && conn->session->passed_writes > 0;
     bool is_free = sl_server_queue_is_free(conn) && !is_held;
     bool at_once =
-        !sl_server_stream_fits(conn, work) && may_run_at_once(server, work, SL_LIMIT_TURN_KEYS);
+        !sl_server_stream_fits(conn, work) && may_run_at_once(conn, work, SL_LIMIT_TURN_KEYS);
     bool is_ready = is_free && at_once;
-    bool has_turn = server->crowded_count == 0 && work->cost <= server->turn_keys;
+    uint64_t cost = conn->shares ? sl_server_local_cost(work) : work->cost;
+    bool has_turn = server->crowded_count == 0 && cost <= server->turn_keys;
     uint32_t spent = 0;
     if (is_ready && has_turn &&
         run_in_place(conn, work, id, credit_bytes, arrival->landing, &spent)) {
@@ -312,7 +319,6 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
         /* What it cost is unknown to both sides now: there is no going on. */
         reply_error(conn, header->request_id, 0, err, reason);
         sl_server_drop(conn, err, "%s", reason);
-        sl_server_release(conn, message);
         return;
     }
     arrival.landing = landing_for(conn->conn, work.reply_bytes);
@@ -322,9 +328,6 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
     } else if (!comes_again || !replay(conn, header, &work, cost)) {
         sl_server_request_serve(conn, &arrival, &work, cost);
     }
-    if (!arrival.kept) {
-        sl_server_release(conn, message);
-    }
 }
 
 void sl_server_request_arrive(struct sl_server_conn *conn,
@@ -332,10 +335,10 @@ void sl_server_request_arrive(struct sl_server_conn *conn,
 {
     bool comes_again;
     if (check_header(conn, &message->header, &comes_again)) {
-        if (!sl_server_pulls_take(conn, message)) {
-            arrive(conn, message, comes_again);
+        if (sl_server_pulls_take(conn, message)) {
+            return;
         }
-        return;
+        arrive(conn, message, comes_again);
     }
     sl_server_release(conn, message);
 }
@@ -349,7 +352,6 @@ static void reply_sent(void *ctx)
 /* The reply is made: what the request came with is not needed any more. */
 static void put_payload(struct sl_server_request *request)
 {
-    sl_server_local_release(request);
     if (request->payload != NULL) {
         sl_server_buffers_put(&request->server->buffers, request->payload);
         request->payload = NULL;
@@ -436,7 +438,7 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
         return sl_server_stream_run(request, keys, spent);
     }
     keys = keys < SL_SERVER_OVERDRAW_KEYS ? SL_SERVER_OVERDRAW_KEYS : keys;
-    if (may_run_at_once(server, &request->work, keys)) {
+    if (may_run_at_once(request->conn, &request->work, keys)) {
         if (!run_in_place(request->conn, &request->work, request->id, request->credit_bytes,
                           request->landing, spent)) {
             return SL_SERVER_GOES_ON;

@@ -270,6 +270,7 @@ static bool deliver_into_sink(struct loop_conn *conn, struct loop_message *messa
     }
     if (memory == SL_TRANSPORT_IN_PLACE) {
         message->in_place = true;
+        home_of(conn)->network->in_place_count++;
         deliver_held(conn, message, header);
         return true;
     }

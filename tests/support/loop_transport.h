@@ -22,9 +22,10 @@
 struct sl_loop_network {
     uint64_t random_state;
     struct sl_loop_listener *listeners;
-    uint16_t port_next;     /* for listeners that asked for port 0 */
-    uint32_t message_count; /* on their way, or received and not released */
-    bool peers_are_mad;     /* they write to what they have sent */
+    uint16_t port_next;      /* for listeners that asked for port 0 */
+    uint32_t message_count;  /* on their way, or received and not released */
+    uint32_t in_place_count; /* messages delivered there */
+    bool peers_are_mad;      /* they write to what they have sent */
 };
 
 /* Caller's storage. All transports on it must be closed before fini, which asserts that no message

@@ -22,7 +22,6 @@
 struct world {
     struct stepped stepped;
     struct stepped_peer near, other, far;
-    struct stepped_peer workers[2]; /* that have joined where they matter */
     float values[ELEMENTS];
     _Alignas(64) float landing[ELEMENTS];
 };
@@ -205,33 +204,56 @@ static void server_drain__ends_connections_of_both(void **state)
     assert_int_equal(world->stepped.server->conn_count, 0);
 }
 
-/* Until a long push is done its values are where the peer has them, and no memory is taken for
- * them here. */
-static void server_push__leaves_values_in_their_place(void **state)
+/* As many as come, one after the other, in one place or in two: each is carried out when it is
+ * looked at, none is queued, and nothing of it is kept. */
+static void server_push__is_read_in_its_place(void **state)
 {
     struct world *world = *state;
     const struct sl_server *server = world->stepped.server;
-    make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
-    const uint32_t cuts[] = {0, ELEMENTS * sizeof(float)}; /* in one place, and in two */
-    for (uint32_t i = 0; i < 2; i++) {
-        if (cuts[i] == 0) {
-            stepped_send(&world->near, 1 + i, STEPPED_BUDGET);
+    const uint32_t count = 250000;
+    make_dense(world, SL_REQUEST_DENSE_PUSH, count);
+    for (uint64_t id = 1; id <= 16; id++) {
+        if (id % 2 == 0) {
+            stepped_send(&world->near, id, STEPPED_BUDGET);
         } else {
-            send_cut(world, &world->near, 1 + i, cuts[i]);
+            send_cut(world, &world->near, id, count * sizeof(float));
         }
-        while (server->runnable_count == 0) {
-            stepped_turns(&world->stepped, 1);
+        if (id % 8 == 0) {
+            while (world->near.reply_count < id) {
+                stepped_turns(&world->stepped, 1);
+                assert_int_equal(server->runnable_count, 0);
+                assert_int_equal(server->buffers.used_bytes, 0);
+            }
         }
-        assert_int_equal(server->buffers.used_bytes, 4096);
-        assert_int_equal(world->stepped.network.message_count, 1);
-        expect_ok(&world->near, 1 + i);
-        assert_int_equal(server->buffers.used_bytes, 0);
-        assert_int_equal(world->stepped.network.message_count, 0);
     }
-    make_dense(world, SL_REQUEST_DENSE_PULL, ELEMENTS);
+    assert_int_equal(world->stepped.network.in_place_count, 16);
+    assert_int_equal(world->stepped.network.message_count, 0);
+    make_dense(world, SL_REQUEST_DENSE_PULL, count);
     stepped_send(&world->far, 1, STEPPED_BUDGET);
     expect_ok(&world->far, 1);
-    expect_values(world, (const float *)(const void *)world->far.sink, 2);
+    const float *values = (const float *)(const void *)world->far.sink;
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(values[i] == 16 * world->values[i]);
+    }
+}
+
+/* What takes several turns is not read where it may be gone in the next. */
+static void server_push__of_several_turns_is_copied(void **state)
+{
+    struct world *world = *state;
+    make_dense(world, SL_REQUEST_DENSE_PUSH, ELEMENTS);
+    stepped_send(&world->near, 1, STEPPED_BUDGET);
+    expect_ok(&world->near, 1);
+    assert_int_equal(world->stepped.network.in_place_count, 0);
+    make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS);
+    stepped_send(&world->near, 2, STEPPED_BUDGET);
+    while (world->stepped.server->runnable_count == 0) {
+        stepped_turns(&world->stepped, 1);
+    }
+    world->stepped.network.peers_are_mad = true; /* it is too late */
+    assert_int_equal(world->stepped.network.message_count, 0);
+    expect_ok(&world->near, 2);
+    assert_true(stepped_values(&world->stepped, SPARSE, STEPPED_KEYS) == 1);
 }
 
 /* However it is cut into two, and whatever it is: all of it arrives. */
@@ -316,36 +338,6 @@ static void server_push__outlives_the_connection_of_its_values(void **state)
         expect_ok(&world->near, id);
         assert_true(stepped_values(&world->stepped, SPARSE, STEPPED_KEYS) == (float)id);
         assert_int_equal(world->stepped.network.message_count, 0);
-    }
-}
-
-/* Who waits for others does not keep the sender from his memory meanwhile. */
-static void server_push__that_waits_for_clocks_is_taken_out_of_its_place(void **state)
-{
-    struct world *world = *state;
-    struct stepped *stepped = &world->stepped;
-    const uint16_t table = 1;
-    world->workers[0].near = true;
-    stepped_join(&world->workers[0], stepped, 0, 41);
-    stepped_join(&world->workers[1], stepped, 1, 42);
-    stepped_open_table(&world->workers[0], table, SL_CONSISTENCY_BSP);
-    for (uint32_t clock = 0; clock < 5; clock++) {
-        const uint64_t id = 1 + 2 * clock;
-        stepped_tick(&world->workers[0], id, clock);
-        shard_request_begin(&stepped->request, clock + 1);
-        shard_request_push(&stepped->request, SL_REQUEST_PUSH_PULL, table, stepped->keys,
-                           STEPPED_KEYS, stepped->gradients, STEPPED_DIM);
-        stepped_send(&world->workers[0], id + 1, STEPPED_BUDGET);
-        while (stepped->server->parked.first == NULL) {
-            stepped_turns(stepped, 1);
-        }
-        assert_int_equal(stepped->network.message_count, 0);
-        stepped->network.peers_are_mad = true; /* it is too late */
-        stepped_turns(stepped, 10);
-        stepped_tick(&world->workers[1], clock + 1, clock);
-        expect_ok(&world->workers[0], id + 1);
-        assert_true(stepped_reply(&world->workers[0], id + 1)->value == (float)clock);
-        stepped->network.peers_are_mad = false;
     }
 }
 
@@ -475,11 +467,11 @@ int main(void)
         CASE(server_local__serves_both_transports),
         cmocka_unit_test(server_listen__needs_the_local_transport),
         CASE(server_drain__ends_connections_of_both),
-        CASE(server_push__leaves_values_in_their_place),
+        CASE(server_push__is_read_in_its_place),
+        CASE(server_push__of_several_turns_is_copied),
         CASE(server_request__may_be_cut_anywhere),
         cmocka_unit_test(server_push__of_a_mad_peer_spoils_only_values),
         CASE(server_push__outlives_the_connection_of_its_values),
-        CASE(server_push__that_waits_for_clocks_is_taken_out_of_its_place),
         cmocka_unit_test(server_destroy__forgets_what_is_in_its_place),
         CASE(server_reply__is_copied_by_nobody),
         CASE(server_reply__is_made_where_it_shall_lie),
