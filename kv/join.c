@@ -8,6 +8,7 @@
 #include "config/env.h"
 #include "core/log.h"
 #include "net/transport.h"
+#include "net/verbose.h"
 #include "reactor/topology.h"
 
 static int resolve(struct sl_join *join, struct sl_env *env, struct sl_dmlc *dmlc, char *reason,
@@ -36,6 +37,7 @@ static int resolve(struct sl_join *join, struct sl_env *env, struct sl_dmlc *dml
 
 static void fill_options(struct sl_join *join, const struct sl_env *env, const struct sl_dmlc *dmlc)
 {
+    sl_verbose_set(dmlc->verbose);
     sl_endpoint_format(&join->cluster.coordinator, join->coordinator, sizeof join->coordinator);
     memcpy(join->congestion_control, env->congestion_control, sizeof join->congestion_control);
     join->client = (struct sl_client_options){

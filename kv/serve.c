@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "net/transport.h"
+#include "net/verbose.h"
 #include "ps/process.h"
 #include "reactor/topology.h"
 
@@ -373,6 +374,7 @@ static void name_log(const struct sources *sources)
         (void)snprintf(name, sizeof name, "ps/%u", cluster->task_index);
     }
     sl_log_setup(sources->env.log_level, name);
+    sl_verbose_set(sources->dmlc.verbose);
 }
 
 /* Fills the options from flags, environment and cluster; what they point to is in *sources, whose

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/cli.h"
+#include "config/dmlc.h"
 #include "core/endpoint.h"
 #include "core/limits.h"
 #include "core/log.h"
@@ -166,8 +167,19 @@ static int plan_job(struct sl_plan *plan, struct sl_report *report, char *reason
         snprintf(reason, reason_bytes, "--bind=%.80s: accepts 127.0.0.1 or ::1", options.bind);
         return SL_ERR_INVALID;
     }
+    struct sl_dmlc dmlc;
+    int err = sl_dmlc_read(&dmlc, reason, reason_bytes);
+    if (err == 0 && dmlc.in_use) {
+        snprintf(reason, reason_bytes,
+                 "DMLC_ROLE or DMLC_PS_ROOT_URI is set: that job has a scheduler, and one process "
+                 "is started for each role; starling-launch starts a job of its own: unset them");
+        err = SL_ERR_INVALID;
+    }
+    if (err != 0) {
+        return err;
+    }
     sl_plan_environment(&options);
-    int err = check_security(reason, reason_bytes);
+    err = check_security(reason, reason_bytes);
     if (err != 0) {
         return err;
     }

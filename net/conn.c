@@ -4,6 +4,7 @@
 
 #include "core/assert.h"
 #include "net/transport.h"
+#include "net/verbose.h"
 
 const char *sl_conn_state_name(enum sl_conn_state state)
 {
@@ -51,6 +52,9 @@ static void report_open(struct sl_conn *conn, bool accepted)
     sl_assert(conn->state == SL_CONN_CONNECTING);
     conn->state = SL_CONN_OPEN;
     conn->accepted = accepted;
+    if (sl_verbose_wants(SL_VERBOSE_CONNECTIONS)) {
+        sl_verbose_connection(conn, accepted ? "accepted" : "made", "");
+    }
     bool before = enter(conn->transport);
     if (accepted) {
         conn->events->accepted(conn->ctx, conn);
@@ -86,6 +90,9 @@ void sl_conn_report_received(struct sl_conn *conn, const struct sl_transport_mes
 {
     sl_assert(conn->state == SL_CONN_OPEN);
     sl_assert((uintptr_t)message->payload % 8 == 0);
+    if (sl_verbose_wants(SL_VERBOSE_MESSAGES)) {
+        sl_verbose_received(conn, &message->header);
+    }
     bool before = enter(conn->transport);
     conn->events->received(conn->ctx, conn, message);
     leave(conn->transport, before);
@@ -110,6 +117,9 @@ void sl_conn_report_writable(struct sl_conn *conn)
 void sl_conn_report_closed(struct sl_conn *conn, int err)
 {
     sl_assert(conn->state != SL_CONN_CLOSED);
+    if (sl_verbose_wants(SL_VERBOSE_CONNECTIONS)) {
+        sl_verbose_connection(conn, "closed", sl_err_name(err));
+    }
     conn->state = SL_CONN_CLOSED;
     struct sl_transport *transport = conn->transport;
     bool before = enter(transport);

@@ -25,6 +25,7 @@
 #include "core/endpoint.h"
 #include "core/err.h"
 #include "net/conn.h"
+#include "net/verbose.h"
 #include "net/wire/frame.h"
 #include "reactor/reactor.h"
 
@@ -242,7 +243,11 @@ static inline uint32_t sl_transport_send_burst(struct sl_conn *conn,
         sl_assert_slow(frames[i].cookie != SL_TRANSPORT_JOINED ||
                        (ops->capabilities & SL_TRANSPORT_JOINS) != 0);
     }
-    return ops->send_burst(conn, frames, count);
+    uint32_t taken = ops->send_burst(conn, frames, count);
+    if (sl_verbose_wants(SL_VERBOSE_MESSAGES)) {
+        sl_verbose_sent(conn, frames, taken);
+    }
+    return taken;
 }
 
 /* Gives a received message's memory back, at the latest before the transport is closed; a message

@@ -11,6 +11,7 @@
 #include "config/security.h"
 #include "core/log.h"
 #include "net/transport.h"
+#include "net/verbose.h"
 #include "reactor/topology.h"
 #include "worker/train/flags.h"
 #include "worker/train/trainer.h"
@@ -389,6 +390,7 @@ int main(int argc, char **argv)
         (void)snprintf(name, sizeof name, "worker/%u", job->cluster.task_index);
     }
     sl_log_setup(job->env.log_level, name);
+    sl_verbose_set(job->dmlc.verbose);
     if (open_data(job, reason, sizeof reason) != 0) {
         sl_log_error("%s", reason);
         status = EXIT_FAILED;

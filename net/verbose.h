@@ -1,0 +1,33 @@
+/* What travels, line by line, for people: PS_VERBOSE. At level 1 every connection that is made,
+ * accepted or closed, at 2 also every frame that is sent or received. Off, it costs one branch that
+ * is never taken where transports make their upcalls and take what is sent. */
+#ifndef SL_NET_VERBOSE_H
+#define SL_NET_VERBOSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sl_conn;
+struct sl_frame;
+struct sl_transport_frame;
+
+enum { SL_VERBOSE_OFF, SL_VERBOSE_CONNECTIONS, SL_VERBOSE_MESSAGES };
+
+/* Written by sl_verbose_set only. */
+extern uint32_t sl_verbose_level;
+
+/* Lines are of the log's level INFO. Before start. */
+void sl_verbose_set(uint32_t level);
+
+static inline bool sl_verbose_wants(uint32_t level)
+{
+    return __builtin_expect(sl_verbose_level >= level, 0);
+}
+
+/* The rest is for the facade. what: "accepted". why: behind it, or "". Owner reactor. */
+void sl_verbose_connection(const struct sl_conn *conn, const char *what, const char *why);
+void sl_verbose_received(const struct sl_conn *conn, const struct sl_frame *frame);
+void sl_verbose_sent(const struct sl_conn *conn, const struct sl_transport_frame *frames,
+                     uint32_t count);
+
+#endif

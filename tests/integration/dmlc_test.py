@@ -1,0 +1,346 @@
+#!/usr/bin/env python3
+"""Jobs that are started as ps-lite's are: by DMLC_ROLE and its like, with a scheduler of their own, in
+any order. STARLING_DMLC_ORDERS says how many shuffled orders of start are tried."""
+
+import json
+import os
+import random
+import re
+import signal
+import time
+
+import harness
+
+ORDERS = int(os.environ.get("STARLING_DMLC_ORDERS", "6"))
+SERVERS, WORKERS = 2, 4
+
+
+def rows(count, seed=7):
+    """LIBSVM rows whose labels a linear model can learn: more small features than large ones."""
+    rng = random.Random(seed)
+    lines = []
+    for _ in range(count):
+        features = sorted(rng.sample(range(1, 60), 8))
+        label = int(sum(1 for f in features if f < 30) > 4)
+        lines.append(f"{label} " + " ".join(f"{f}:1" for f in features))
+    return "\n".join(lines) + "\n"
+
+
+class DmlcTest(harness.StarlingTest):
+    def setUp(self):
+        super().setUp()
+        self.data = self.file("data", rows(1000))
+        self.model = ["--data", self.data, "--test", self.data, "--format", "libsvm", "--model", "lr",
+                      "--epochs", "2", "--batch-size", "50", "--quiet"]
+        self.job = {"DMLC_NUM_WORKER": str(WORKERS), "DMLC_NUM_SERVER": str(SERVERS),
+                    "DMLC_PS_ROOT_URI": "127.0.0.1",
+                    "DMLC_PS_ROOT_PORT": str(harness.free_ports(1)[0]),
+                    "NETWORK_PS_CORE_NUMBER": "1", "NETWORK_WORKER_CORE_NUMBER": "1"}
+
+    def start_role(self, role, *args, env=None):
+        variables = dict(self.job, DMLC_ROLE=role)
+        variables.update(env or {})
+        if role == "worker":
+            return self.start("starling-worker", *self.model, *args, env=variables)
+        return self.start("starling-ps", *args, env=variables)
+
+    def start_job(self, roles=None, ps_args=(), worker_args=(), env=None, pause=0.0):
+        """Starts the roles in their order; returns (scheduler, servers, workers)."""
+        roles = roles or ["scheduler"] + ["server"] * SERVERS + ["worker"] * WORKERS
+        started = {"scheduler": [], "server": [], "worker": []}
+        for role in roles:
+            time.sleep(random.random() * pause)
+            args = worker_args if role == "worker" else ps_args
+            started[role].append(self.start_role(role, *args, env=env))
+        return (started["scheduler"] or [None])[0], started["server"], started["worker"]
+
+    def ends_well(self, scheduler, servers, workers):
+        for process in workers + servers + [scheduler]:
+            self.assertEqual(process.wait(), 0, process.output)
+        self.assertIn(f"the job has ended: all {WORKERS} workers have left", scheduler.output)
+        for server in servers:
+            self.assertIn("the job has ended", server.output)
+
+    def refuses(self, program, env, *words, args=()):
+        output = self.run_to_end(program, *args, env=env, status=2)
+        for word in words:
+            self.assertIn(word, output)
+
+
+class Orders(DmlcTest):
+    def test_any_order_of_start(self):
+        seed = int(os.environ.get("STARLING_DMLC_SEED", random.randrange(1 << 32)))
+        for turn in range(ORDERS):
+            rng = random.Random(seed + turn)
+            roles = ["scheduler"] + ["server"] * SERVERS + ["worker"] * WORKERS
+            rng.shuffle(roles)
+            with self.subTest(seed=seed, turn=turn, roles=roles):
+                report = os.path.join(self.folder, f"report{turn}.json")
+                self.job["DMLC_PS_ROOT_PORT"] = str(harness.free_ports(1)[0])
+                scheduler, servers, workers = self.start_job(
+                    roles, worker_args=["--report", report], pause=0.1)
+                self.ends_well(scheduler, servers, workers)
+                self.assertIn(f"the job has begun: {SERVERS} ps with {SERVERS} shards, {WORKERS} "
+                              "workers", scheduler.output)
+                ranks = sorted(re.search(r"ps/(\d+) ready", s.output).group(1) for s in servers)
+                self.assertEqual(ranks, [str(i) for i in range(SERVERS)])
+                with open(report, encoding="utf-8") as file:
+                    self.assertGreater(json.load(file)["test"]["auc"], 0.95)
+                for rank in range(1, WORKERS):
+                    self.assertTrue(os.path.exists(f"{report}.{rank}"))
+
+
+class Results(DmlcTest):
+    def test_the_result_is_that_of_flags(self):
+        # In BSP with one worker the sums have one order: the same to the bit.
+        args = self.model + ["--consistency", "bsp"]
+        by_flags = self.train(args, ps_count=1, worker_count=1,
+                              ps_env={"NETWORK_PS_CORE_NUMBER": "1"},
+                              worker_env={"NETWORK_WORKER_CORE_NUMBER": "1"})
+        self.job.update(DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1")
+        report = os.path.join(self.folder, "dmlc.json")
+        scheduler, servers, workers = self.start_job(
+            ["scheduler", "server", "worker"], worker_args=["--consistency", "bsp", "--report", report])
+        for process in workers + servers + [scheduler]:
+            self.assertEqual(process.wait(), 0, process.output)
+        with open(report, encoding="utf-8") as file:
+            by_dmlc = json.load(file)
+        self.assertEqual(by_dmlc["test"], by_flags["test"])
+
+
+class Ranks(DmlcTest):
+    def test_ranks_that_are_said(self):
+        scheduler = self.start_role("scheduler")
+        servers = [self.start_role("server", env={"DMLC_RANK": str(i)}) for i in (1, 0)]
+        workers = [self.start_role("worker", env={"DMLC_WORKER_ID": str(i)}) for i in (3, 1, 2, 0)]
+        self.ends_well(scheduler, servers, workers)
+        self.assertIn("ps/1 ready", servers[0].output)
+        self.assertIn("ps/0 ready", servers[1].output)
+        for worker, rank in zip(workers, (3, 1, 2, 0)):
+            self.assertIn(f"worker {rank} of 4", worker.output)
+
+    def test_one_too_many_finds_no_place(self):
+        scheduler, servers, workers = self.start_job(
+            ["scheduler"] + ["server"] * SERVERS + ["worker"] * 3)
+        third = self.start_role("server", "--start-timeout", "2")
+        self.assertEqual(third.wait(), 1, third.output)
+        self.assertIn("the job has 2 ps, and all of them are there", third.output)
+        workers.append(self.start_role("worker"))
+        self.ends_well(scheduler, servers, workers)
+
+    def test_shards_by_group_size(self):
+        del self.job["NETWORK_PS_CORE_NUMBER"]
+        self.job.update(DMLC_NUM_SERVER="1", DMLC_NUM_WORKER="1")
+        scheduler, servers, workers = self.start_job(["scheduler", "server", "worker"])
+        for process in workers + servers + [scheduler]:
+            self.assertEqual(process.wait(), 0, process.output)
+        self.job["DMLC_PS_ROOT_PORT"] = str(harness.free_ports(1)[0])
+        scheduler = self.start_role("scheduler")
+        server = self.start_role("server", env={"DMLC_GROUP_SIZE": "3"})
+        worker = self.start_role("worker")
+        server.wait_line("shards 0-2 of 3")
+        for process in (worker, server, scheduler):
+            self.assertEqual(process.wait(), 0, process.output)
+
+
+class Places(DmlcTest):
+    def one_server(self, env):
+        self.job.update(DMLC_NUM_SERVER="1", DMLC_NUM_WORKER="1")
+        scheduler, (server,), (worker,) = self.start_job(["scheduler", "server", "worker"], env=env)
+        line = server.wait_line("ready")
+        for process in (worker, server, scheduler):
+            self.assertEqual(process.wait(), 0, process.output)
+        return line
+
+    def test_where_a_server_listens(self):
+        port = harness.free_ports(1)[0]
+        self.assertIn(f"data tcp://127.0.0.1:{port}", self.one_server({"DMLC_PORT": str(port)}))
+        self.job["DMLC_PS_ROOT_PORT"] = str(harness.free_ports(1)[0])
+        self.assertIn("data tcp://127.0.0.1:", self.one_server({"DMLC_INTERFACE": "lo"}))
+        self.job["DMLC_PS_ROOT_PORT"] = str(harness.free_ports(1)[0])
+        self.assertIn("data tcp://127.0.0.1:", self.one_server({"DMLC_NODE_HOST": "localhost"}))
+
+    def test_an_interface_that_does_not_exist(self):
+        self.refuses("starling-ps", dict(self.job, DMLC_ROLE="server", DMLC_INTERFACE="nosuch0"),
+                     "DMLC_INTERFACE=nosuch0", "lo")
+
+    def test_secrets(self):
+        secret = self.file("secret", "the secret of this cluster")
+        os.chmod(secret, 0o600)
+        self.ends_well(*self.start_job(env={"STARLING_SECRET_FILE": secret}))
+
+    def test_a_network_needs_a_secret(self):
+        self.refuses("starling-ps", dict(self.job, DMLC_ROLE="scheduler", DMLC_PS_ROOT_URI="0.0.0.0"),
+                     "open to the network", "--secret-file")
+        self.refuses("starling-ps", dict(self.job, DMLC_ROLE="server", DMLC_NODE_HOST="0.0.0.0"),
+                     "open to the network", "--secret-file")
+
+
+class Failures(DmlcTest):
+    def test_who_is_missing_is_named(self):
+        scheduler, servers, workers = self.start_job(
+            ["scheduler", "server"] + ["worker"] * 3, ps_args=["--start-timeout", "5"],
+            worker_args=["--start-timeout", "5"])
+        self.assertEqual(scheduler.wait(), 1, scheduler.output)
+        self.assertIn("waiting for ps/1, worker/3", scheduler.output)
+        self.assertIn("after 5 s it still waits for ps/1, worker/3", scheduler.output)
+        for process in servers + workers:
+            self.assertEqual(process.wait(), 1, process.output)
+            self.assertIn("worker/3", process.output)
+
+    def test_without_a_scheduler(self):
+        worker = self.start_role("worker", "--start-timeout", "1")
+        self.assertEqual(worker.wait(), 1, worker.output)
+        self.assertIn("nobody listens there yet", worker.output)
+
+    def endless(self, role_env=None):
+        """A job that begins and then goes on for long."""
+        self.model += ["--epochs", "100000", "--quiet=false"]
+        scheduler, servers, workers = self.start_job(env=dict(role_env or {}))
+        scheduler.wait_line("the job has begun")
+        for worker in workers:
+            worker.wait_line("/100000  ")  # before, a signal just ends it
+        return scheduler, servers, workers
+
+    def stop(self, workers):
+        for worker in workers:
+            worker.signal(signal.SIGTERM)
+        for worker in workers:
+            self.assertEqual(worker.wait(), 128 + signal.SIGTERM, worker.output)
+
+    def test_a_worker_is_lost_for_good(self):
+        scheduler, servers, workers = self.endless({"PS_HEARTBEAT_TIMEOUT": "2"})
+        workers[0].signal(signal.SIGKILL)
+        workers[0].wait()
+        line = scheduler.wait_line("is lost: no heartbeat for 2 s")
+        name = re.search(r"worker/\d", line).group()
+        self.stop(workers[1:])
+        self.assertEqual(scheduler.wait(), 1, scheduler.output)
+        self.assertIn(f"the job has ended: {name} is lost, and nobody else is left", scheduler.output)
+        for server in servers:
+            self.assertEqual(server.wait(), 0, server.output)
+
+    def test_a_worker_is_replaced(self):
+        scheduler, servers, workers = self.endless({"PS_HEARTBEAT_TIMEOUT": "5"})
+        workers[0].signal(signal.SIGKILL)
+        workers[0].wait()
+        line = scheduler.wait_line("is away")
+        name = re.search(r"worker/\d", line).group()
+        workers[0] = self.start_role("worker")
+        scheduler.wait_line(f"{name} was replaced")
+        workers[0].wait_line("epoch ")
+        self.stop(workers)
+        self.assertEqual(scheduler.wait(), 0, scheduler.output)
+        for server in servers:
+            self.assertEqual(server.wait(), 0, server.output)
+
+    def test_signals_end_the_scheduler_in_order(self):
+        scheduler = self.start_role("scheduler")
+        scheduler.wait_line("scheduler ready")
+        scheduler.signal(signal.SIGTERM)
+        self.assertEqual(scheduler.wait(), 0, scheduler.output)
+        self.assertIn("scheduler done", scheduler.output)
+
+    def test_a_job_outlives_its_scheduler(self):
+        scheduler, servers, workers = self.endless()
+        scheduler.signal(signal.SIGKILL)
+        scheduler.wait()
+        servers[0].wait_line("lost the coordinator")
+        again = self.start_role("scheduler")
+        again.wait_line("the job has begun")
+        self.stop(workers)
+        self.assertEqual(again.wait(), 0, again.output)
+        for server in servers:
+            self.assertEqual(server.wait(), 0, server.output)
+
+
+class Verbose(DmlcTest):
+    def test_connections_and_messages(self):
+        self.job.update(DMLC_NUM_SERVER="1", DMLC_NUM_WORKER="1")
+        for level, expected in (("1", False), ("2", True)):
+            self.job["DMLC_PS_ROOT_PORT"] = str(harness.free_ports(1)[0])
+            scheduler, (server,), (worker,) = self.start_job(
+                ["scheduler", "server", "worker"], env={"PS_VERBOSE": level})
+            for process in (worker, server, scheduler):
+                self.assertEqual(process.wait(), 0, process.output)
+            self.assertRegex(worker.output, r"connection made: tcp://127\.0\.0\.1:\d+ by tcp")
+            self.assertRegex(scheduler.output, r"connection accepted: tcp://127\.0\.0\.1:\d+ by tcp")
+            self.assertIn("connection closed: ", server.output)
+            self.assertEqual(bool(re.search(r"sent request \d+, \d+ bytes, \S+ by ", worker.output)),
+                             expected)
+            self.assertEqual(
+                bool(re.search(r"received reply \d+, \d+ bytes, \S+ by ", worker.output)), expected)
+            self.assertEqual("received control" in scheduler.output, expected)
+
+
+class BadValues(DmlcTest):
+    def test_each_variable(self):
+        for variable, value, accepted in (
+                ("DMLC_ROLE", "ps", "scheduler, server or worker"),
+                ("DMLC_NUM_WORKER", "many", "from 1 to 16384"),
+                ("DMLC_NUM_SERVER", "0", "from 1 to 1024"),
+                ("DMLC_PS_ROOT_URI", "http://a", "address of a host"),
+                ("DMLC_PS_ROOT_PORT", "99999", "from 1 to 65535"),
+                ("DMLC_INTERFACE", "a/b", "network interface"),
+                ("DMLC_NODE_HOST", "a b", "address of a host"),
+                ("DMLC_PORT", "http", "from 0 to 65535"),
+                ("DMLC_ENABLE_RDMA", "yes", "0, 1 or ibverbs"),
+                ("DMLC_RANK", "2", "0 to 1"),
+                ("DMLC_GROUP_SIZE", "0", "from 1 to 256"),
+                ("PS_VERBOSE", "3", "from 0 to 2"),
+                ("PS_HEARTBEAT_INTERVAL", "often", "from 0 to 3600"),
+                ("PS_HEARTBEAT_TIMEOUT", "-1", "from 0 to 3600")):
+            with self.subTest(variable=variable):
+                env = dict(self.job, DMLC_ROLE="server")
+                env[variable] = value
+                self.refuses("starling-ps", env, variable, value, accepted)
+
+    def test_each_that_is_missing(self):
+        for variable in ("DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT"):
+            env = dict(self.job, DMLC_ROLE="worker")
+            del env[variable]
+            self.refuses("starling-worker", env, f"{variable} is not set", args=self.model)
+
+    def test_rdma_is_not_in_this_build(self):
+        for name, role in (("starling-ps", "server"), ("starling-ps", "scheduler"),
+                           ("starling-worker", "worker")):
+            for value in ("1", "ibverbs"):
+                env = dict(self.job, DMLC_ROLE=role, DMLC_ENABLE_RDMA=value)
+                self.refuses(name, env, f"DMLC_ENABLE_RDMA={value}", "no rdma transport")
+
+    def test_contradictions_name_both(self):
+        server = dict(self.job, DMLC_ROLE="server")
+        worker = dict(self.job, DMLC_ROLE="worker")
+        tf_config = json.dumps({"cluster": {"ps": ["127.0.0.1:1"], "worker": ["a"]}})
+        endpoint_map = self.file("map", "127.0.0.1:3333=127.0.0.1:5555\n")
+        self.refuses("starling-ps", server, "--ps-hosts", "DMLC_PS_ROOT_URI",
+                     args=["--ps-hosts", "127.0.0.1:1"])
+        self.refuses("starling-ps", dict(server, TF_CONFIG=tf_config), "TF_CONFIG", "DMLC_PS_ROOT_URI")
+        self.refuses("starling-ps", server, endpoint_map, "DMLC_PS_ROOT_URI",
+                     args=["--endpoint-map", endpoint_map])
+        self.refuses("starling-worker", worker, "--worker-hosts names 2", "DMLC_NUM_WORKER is 4",
+                     args=self.model + ["--worker-hosts", "a,b"])
+        self.refuses("starling-worker", dict(worker, DMLC_RANK="1"), "--task-index is 2",
+                     "DMLC_RANK is 1", args=self.model + ["--task-index", "2"])
+        self.refuses("starling-ps", server, "--job-name is scheduler", "DMLC_ROLE is server",
+                     args=["--job-name", "scheduler"])
+        self.refuses("starling-ps", dict(server, DMLC_GROUP_SIZE="2"), "NETWORK_PS_CORE_NUMBER is 1",
+                     "DMLC_GROUP_SIZE is 2")
+        self.refuses("starling-ps", dict(server, PS_HEARTBEAT_TIMEOUT="7"), "--lease is 5",
+                     "PS_HEARTBEAT_TIMEOUT is 7", args=["--lease", "5"])
+        self.refuses("starling-worker", server, "DMLC_ROLE=server", "starling-ps", args=self.model)
+        self.refuses("starling-worker", dict(worker, DMLC_GROUP_SIZE="8"), "DMLC_GROUP_SIZE=8",
+                     args=self.model)
+        self.refuses("starling-launch", self.job, "DMLC_PS_ROOT_URI",
+                     args=["--ps", "1", "--workers", "1", "--", *self.model])
+
+    def test_counts_that_disagree(self):
+        scheduler = self.start_role("scheduler")
+        scheduler.wait_line("scheduler ready")
+        worker = self.start_role("worker", env={"DMLC_NUM_WORKER": "5"})
+        self.assertEqual(worker.wait(), 1, worker.output)
+        self.assertIn("expects 5 workers", worker.output)
+
+
+if __name__ == "__main__":
+    harness.main()
