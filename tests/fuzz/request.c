@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <starling_kv.h>
-
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -18,6 +16,7 @@
 #include "ps/coordinator.h"
 #include "ps/server_internal.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/request_kv.h"
 #include "tests/support/loop_transport.h"
 
 #define SHARDS         2
@@ -118,33 +117,6 @@ static const struct sl_transport_events peer_events = {
 
 /* ---- The world ------------------------------------------------------------------------------- */
 
-/* It looks at all that it is shown, and says AGAIN, or fails, by the command. */
-static int handle(void *ctx, const struct sl_kv_request *request)
-{
-    (void)ctx;
-    const size_t bytes = request->value_count * request->value_bytes;
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < request->key_count; i++) {
-        sum += request->keys[i] + (request->lens != NULL ? request->lens[i] : 1);
-    }
-    for (size_t i = 0; request->push != NULL && i < bytes; i++) {
-        sum += ((const uint8_t *)request->push)[i];
-    }
-    if (request->pull != NULL) {
-        memset(request->pull, (int)(sum & 0xff), bytes);
-    }
-    switch (request->command % 4) {
-    case 1:
-        return SL_ERR_AGAIN;
-    case 2:
-        return SL_ERR_IO;
-    default:
-        return 0;
-    }
-}
-
-static const struct sl_kv_handler handler = {.handle = handle};
-
 static void turn(struct world *world)
 {
     world->now_ns += STEP_NS;
@@ -191,10 +163,10 @@ static void open_tables(struct world *world)
 
 static void open_kv_tables(struct world *world)
 {
-    for (uint32_t id = KV_FLOATS; id <= KV_BYTES; id++) {
+    for (uint32_t id = TABLES; id <= TABLES + 1; id++) {
         struct sl_table_spec spec = {
             .kind = SL_TABLE_KV,
-            .dim = id == KV_BYTES ? 1 : 4,
+            .dim = fuzz_request_kv_width(id, TABLES),
             .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM),
         };
         (void)snprintf(spec.name, sizeof spec.name, "t%u", id);
@@ -230,7 +202,7 @@ static void start(struct world *world)
             .coordinator = i == 0 ? world->coordinator : NULL,
             .buffer_bytes_max = 1,
             .waiting_max = 512,
-            .shard = {.kv_handler = i == 1 ? &handler : NULL},
+            .shard = {.kv_handler = i == 1 ? &fuzz_request_kv_handler : NULL},
         };
         sl_assert(sl_server_create(&options, &world->servers[i]) == 0);
         sl_assert(sl_server_set_shard(world->servers[i], i, SHARDS) == 0);
@@ -443,85 +415,13 @@ static void write_floats(struct sl_bytes_writer *writer, uint64_t count)
     }
 }
 
-/* The keys of a KV table are few, so that they meet again, in two or three lengths. */
-static void write_kv_keys(struct sl_bytes_writer *writer, uint32_t shard, uint32_t count,
-                          struct sl_bytes *input)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t key = sl_partition_kv_first(shard, SHARDS) + sl_bytes_u8(input) % 32;
-        sl_bytes_put(writer, &key, sizeof key);
-    }
-}
-
-static void write_lens(struct sl_bytes_writer *writer, const struct sl_request_section *section)
-{
-    uint32_t left = (uint32_t)section->count;
-    for (uint32_t i = 0; i < sl_bytes_pad8(4ULL * section->key_count) / 4; i++) {
-        uint32_t length = i < section->key_count ? 1 : 0;
-        length = i + 1 == section->key_count ? left : length;
-        left -= length;
-        sl_bytes_put(writer, &length, sizeof length);
-    }
-}
-
-/* What a section of whole arrays, or of a piece of one, says. */
-static void choose_arrays(struct sl_request_section *section, uint8_t count, uint8_t how)
-{
-    section->command = how / 32;
-    switch (how % 4) {
-    case 0:
-        section->flags = SL_REQUEST_FLAG_LENS;
-        section->count = section->key_count + count % 8U;
-        break;
-    case 1: /* a piece */
-        section->key_count = 1;
-        section->bag_count = count % 8U == 0 ? 60000 : 8;
-        section->start = section->bag_count / 4;
-        section->count = section->bag_count / 8;
-        break;
-    case 2: /* long ones */
-        section->key_count = section->key_count % 3 + 1;
-        section->count = section->key_count * 3000ULL;
-        break;
-    default:
-        section->count = section->key_count * (1 + count % 2ULL);
-    }
-}
-
-static void write_kv_section(struct sl_bytes_writer *writer, uint32_t shard, uint8_t op,
-                             struct sl_bytes *input)
-{
-    uint8_t count = sl_bytes_u8(input);
-    uint8_t how = sl_bytes_u8(input);
-    struct sl_request_section section = {
-        .op = op,
-        .table_id = (uint16_t)(KV_FLOATS + count / 8 % 2),
-        .key_count = count >= 240 ? 300 : 1 + count % 16U, /* and more than are claimed at once */
-    };
-    if (op != SL_REQUEST_KV_LENGTHS) {
-        choose_arrays(&section, count, how);
-    }
-    const uint32_t width = section.table_id == KV_BYTES ? 1 : 4;
-    sl_bytes_put(writer, &section, sizeof section);
-    write_kv_keys(writer, shard, section.key_count, input);
-    if ((section.flags & SL_REQUEST_FLAG_LENS) != 0) {
-        write_lens(writer, &section);
-    }
-    if (sl_request_pushes(op)) {
-        const uint64_t bytes = sl_bytes_pad8(sl_request_values_bytes(&section, width));
-        void *values = sl_bytes_reserve(writer, bytes);
-        if (values != NULL) {
-            memset(values, 0, bytes);
-        }
-    }
-}
-
 /* One section that fits its table, up to a range that may be another shard's. */
 static void write_section(struct sl_bytes_writer *writer, uint32_t shard, struct sl_bytes *input)
 {
     uint8_t what = sl_bytes_u8(input);
     if (what >= 192) {
-        write_kv_section(writer, shard, (uint8_t)(SL_REQUEST_KV_PUSH + what % 4), input);
+        fuzz_request_kv_write(writer, shard, SHARDS, (uint8_t)(SL_REQUEST_KV_PUSH + what % 4),
+                              TABLES, input);
         return;
     }
     uint8_t op = (uint8_t)(1 + what % 8);
