@@ -104,7 +104,7 @@ int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,
          find(coordinator, hello, &places, end, places.limit, &hello->task_index))) {
         return 0;
     }
-    const char *role = hello->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker";
+    const char *role = hello->role == SL_MESSAGE_ROLE_PS ? "ps" : "workers";
     (void)snprintf(reason, reason_bytes,
                    "the job has %u %s, and all of them are there: another waits for the place of "
                    "one that is lost",
