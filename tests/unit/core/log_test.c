@@ -100,6 +100,19 @@ static void log_write__leaves_errno_alone(void **state)
     close(saved);
 }
 
+static void log_rename__counts_once_after_setup(void **state)
+{
+    (void)state;
+    char line[256];
+    sl_log_setup(SL_LOG_INFO, "ps");
+    sl_log_rename("ps/1");
+    capture(SL_LOG_INFO, "known", line, sizeof line);
+    assert_non_null(strstr(line, " I ps/1 known\n"));
+    sl_log_rename("ps/2");
+    capture(SL_LOG_INFO, "kept", line, sizeof line);
+    assert_non_null(strstr(line, " I ps/1 kept\n"));
+}
+
 static void log_parse_level__takes_any_case_and_nothing_else(void **state)
 {
     (void)state;
@@ -122,6 +135,7 @@ int main(void)
         cmocka_unit_test(log_write__control_characters_do_not_break_the_line),
         cmocka_unit_test(log_write__long_line_is_cut_and_still_ends),
         cmocka_unit_test(log_write__leaves_errno_alone),
+        cmocka_unit_test(log_rename__counts_once_after_setup),
         cmocka_unit_test(log_parse_level__takes_any_case_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
