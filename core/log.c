@@ -13,24 +13,24 @@
  * not mix. */
 #define LINE_BYTES 1024
 
-static enum sl_log_level least_level = SL_LOG_INFO;
+static atomic_int least_level = SL_LOG_INFO;
 
-/* The name of setup and the one that may follow; which of them counts. */
-static char names[2][32] = {"starling"};
+/* The name before setup, that of setup, and the one that may follow; which of them counts. */
+static char names[3][32] = {"starling"};
 static _Atomic(const char *) process = names[0];
 
 void sl_log_setup(enum sl_log_level least, const char *process_name)
 {
-    least_level = least;
-    snprintf(names[0], sizeof names[0], "%s", process_name);
-    atomic_store_explicit(&process, names[0], memory_order_release);
+    atomic_store_explicit(&least_level, (int)least, memory_order_relaxed);
+    snprintf(names[1], sizeof names[1], "%s", process_name);
+    atomic_store_explicit(&process, names[1], memory_order_release);
 }
 
 void sl_log_rename(const char *process_name)
 {
-    if (atomic_load_explicit(&process, memory_order_relaxed) == names[0]) {
-        snprintf(names[1], sizeof names[1], "%s", process_name);
-        atomic_store_explicit(&process, names[1], memory_order_release);
+    if (atomic_load_explicit(&process, memory_order_relaxed) != names[2]) {
+        snprintf(names[2], sizeof names[2], "%s", process_name);
+        atomic_store_explicit(&process, names[2], memory_order_release);
     }
 }
 
@@ -51,7 +51,8 @@ bool sl_log_parse_level(const char *text, enum sl_log_level *out)
 
 bool sl_log_enabled(enum sl_log_level level)
 {
-    return level >= least_level && level < SL_LOG_OFF;
+    return (int)level >= atomic_load_explicit(&least_level, memory_order_relaxed) &&
+           level < SL_LOG_OFF;
 }
 
 /* "2026-01-31T12:00:00.123Z W ps/0 "; returns its length. */

@@ -1,6 +1,6 @@
 #include "kv/join.h"
 
-#include <stdio.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +56,18 @@ static void fill_options(struct sl_join *join, const struct sl_env *env, const s
     };
 }
 
+/* The log is the process's, which may have several workers; the first says how. */
+static pthread_once_t log_once = PTHREAD_ONCE_INIT;
+
+static void set_up_log(void)
+{
+    char reason[1024];
+    struct sl_env env;
+    if (sl_env_read(sl_topology_core_count(), &env, reason, sizeof reason) == 0) {
+        sl_log_setup(env.log_level, "worker");
+    }
+}
+
 int sl_join_read(struct sl_join *join)
 {
     char reason[1024];
@@ -68,11 +80,7 @@ int sl_join_read(struct sl_join *join)
         sl_join_fini(join);
         return err;
     }
-    snprintf(join->name, sizeof join->name, "worker");
-    if (!join->cluster.any_task) {
-        snprintf(join->name, sizeof join->name, "worker/%u", join->cluster.task_index);
-    }
-    sl_log_setup(env.log_level, join->name);
+    (void)pthread_once(&log_once, set_up_log);
     fill_options(join, &env, &dmlc);
     return 0;
 }

@@ -14,7 +14,6 @@ struct sl_join {
     struct sl_security security;
     char coordinator[SL_LIMIT_ENDPOINT_BYTES + 16];
     char congestion_control[16];
-    char name[32]; /* for the log */
 };
 
 /* Reads the environment, sets up the log; a caller-driven client. The reason of a failure is
