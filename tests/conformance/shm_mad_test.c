@@ -475,9 +475,7 @@ static void play_at_random(uint64_t seed)
             shm_raw_publish(&raw, &slot);
         }
     }
-    if (sl_hash_random(&seed) % 8 == 0) {
-        usleep(300);
-    }
+    usleep(sl_hash_random(&seed) % 8 == 0 ? 300 : 0);
     close(fd);
     shm_raw_close(&raw);
 }
@@ -582,7 +580,7 @@ int main(void)
     target.ops = sl_transport_find(SL_ENDPOINT_SHM);
     conformance_target = &target;
     sl_log_setup(SL_LOG_OFF, "shm mad");
-    static const struct CMUnitTest tests[] = {
+    const struct CMUnitTest tests[] = {
         cmocka_unit_test(hello__of_something_else),
         cmocka_unit_test(hello__with_memory_that_cannot_be_trusted),
         cmocka_unit_test(hello__with_more_descriptors_than_one),

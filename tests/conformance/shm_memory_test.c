@@ -1,0 +1,342 @@
+/* Memory that is lent is read and written where it lies. */
+#include "shm.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+
+#define REGION_BYTES (2U << 20)
+#define LONG_BYTES   300000U
+#define SHORT_BYTES  2000U
+
+/* One side: what it lends, and what it saw. */
+struct side {
+    struct sl_reactor *reactor;
+    struct sl_transport *transport;
+    struct sl_mailbox_lane *lane;
+    struct sl_conn *conn;
+    struct sl_shared sends, lands;
+    struct sl_endpoint bound;
+    bool serves;
+    void *sink_answer;
+    struct sl_transport_message message; /* the last, until it is released */
+    const uint8_t *rest;
+    uint32_t rest_bytes;
+    void *landing;
+    uint32_t landing_bytes;
+    atomic_uint received, sent, closed;
+};
+
+static struct side sides[2]; /* serves; asks */
+
+static void on_open(void *ctx, struct sl_conn *conn)
+{
+    ((struct side *)ctx)->conn = conn;
+}
+
+static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+{
+    (void)conn;
+    (void)header;
+    return ((struct side *)ctx)->sink_answer;
+}
+
+static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
+{
+    struct side *side = ctx;
+    side->message = *message;
+    side->rest = conn->rest;
+    side->rest_bytes = conn->rest_bytes;
+    side->landing = conn->landing;
+    side->landing_bytes = conn->landing_bytes;
+    side->received++;
+}
+
+static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
+{
+    (void)conn;
+    (void)cookie;
+    ((struct side *)ctx)->sent++;
+}
+
+static void on_writable(void *ctx, struct sl_conn *conn)
+{
+    (void)ctx;
+    (void)conn;
+}
+
+static void on_closed(void *ctx, struct sl_conn *conn, int err)
+{
+    (void)conn;
+    (void)err;
+    ((struct side *)ctx)->conn = NULL;
+    ((struct side *)ctx)->closed++;
+}
+
+static const struct sl_transport_events events = {.accepted = on_open,
+                                                  .connected = on_open,
+                                                  .sink = on_sink,
+                                                  .received = on_received,
+                                                  .sent = on_sent,
+                                                  .writable = on_writable,
+                                                  .closed = on_closed};
+
+static int start(void *ctx)
+{
+    struct side *side = ctx;
+    struct sl_endpoint endpoint = {.scheme = SL_ENDPOINT_SHM, .host = "memory-test"};
+    const struct sl_transport_ops *ops = sl_transport_find(SL_ENDPOINT_SHM);
+    sl_assert(sl_transport_open(ops, side->reactor, NULL, &side->transport) == 0);
+    sl_assert(sl_shared_create("sends", REGION_BYTES, SL_SHARED_READ, &side->sends) == 0);
+    sl_assert(sl_shared_create("lands", REGION_BYTES, SL_SHARED_WRITE, &side->lands) == 0);
+    sl_assert(sl_transport_memory_register(side->transport, side->sends.base, REGION_BYTES) == 0);
+    sl_assert(sl_transport_memory_register(side->transport, side->lands.base, REGION_BYTES) == 0);
+    struct sl_conn *conn;
+    return side->serves
+               ? sl_transport_listen(side->transport, &endpoint, &events, side, &side->bound)
+               : sl_transport_connect(side->transport, &sides[0].bound, &events, side, NULL, &conn);
+}
+
+static void stop(void *ctx)
+{
+    sl_transport_close(&((struct side *)ctx)->transport);
+}
+
+static int open_both(void **state)
+{
+    (void)state;
+    memset(sides, 0, sizeof sides);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct side *side = &sides[i];
+        struct sl_reactor_options options = {.name = "side", .core = -1, .spin_us = 20};
+        side->serves = i == 0;
+        assert_int_equal(sl_reactor_create(&options, &side->reactor), 0);
+        sl_reactor_on_stop(side->reactor, stop, side);
+        assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(side->reactor), &side->lane), 0);
+        assert_int_equal(sl_reactor_start(side->reactor, start, side), 0);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        WAIT_UNTIL(*(struct sl_conn *volatile *)&sides[i].conn != NULL);
+    }
+    return 0;
+}
+
+static int close_both(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        sl_reactor_stop(sides[i].reactor);
+        sl_reactor_join(sides[i].reactor);
+        sl_mailbox_lane_close(&sides[i].lane);
+        sl_reactor_destroy(&sides[i].reactor);
+        assert_int_equal(sides[i].closed, 1);
+        sl_shared_destroy(&sides[i].sends);
+        sl_shared_destroy(&sides[i].lands);
+    }
+    return 0;
+}
+
+/* ---- Calls into the sides' reactors -----------------------------------------------------------
+ */
+
+struct call {
+    struct side *side;
+    struct sl_transport_frame frame;
+    bool releases, unregisters;
+    atomic_bool done;
+};
+
+static void run_call(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct call *call = ctx;
+    struct side *side = call->side;
+    if (call->releases) {
+        sl_transport_release(side->conn, &side->message);
+    } else if (call->unregisters) {
+        sl_transport_memory_unregister(side->transport, side->lands.base);
+    } else {
+        sl_assert(sl_transport_send_burst(side->conn, &call->frame, 1) == 1);
+    }
+    call->done = true;
+}
+
+static void run(struct call *call)
+{
+    struct sl_mail mail = {.run = run_call, .ctx = call};
+    assert_int_equal(sl_mailbox_post(call->side->lane, mail), 0);
+    WAIT_UNTIL(call->done);
+}
+
+/* A frame whose head, with `in_head` bytes of payload, is at the front of what the side sends from,
+ * and the rest where it says. */
+static void send_frame(struct side *side, uint8_t type, uint32_t in_head, const void *rest,
+                       uint32_t rest_bytes, void *landing, uint32_t landing_bytes)
+{
+    struct sl_frame header = {
+        .type = type, .payload_bytes = in_head + rest_bytes, .request_id = 1, .budget_us = 1};
+    sl_frame_encode(&header, side->sends.base);
+    struct call call = {.side = side,
+                        .frame = {.head = side->sends.base,
+                                  .head_bytes = SL_FRAME_HEADER_BYTES + in_head,
+                                  .payload = rest,
+                                  .payload_bytes = rest_bytes,
+                                  .cookie = side,
+                                  .landing = landing,
+                                  .landing_bytes = landing_bytes}};
+    run(&call);
+}
+
+static void release_last(struct side *side)
+{
+    struct call call = {.side = side, .releases = true};
+    run(&call);
+}
+
+/* ---- Cases ------------------------------------------------------------------------------------
+ */
+
+/* What the sender changes shows: nothing was copied. It has the memory back with the release. */
+static void in_place__in_one(void **state)
+{
+    (void)state;
+    struct side *server = &sides[0], *client = &sides[1];
+    server->sink_answer = SL_TRANSPORT_IN_PLACE;
+    send_frame(client, SL_FRAME_REQUEST, LONG_BYTES, NULL, 0, NULL, 0);
+    WAIT_UNTIL(server->received == 1);
+    assert_non_null(server->message.token);
+    assert_null(server->rest);
+    client->sends.base[SL_FRAME_HEADER_BYTES + 777] = 0x5a;
+    assert_int_equal(server->message.payload[777], 0x5a);
+    usleep(20000);
+    assert_int_equal(client->sent, 0);
+    release_last(server);
+    WAIT_UNTIL(client->sent == 1);
+}
+
+/* A few words of structure, and the caller's own array, which is not even aligned. */
+static void in_place__in_two(void **state)
+{
+    (void)state;
+    struct side *server = &sides[0], *client = &sides[1];
+    uint8_t *values = client->sends.base + 4096 + 4;
+    server->sink_answer = SL_TRANSPORT_IN_PLACE;
+    memset(client->sends.base + SL_FRAME_HEADER_BYTES, 0x11, 40);
+    memset(values, 0x22, LONG_BYTES);
+    send_frame(client, SL_FRAME_REQUEST, 40, values, LONG_BYTES, NULL, 0);
+    WAIT_UNTIL(server->received == 1);
+    assert_int_equal(server->message.header.payload_bytes, 40 + LONG_BYTES);
+    assert_memory_equal(server->message.payload, client->sends.base + SL_FRAME_HEADER_BYTES, 40);
+    assert_int_equal(server->rest_bytes, LONG_BYTES);
+    assert_memory_equal(server->rest, values, LONG_BYTES);
+    values[1234] = 0x5a;
+    assert_int_equal(server->rest[1234], 0x5a);
+    release_last(server);
+    WAIT_UNTIL(client->sent == 1);
+}
+
+/* A short request could be checked and then changed: it is copied. A reply is plain values. */
+static void short__reply_stays_and_request_does_not(void **state)
+{
+    (void)state;
+    struct side *server = &sides[0], *client = &sides[1];
+    uint8_t *at = client->sends.base + SL_FRAME_HEADER_BYTES + 99;
+    for (uint32_t i = 1; i <= 2; i++) {
+        *at = 1;
+        send_frame(client, i == 1 ? SL_FRAME_REQUEST : SL_FRAME_REPLY, SHORT_BYTES, NULL, 0, NULL,
+                   0);
+        WAIT_UNTIL(server->received == i);
+        *at = 2;
+        assert_int_equal(server->message.payload[99], i);
+        release_last(server);
+        WAIT_UNTIL(client->sent == i);
+    }
+}
+
+/* The server writes the answer where the client wants it; then no byte is moved. */
+static void land(uint32_t bytes)
+{
+    struct side *server = &sides[0], *client = &sides[1];
+    uint8_t *wanted = client->lands.base + 8192;
+    client->sink_answer = wanted;
+    send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, bytes);
+    WAIT_UNTIL(server->received == 1);
+    assert_non_null(server->landing);
+    assert_int_equal(server->landing_bytes, bytes);
+    memset(server->landing, 0x77, bytes);
+    assert_int_equal(wanted[bytes - 1], 0x77);
+    void *landing = server->landing;
+    release_last(server);
+    send_frame(server, SL_FRAME_REPLY, 0, landing, bytes, NULL, 0);
+    WAIT_UNTIL(client->received == 1);
+    assert_ptr_equal(client->message.payload, wanted);
+    assert_true((client->message.token == NULL) == (bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES));
+    release_last(client);
+    WAIT_UNTIL(server->sent == 1);
+}
+
+static void landing__of_a_long_answer(void **state)
+{
+    (void)state;
+    land(LONG_BYTES);
+}
+
+static void landing__of_a_short_answer(void **state)
+{
+    (void)state;
+    land(SHORT_BYTES);
+}
+
+/* Only what may be written is lent for that. */
+static void landing__in_memory_that_is_read_only(void **state)
+{
+    (void)state;
+    struct side *server = &sides[0], *client = &sides[1];
+    send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, client->sends.base + 4096, 1000);
+    WAIT_UNTIL(server->received == 1);
+    assert_null(server->landing);
+    release_last(server);
+}
+
+/* Who still holds a landing after it was withdrawn writes to nothing, and lives. */
+static void landing__after_it_was_withdrawn(void **state)
+{
+    (void)state;
+    struct side *server = &sides[0], *client = &sides[1];
+    uint8_t *wanted = client->lands.base;
+    send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, 1000);
+    WAIT_UNTIL(server->received == 1);
+    uint8_t *landing = server->landing;
+    assert_non_null(landing);
+    release_last(server);
+    struct call withdraw = {.side = client, .unregisters = true};
+    run(&withdraw);
+    send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, NULL, 0);
+    WAIT_UNTIL(server->received == 2);
+    release_last(server);
+    memset(landing, 0x33, 1000);
+    send_frame(server, SL_FRAME_REPLY, 0, landing, 1000, NULL, 0);
+    WAIT_UNTIL(client->received == 1);
+    assert_int_equal(client->message.payload[999], 0x33);
+    assert_ptr_not_equal(client->message.payload, wanted);
+    release_last(client);
+}
+
+int main(void)
+{
+    sl_log_setup(SL_LOG_OFF, "shm memory");
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(in_place__in_one, open_both, close_both),
+        cmocka_unit_test_setup_teardown(in_place__in_two, open_both, close_both),
+        cmocka_unit_test_setup_teardown(short__reply_stays_and_request_does_not, open_both,
+                                        close_both),
+        cmocka_unit_test_setup_teardown(landing__of_a_long_answer, open_both, close_both),
+        cmocka_unit_test_setup_teardown(landing__of_a_short_answer, open_both, close_both),
+        cmocka_unit_test_setup_teardown(landing__in_memory_that_is_read_only, open_both,
+                                        close_both),
+        cmocka_unit_test_setup_teardown(landing__after_it_was_withdrawn, open_both, close_both),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
