@@ -313,7 +313,8 @@ static void memory_run__one_thread_and_two(void **state)
 {
     (void)state;
     for (uint32_t threads = 1; threads <= 2; threads++) {
-        const struct sl_bench_bare_memory options = {.bytes = 100000, .pieces = 3, .threads = threads};
+        const struct sl_bench_bare_memory options = {
+            .bytes = 100000, .pieces = 3, .threads = threads};
         double rate = 0;
         assert_int_equal(sl_bench_bare_memory_run(&options, &BRIEF, &rate), 0);
         assert_true(rate > 0);
