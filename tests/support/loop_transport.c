@@ -200,8 +200,10 @@ static void carry_shared(struct loop_conn *conn, const struct sl_transport_frame
         message->rest_bytes = frame->payload_bytes;
         message->bytes -= frame->payload_bytes;
     }
-    memcpy(message->rest != NULL ? message->rest : message->data + frame->head_bytes,
-           frame->payload, frame->payload_bytes);
+    if (frame->payload_bytes > 0) {
+        memcpy(message->rest != NULL ? message->rest : message->data + frame->head_bytes,
+               frame->payload, frame->payload_bytes);
+    }
     inbox_append(peer, message);
 }
 
