@@ -25,7 +25,7 @@ struct side {
     uint32_t rest_bytes;
     void *landing;
     uint32_t landing_bytes;
-    atomic_uint received, sent, closed;
+    atomic_uint opened, received, sent, closed;
 };
 
 static struct side sides[2]; /* serves; asks */
@@ -33,6 +33,7 @@ static struct side sides[2]; /* serves; asks */
 static void on_open(void *ctx, struct sl_conn *conn)
 {
     ((struct side *)ctx)->conn = conn;
+    ((struct side *)ctx)->opened++;
 }
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
@@ -117,7 +118,7 @@ static int open_both(void **state)
         assert_int_equal(sl_reactor_start(side->reactor, start, side), 0);
     }
     for (uint32_t i = 0; i < 2; i++) {
-        WAIT_UNTIL(*(struct sl_conn *volatile *)&sides[i].conn != NULL);
+        WAIT_UNTIL(sides[i].opened == 1);
     }
     return 0;
 }
