@@ -46,11 +46,11 @@ enum sl_transport_capability {
 /* What SHARES means. A frame's parts that lie in memory registered with the transport
  * (core/shared.h) are not copied by the sender, unless they are so short that this is cheaper; all
  * else is, once. A short payload of a REPLY is delivered where the peer has it, since a reply is
- * plain values; so is a long frame, of any type, for which `sink` said SL_TRANSPORT_IN_PLACE, in two
- * places where its sender has it so (`rest` of struct sl_conn). The peer may change such a payload
- * while it is read, if it is mad: what is checked there must be copied before. It has the memory
- * back once its connection has ended: what is kept beyond `closed` must be copied too. Every other
- * payload is copied to where only this process can write before it is delivered. */
+ * plain values; so is a long frame, of any type, for which `sink` said SL_TRANSPORT_IN_PLACE, in
+ * two places where its sender has it so (`rest` of struct sl_conn). The peer may change such a
+ * payload while it is read, if it is mad: what is checked there must be copied before. It has the
+ * memory back once its connection has ended: what is kept beyond `closed` must be copied too. Every
+ * other payload is copied to where only this process can write before it is delivered. */
 #define SL_TRANSPORT_IN_PLACE ((void *)UINTPTR_MAX)
 
 /* The cookie of a frame that goes with the one before it on the connection, which was taken and has

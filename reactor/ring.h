@@ -1,6 +1,6 @@
 /* The core's io_uring: one per reactor thread, single issuer, deferred task running; each feature
- * is probed at init and has a fall-back. This file, ring.c, net/tcp and net/shm are the only ones that see
- * <liburing.h>. Owner reactor, except init and fini. */
+ * is probed at init and has a fall-back. This file, ring.c, net/tcp and net/shm are the only ones
+ * that see <liburing.h>. Owner reactor, except init and fini. */
 #ifndef SL_REACTOR_RING_H
 #define SL_REACTOR_RING_H
 
