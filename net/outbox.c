@@ -112,21 +112,18 @@ int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, boo
     }
     struct sl_shared *shared = &outbox->shared;
     err = sl_shared_create("starling-outbox", outbox->bytes, SL_SHARED_READ, shared);
-    if (err != 0) {
-        goto free_units;
+    if (err == 0) {
+        err = sl_transport_memory_register(transport, shared->base, shared->bytes);
+        if (err != 0) {
+            sl_shared_destroy(shared);
+        }
     }
-    err = sl_transport_memory_register(transport, shared->base, shared->bytes);
     if (err != 0) {
-        goto destroy;
+        free(outbox->units);
+        return err;
     }
     outbox->base = shared->base;
     return 0;
-
-destroy:
-    sl_shared_destroy(shared);
-free_units:
-    free(outbox->units);
-    return err;
 }
 
 static uint8_t *unit_at(const struct sl_outbox *outbox, uint32_t unit)
