@@ -111,7 +111,7 @@ static void end(struct sl_coordinator *coordinator, uint64_t now_ns)
         (void)snprintf(coordinator->end_why, sizeof coordinator->end_why,
                        "all %u workers have left", coordinator->worker_count);
     } else {
-        char names[SL_MESSAGE_MISSING_COUNT * (SL_MESSAGE_NAME_BYTES + 2)];
+        char names[sizeof coordinator->end_why - 64]; /* so that what follows them has its place */
         write_names(&lost, names, sizeof names);
         (void)snprintf(coordinator->end_why, sizeof coordinator->end_why,
                        "%s %s lost, and nobody else is left", names,
