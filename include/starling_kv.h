@@ -131,6 +131,10 @@ struct sl_kv_request {
     const void *push; /* values; NULL: no push. May lie in memory of the sender's, who may be mad:
                        * what is checked in it must be copied before. Aligned to 8. */
     void *pull;       /* to be filled with the values asked for; NULL: no pull. Aligned to 8. */
+    /* With pull: may be set to the values asked for, aligned to 8, in memory that the handler never
+     * frees, instead of filling `pull`: they are sent from there. What changes there while they are
+     * on their way may or may not reach the receiver. */
+    const void **answer;
     /* Of a piece of an array that was too long for a message (key_count 1): where it begins, and
      * the values in the whole array; else 0. */
     uint64_t piece_start, piece_whole;
@@ -139,12 +143,12 @@ struct sl_kv_request {
 struct sl_kv_handler {
     /* In place of the sum, for every request to a KV table. Runs on the reactor that owns the
      * shard: requests of one server come one after the other, different servers' at the same time
-     * on other threads; it must not block. Returns 0: done, `pull` is filled; SL_ERR_AGAIN: not
-     * yet, ask again with the same request when another one of this server's has been done (until
-     * then nothing may have been changed for it); or another error, which the sender gets. A push
-     * is shown once, also when its connection breaks and it is sent again; a push_pull whose answer
-     * was lost is then shown with push NULL. Memory named in the request is its sender's when this
-     * returns. */
+     * on other threads; it must not block. Returns 0: done, `pull` is filled, or `answer`
+     * set; SL_ERR_AGAIN: not yet, ask again with the same request later, at the latest when another
+     * one of this server's has been done (until then nothing may have been changed for it); or
+     * another error, which the sender gets. A push is shown once, also when its connection breaks
+     * and it is sent again; a push_pull whose answer was lost is then shown with push NULL. Memory
+     * named in the request is its sender's when this returns. */
     int (*handle)(void *ctx, const struct sl_kv_request *request);
     /* How many values a key has, 0: none: what sl_kv_lengths asks. NULL: always 0. */
     uint32_t (*length)(void *ctx, const char *table, uint64_t key);

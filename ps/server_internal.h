@@ -112,7 +112,8 @@ struct sl_server_pulls {
 static inline uint32_t sl_server_request_speed(const struct sl_server_request *request)
 {
     const struct sl_shard_work *work = &request->work;
-    bool copies = work->in_section && work->view.section.op == SL_REQUEST_DENSE_PULL;
+    const uint8_t op = work->view.section.op;
+    bool copies = work->in_section && (op == SL_REQUEST_DENSE_PULL || op == SL_REQUEST_KV_PULL);
     return copies ? SL_SERVER_DENSE_PULL : 1;
 }
 

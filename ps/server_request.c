@@ -34,36 +34,65 @@ static void fail(struct sl_server_conn *conn, const struct sl_shard_work *work, 
     reply_error(conn, id, credit_bytes, err, text);
 }
 
+/* An answer of a handler's up to here goes behind its header. */
+#define ANSWER_COPIED_BYTES (4U << 10)
+
+enum run {
+    RUN_NO_ROOM,  /* for the reply, now: nothing was done */
+    RUN_ANSWERED, /* also with an error */
+    RUN_PARKED,   /* by its handler: nothing was done */
+};
+
+/* Where the rest of the reply lies, behind its header: what a handler had ready leaves from there,
+ * unless the sender wants it elsewhere, or one short piece is better than two. NULL: it is all in
+ * the frame. */
+static const void *rest_of_reply(const struct sl_shard_work *work, uint8_t *landing, uint8_t *frame)
+{
+    if (work->answer == NULL) {
+        return landing;
+    }
+    if (landing == NULL && work->reply_bytes > ANSWER_COPIED_BYTES) {
+        return work->answer;
+    }
+    uint8_t *reply = landing == NULL ? frame + SL_FRAME_HEADER_BYTES : landing;
+    memcpy(reply, work->answer, work->reply_bytes);
+    return landing;
+}
+
 /* Runs a request that sl_shard_ready vouches for, straight into the outgoing block, or where its
- * sender wants the reply. False when that has no room now. */
-static bool run_in_place(struct sl_server_conn *conn, struct sl_shard_work *work, uint64_t id,
-                         uint64_t credit_bytes, uint8_t *landing, uint32_t *spent)
+ * sender wants the reply. */
+static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_work *work, uint64_t id,
+                             uint64_t credit_bytes, uint8_t *landing, uint32_t *spent)
 {
     struct sl_server *server = conn->server;
     uint32_t bytes = (uint32_t)work->reply_bytes;
-    uint32_t landing_bytes = landing == NULL ? 0 : bytes;
-    uint8_t *frame = sl_server_watch_reserve(conn, bytes - landing_bytes);
+    uint8_t *frame = sl_server_watch_reserve(conn, landing == NULL ? bytes : 0);
     if (frame == NULL) {
-        return false;
+        return RUN_NO_ROOM;
     }
     char reason[SL_MESSAGE_TEXT_BYTES];
     int result =
         sl_shard_run(server->shard, work, landing == NULL ? frame + SL_FRAME_HEADER_BYTES : landing,
                      UINT32_MAX, spent, reason, sizeof reason);
+    if (result == SL_SHARD_PARKED) {
+        sl_outbox_abandon(conn->outbox);
+        return RUN_PARKED;
+    }
     server->request_count++;
     if (result < 0) {
         sl_outbox_abandon(conn->outbox);
         fail(conn, work, id, credit_bytes, result, reason);
-        return true;
+        return RUN_ANSWERED;
     }
     sl_assert(result == SL_SHARD_DONE);
     if (sl_server_request_writes(work)) {
         sl_server_session_wrote(conn->session, id);
     }
+    const void *rest = rest_of_reply(work, landing, frame);
     struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
-    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, landing, landing_bytes, NULL,
-                     NULL);
-    return true;
+    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, rest, rest == NULL ? 0 : bytes,
+                     NULL, NULL);
+    return RUN_ANSWERED;
 }
 
 /* Where the reply is made, when that takes several turns. */
@@ -281,11 +310,16 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_arriv
     bool is_ready = is_free && at_once;
     uint64_t cost = conn->shares ? sl_server_local_cost(work) : work->cost;
     bool has_turn = server->crowded_count == 0 && cost <= server->turn_keys;
-    uint32_t spent = 0;
-    if (is_ready && has_turn &&
-        run_in_place(conn, work, id, credit_bytes, arrival->landing, &spent)) {
+    if (is_ready && has_turn) {
+        uint32_t spent = 0;
+        enum run run = run_in_place(conn, work, id, credit_bytes, arrival->landing, &spent);
         server->turn_keys -= spent < server->turn_keys ? spent : server->turn_keys;
-        return;
+        if (run == RUN_ANSWERED) {
+            return;
+        }
+        if (run == RUN_PARKED) {
+            sl_shard_abandon(server->shard, work); /* it begins anew, to wait as others do */
+        }
     }
     bool is_behind = !is_free && has_crowd(conn) && !is_held;
     enum waits_for what = WAITS_FOR_OTHERS;
@@ -376,15 +410,21 @@ static bool reply_from_buffer(struct sl_server_request *request)
     }
     sl_server_queue_remove(request);
     put_payload(request);
-    if (request->landing != NULL) {
+    const void *reply = reply_of(request);
+    uint32_t bytes = (uint32_t)request->work.reply_bytes;
+    if (request->work.answer != NULL && request->landing != NULL) {
+        memcpy(request->landing, request->work.answer, bytes);
+    } else if (request->work.answer != NULL) {
+        reply = request->work.answer;
+    }
+    if (reply != request->reply) {
         sl_server_watch_put_reply(request);
     }
     sl_timer_disarm(sl_reactor_timers(request->server->options.reactor), &request->deadline);
-    uint32_t bytes = (uint32_t)request->work.reply_bytes;
     struct sl_frame header =
         sl_server_reply_header(conn, request->id, request->credit_bytes, bytes);
     bool has_rest = bytes > 0;
-    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, reply_of(request), bytes,
+    sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, reply, bytes,
                      has_rest ? reply_sent : NULL, request);
     if (!has_rest) {
         sl_server_request_free(request);
@@ -439,9 +479,10 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
     }
     keys = keys < SL_SERVER_OVERDRAW_KEYS ? SL_SERVER_OVERDRAW_KEYS : keys;
     if (may_run_at_once(request->conn, &request->work, keys)) {
-        if (!run_in_place(request->conn, &request->work, request->id, request->credit_bytes,
-                          request->landing, spent)) {
-            return SL_SERVER_GOES_ON;
+        enum run run = run_in_place(request->conn, &request->work, request->id,
+                                    request->credit_bytes, request->landing, spent);
+        if (run != RUN_ANSWERED) {
+            return run == RUN_PARKED ? SL_SERVER_WAITS : SL_SERVER_GOES_ON;
         }
         sl_server_queue_remove(request);
         sl_server_request_free(request);

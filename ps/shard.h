@@ -93,9 +93,11 @@ struct sl_shard_work {
     uint64_t done;        /* keys or elements done so far in this phase of the section */
     uint64_t reply_done;  /* bytes of the reply written by the sections before */
     uint64_t reply_bytes; /* in all */
-    uint32_t parked_on;   /* table id that it waits for */
-    uint8_t phase;        /* of a section: shard_internal.h */
-    uint32_t bags_done;   /* of a pooled pull */
+    const void *answer; /* once it is done: the reply, which lies there for good; NULL: where it was
+                         * to be made */
+    uint32_t parked_on; /* table id that it waits for */
+    uint8_t phase;      /* of a section: shard_internal.h */
+    uint32_t bags_done; /* of a pooled pull */
     /* Of a push in progress: */
     struct sl_shard_scratch *scratch; /* that it owns */
     struct sl_shard_staged *staged;   /* where it is being kept aside */
@@ -182,7 +184,8 @@ void sl_shard_replay(struct sl_shard_work *work);
 bool sl_shard_curtail(struct sl_shard_work *work);
 
 /* True when the rest of the request would run now without parking and within `key_budget`, in one
- * call of sl_shard_run, unless that fails. */
+ * call of sl_shard_run, unless that fails; but one that is a single section for a handler may still
+ * be parked, and has then changed nothing. */
 bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_work *work,
                     uint64_t key_budget);
 

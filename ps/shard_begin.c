@@ -117,6 +117,7 @@ static void work_init(struct sl_shard_work *work, const struct sl_shard_caller *
     work->phase = SL_SHARD_PHASE_NEW;
     work->cost = work->push_cost = 0;
     work->reply_done = work->reply_bytes = 0;
+    work->answer = NULL;
     work->parked_on = 0;
     work->scratch = NULL;
     work->staged = NULL;
@@ -254,7 +255,7 @@ static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_w
         if (sl_shard_op_pulls(section.op) && !sl_shard_admits(shard, table, &work->caller, clock)) {
             return false;
         }
-        if (may_ask_again(shard, section.op) ||
+        if ((may_ask_again(shard, section.op) && work->prefix.section_count > 1) ||
             (sl_shard_pushes(work, section.op) && shard->large.owner != NULL &&
              sl_shard_push_is_large(&section, table->spec.dim))) {
             return false;

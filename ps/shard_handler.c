@@ -1,5 +1,6 @@
 /* Sections of KV tables, where a handler of the program's own takes the place of the store. */
 #include <starling_kv.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "ps/shard_kv.h"
@@ -17,7 +18,8 @@ void sl_shard_handler_lengths(const struct sl_shard *shard, const struct sl_shar
 /* A section that has been carried out before is shown without its push. */
 static struct sl_kv_request request_of(const struct sl_shard *shard,
                                        const struct sl_shard_table *table,
-                                       const struct sl_shard_work *work, uint8_t *reply)
+                                       const struct sl_shard_work *work, uint8_t *reply,
+                                       const void **answer)
 {
     const struct sl_request_view *view = &work->view;
     const struct sl_request_section *section = &view->section;
@@ -34,6 +36,7 @@ static struct sl_kv_request request_of(const struct sl_shard *shard,
         .value_count = section->count,
         .push = sl_shard_pushes(work, section->op) ? view->values : NULL,
         .pull = sl_shard_op_pulls(section->op) ? reply + work->reply_done : NULL,
+        .answer = answer,
         .piece_start = section->start,
         .piece_whole = section->bag_count,
     };
@@ -63,11 +66,22 @@ static void count(struct sl_shard_table *table, const struct sl_shard_work *work
     table->pulled_rows += sl_shard_op_pulls(work->view.section.op) ? request->key_count : 0;
 }
 
+/* A reply of its own, which needs no padding, can be sent from where the handler has it. */
+static void take_answer(struct sl_shard_work *work, void *pull, const void *answer, uint64_t bytes)
+{
+    if (bytes == work->reply_bytes && (uintptr_t)answer % 8 == 0) {
+        work->answer = answer;
+    } else {
+        memcpy(pull, answer, bytes);
+    }
+}
+
 int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
                          struct sl_shard_work *work, uint8_t *reply, struct sl_shard_slice *slice)
 {
     const struct sl_kv_handler *handler = shard->options.kv_handler;
-    const struct sl_kv_request request = request_of(shard, table, work, reply);
+    const void *answer = NULL;
+    const struct sl_kv_request request = request_of(shard, table, work, reply, &answer);
     if (request.push == NULL && request.pull == NULL) {
         return SL_SHARD_DONE; /* a push, and it has been shown */
     }
@@ -88,6 +102,9 @@ int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
                              result, sl_err_name(result));
     }
     count(table, work, &request);
+    if (request.pull != NULL && answer != NULL) {
+        take_answer(work, request.pull, answer, request.value_count * request.value_bytes);
+    }
     return SL_SHARD_DONE;
 }
 

@@ -29,9 +29,17 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* Takes the answer from where the handler says it is, as a shard does. */
 static int ask(const struct sl_kv_request *request)
 {
-    return handler.handle(handler.ctx, request);
+    const void *answer = NULL;
+    struct sl_kv_request shown = *request;
+    shown.answer = &answer;
+    const int err = handler.handle(handler.ctx, &shown);
+    if (err == 0 && answer != NULL) {
+        memcpy(shown.pull, answer, shown.value_count * shown.value_bytes);
+    }
+    return err;
 }
 
 /* One key's array of bytes. */

@@ -13,7 +13,7 @@
 
 static const uint64_t keys[] = {2, 5, 9};
 static const uint32_t lens[] = {1, 3, 2};
-static const float six[] = {1, 2, 3, 4, 5, 6};
+static _Alignas(8) const float six[] = {1, 2, 3, 4, 5, 6};
 
 /* What the handler was shown last, and what it shall say. */
 struct shown {
@@ -21,6 +21,7 @@ struct shown {
     struct sl_kv_request request;
     float pushed[6];
     int answer;
+    const void *from; /* where its values are; NULL: it makes them */
 };
 
 static int handle(void *ctx, const struct sl_kv_request *request)
@@ -31,7 +32,9 @@ static int handle(void *ctx, const struct sl_kv_request *request)
     if (request->push != NULL) {
         memcpy(shown->pushed, request->push, request->value_count * request->value_bytes);
     }
-    if (request->pull != NULL && shown->answer == 0) {
+    if (request->pull != NULL && shown->from != NULL) {
+        *request->answer = shown->from;
+    } else if (request->pull != NULL && shown->answer == 0) {
         memset(request->pull, 7, request->value_count * request->value_bytes);
     }
     return shown->answer;
@@ -81,7 +84,7 @@ static void handler__is_shown_each_section_once(void **state)
     assert_int_equal(sl_shard_begin(f->shard, &caller, f->request.payload, f->request.bytes,
                                     &f->work, f->reason, sizeof f->reason),
                      0);
-    assert_false(sl_shard_ready(f->shard, &f->work, UINT32_MAX)); /* it may say AGAIN */
+    assert_true(sl_shard_ready(f->shard, &f->work, UINT32_MAX)); /* unless it says AGAIN */
     assert_int_equal(kv_go_on(f, &f->work), SL_SHARD_DONE);
     assert_int_equal(self->shown.calls, 1);
     assert_string_equal(request->table, "floats");
@@ -108,6 +111,39 @@ static void handler__is_shown_each_section_once(void **state)
     assert_int_equal(request->piece_whole, 10);
     assert_int_equal(kv_stats(f, FLOATS).pushed_rows, 3);
     assert_int_equal(kv_stats(f, FLOATS).rows, 0); /* nothing is stored */
+}
+
+/* What comes before the second section cannot be done twice. */
+static void handler__is_not_vouched_for_behind_other_sections(void **state)
+{
+    struct handled *self = *state;
+    struct kv_fixture *f = &self->f;
+    const struct sl_request_section push = {
+        .op = SL_REQUEST_KV_PUSH, .table_id = FLOATS, .count = 6};
+    shard_request_begin(&f->request, 0);
+    shard_request_kv(&f->request, push, keys, 3, lens, six, 4);
+    shard_request_kv(&f->request, push, keys, 3, lens, six, 4);
+    assert_int_equal(sl_shard_begin(f->shard, &(struct sl_shard_caller){0}, f->request.payload,
+                                    f->request.bytes, &f->work, f->reason, sizeof f->reason),
+                     0);
+    assert_false(sl_shard_ready(f->shard, &f->work, UINT32_MAX));
+}
+
+/* Sent from there when it is the whole reply; else it is copied to its place. */
+static void handler__says_where_its_answer_is(void **state)
+{
+    struct handled *self = *state;
+    struct kv_fixture *f = &self->f;
+    self->shown.from = six;
+    assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PULL, keys, 3, lens, NULL, 6), SL_SHARD_DONE);
+    assert_ptr_equal(f->work.answer, six);
+    assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PULL, keys, 1, NULL, NULL, 5), SL_SHARD_DONE);
+    assert_null(f->work.answer);
+    assert_memory_equal(f->reply, six, 5 * sizeof(float));
+    self->shown.from = six + 1;
+    assert_int_equal(kv_run(f, FLOATS, SL_REQUEST_KV_PULL, keys, 1, NULL, NULL, 4), SL_SHARD_DONE);
+    assert_null(f->work.answer);
+    assert_memory_equal(f->reply, six + 1, 4 * sizeof(float));
 }
 
 static void handler__answers_for_lengths(void **state)
@@ -235,6 +271,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(handler__is_shown_each_section_once),
+        CASE(handler__is_not_vouched_for_behind_other_sections),
+        CASE(handler__says_where_its_answer_is),
         CASE(handler__answers_for_lengths),
         CASE(handler__an_error_ends_the_request),
         CASE(handler__is_not_shown_the_keys_of_another_shard),
