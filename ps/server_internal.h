@@ -78,7 +78,7 @@ struct sl_server_arrival {
     const uint8_t *payload; /* in memory that nobody else writes */
     uint32_t payload_bytes;
     uint32_t values_bytes;
-    const uint8_t *values; /* the rest of it, where its sender has it; NULL: there is none */
+    const uint8_t *values; /* the rest, where its sender has it, or copied; NULL: there is none */
     uint8_t *landing;      /* where the sender wants the reply; NULL: anywhere */
 };
 
@@ -307,8 +307,9 @@ static inline uint64_t sl_server_local_cost(const struct sl_shard_work *work)
 /* True when it is better to leave a long request with its sender until the next turn. */
 bool sl_server_local_is_late(const struct sl_server_conn *conn, uint32_t bytes);
 
-/* The request is to wait: its values are copied too. Its sender may take his memory back when the
- * connection ends, and then nobody would know what they were. */
+/* The request is to wait: its values are copied too, behind the rest. Its sender may take his
+ * memory back when the connection ends, and then nobody would know what they were. They still count
+ * as standing apart: what has not been looked at there, the padding, is not looked at now. */
 void sl_server_local_take(struct sl_server_conn *conn, struct sl_server_arrival *arrival);
 
 /* Where replies to the connection are made, when that takes several turns; NULL: an orphan's. */

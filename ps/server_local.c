@@ -146,9 +146,9 @@ bool sl_server_local_is_late(const struct sl_server_conn *conn, uint32_t bytes)
 void sl_server_local_take(struct sl_server_conn *conn, struct sl_server_arrival *arrival)
 {
     if (arrival->values != NULL) {
-        memcpy(conn->sink + arrival->payload_bytes, arrival->values, arrival->values_bytes);
-        arrival->payload_bytes += arrival->values_bytes;
-        arrival->values = NULL;
+        uint8_t *copy = conn->sink + arrival->payload_bytes;
+        memcpy(copy, arrival->values, arrival->values_bytes);
+        arrival->values = copy;
     }
 }
 

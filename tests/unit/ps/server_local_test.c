@@ -256,6 +256,33 @@ static void server_push__of_several_turns_is_copied(void **state)
     assert_true(stepped_values(&world->stepped, SPARSE, STEPPED_KEYS) == 1);
 }
 
+/* Behind an odd number of values there is padding, of which nothing was said while the values were
+ * where its sender has them. It may not count either when they have been copied. */
+static void server_push__with_padding_of_any_kind_may_wait(void **state)
+{
+    struct world *world = *state;
+    struct shard_request *request = &world->stepped.request;
+    const uint32_t count = 50001;
+    for (uint64_t id = 1; id <= 4; id += 2) {
+        make_push(world, SL_REQUEST_PUSH, STEPPED_KEYS); /* takes many turns */
+        stepped_send(&world->near, id, STEPPED_BUDGET);
+        make_dense(world, SL_REQUEST_DENSE_PUSH, count);
+        memset(request->payload + request->bytes - sizeof(float), 7, sizeof(float));
+        if (id == 1) {
+            stepped_send(&world->near, id + 1, STEPPED_BUDGET);
+        } else {
+            send_cut(world, &world->near, id + 1, (count + 1) * sizeof(float));
+        }
+        expect_ok(&world->near, id);
+        expect_ok(&world->near, id + 1);
+    }
+    make_dense(world, SL_REQUEST_DENSE_PULL, count);
+    stepped_send(&world->far, 1, STEPPED_BUDGET);
+    expect_ok(&world->far, 1);
+    const float *values = (const float *)(const void *)world->far.sink;
+    assert_true(values[count - 1] == 2 * world->values[count - 1]);
+}
+
 /* However it is cut into two, and whatever it is: all of it arrives. */
 static void server_request__may_be_cut_anywhere(void **state)
 {
@@ -469,6 +496,7 @@ int main(void)
         CASE(server_drain__ends_connections_of_both),
         CASE(server_push__is_read_in_its_place),
         CASE(server_push__of_several_turns_is_copied),
+        CASE(server_push__with_padding_of_any_kind_may_wait),
         CASE(server_request__may_be_cut_anywhere),
         cmocka_unit_test(server_push__of_a_mad_peer_spoils_only_values),
         CASE(server_push__outlives_the_connection_of_its_values),
