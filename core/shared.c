@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -24,6 +25,10 @@ struct created {
 static pthread_mutex_t created_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct created *created_first;
 
+static pthread_mutex_t attached_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t attached_bytes;
+static uint32_t attached_count;
+
 static size_t whole_pages(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -35,6 +40,17 @@ static int system_err(const char *what)
     int error = errno;
     sl_log_error("shared memory: %s failed: %s", what, sl_err_name(sl_err_from_errno(error)));
     return error == ENOMEM || error == ENOSPC ? SL_ERR_NO_MEMORY : SL_ERR_IO;
+}
+
+/* A file that grows beyond the limit on files kills who made it grow; these are files too. */
+static int set_size(const struct sl_shared *shared)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < shared->bytes) {
+        errno = EFBIG;
+        return -1;
+    }
+    return ftruncate(shared->fd, (off_t)shared->bytes);
 }
 
 /* Mapped first: the seal against writing spares what is mapped already, and nothing later. */
@@ -49,7 +65,7 @@ static int make(const char *name, struct sl_shared *shared)
     if (shared->access == SL_SHARED_READ) {
         seals |= F_SEAL_FUTURE_WRITE;
     }
-    if (ftruncate(shared->fd, (off_t)shared->bytes) != 0) {
+    if (set_size(shared) != 0) {
         err = system_err("ftruncate");
     }
     void *base = MAP_FAILED;
@@ -148,6 +164,30 @@ static bool is_safe(int fd, size_t bytes)
            system.f_type == TMPFS_MAGIC;
 }
 
+static bool count_in(uint64_t bytes)
+{
+    pthread_mutex_lock(&attached_lock);
+    bool fits = attached_count < SL_SHARED_ATTACHED_MAX &&
+                bytes <= SL_SHARED_ATTACHED_BYTES_MAX - attached_bytes;
+    attached_count += fits;
+    attached_bytes += fits ? bytes : 0;
+    pthread_mutex_unlock(&attached_lock);
+    return fits;
+}
+
+static void count_out(uint64_t bytes)
+{
+    pthread_mutex_lock(&attached_lock);
+    attached_count--;
+    attached_bytes -= bytes;
+    pthread_mutex_unlock(&attached_lock);
+}
+
+static int protection_of(enum sl_shared_access access)
+{
+    return access == SL_SHARED_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
+}
+
 int sl_shared_attach(int fd, size_t bytes, size_t bytes_max, enum sl_shared_access access,
                      struct sl_shared *out)
 {
@@ -157,10 +197,14 @@ int sl_shared_attach(int fd, size_t bytes, size_t bytes_max, enum sl_shared_acce
     if (bytes == 0 || whole_pages(bytes) != bytes || !is_safe(fd, bytes)) {
         return SL_ERR_INVALID;
     }
-    int protection = access == SL_SHARED_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
-    void *base = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
+    if (!count_in(bytes)) {
+        return SL_ERR_NO_MEMORY;
+    }
+    void *base = mmap(NULL, bytes, protection_of(access), MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
-        return errno == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_INVALID;
+        int error = errno;
+        count_out(bytes);
+        return error == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_INVALID;
     }
     close(fd);
     *out = (struct sl_shared){.base = base, .bytes = bytes, .fd = -1, .access = access};
@@ -171,6 +215,28 @@ void sl_shared_detach(struct sl_shared *shared)
 {
     if (shared->base != NULL) {
         munmap(shared->base, shared->bytes);
+        count_out(shared->bytes);
         *shared = (struct sl_shared){.fd = -1};
     }
+}
+
+bool sl_shared_hollow(struct sl_shared *attached)
+{
+    return mmap(attached->base, attached->bytes, protection_of(attached->access),
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+bool sl_shared_move_into(struct sl_shared *attached, struct sl_shared *hollow)
+{
+    sl_assert(attached->bytes == hollow->bytes);
+    sl_assert(attached->access == hollow->access);
+    void *moved = mremap(attached->base, attached->bytes, attached->bytes,
+                         MREMAP_MAYMOVE | MREMAP_FIXED, hollow->base);
+    if (moved == MAP_FAILED) {
+        return false;
+    }
+    attached->base = moved;
+    count_out(hollow->bytes);
+    *hollow = (struct sl_shared){.fd = -1};
+    return true;
 }

@@ -1,6 +1,5 @@
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -194,16 +193,15 @@ uint8_t *sl_shm_region_landing(struct sl_shm_conn *conn, const struct sl_shm_pie
     return live != NULL && live->access == SL_SHARED_WRITE ? resolve_lent(conn, piece) : NULL;
 }
 
-/* Memory of the same size that was withdrawn leaves its address to what comes now. */
+/* Memory like it that was withdrawn leaves its address to what comes now. It must be as writable:
+ * the layer above may still be about to write there. */
 static void reuse_address(struct sl_shm_lent *lent, struct sl_shared *fresh)
 {
     for (uint32_t i = 0; i < lent->retired_count; i++) {
         struct sl_shared *old = &lent->retired[i];
-        if (old->bytes == fresh->bytes) {
-            void *moved = mremap(fresh->base, fresh->bytes, fresh->bytes,
-                                 MREMAP_MAYMOVE | MREMAP_FIXED, old->base);
-            if (moved != MAP_FAILED) {
-                fresh->base = moved;
+        if (old->bytes == fresh->bytes && old->access == fresh->access) {
+            if (sl_shared_move_into(fresh, old)) {
+                lent->bytes -= fresh->bytes;
                 *old = lent->retired[--lent->retired_count];
                 lent->retired[lent->retired_count].base = NULL;
             }
@@ -252,12 +250,9 @@ int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_note *
     if (lent->retired_count == SL_SHM_REGIONS) {
         return SL_ERR_TOO_LARGE;
     }
-    void *nothing = mmap(live->base, live->bytes, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    if (nothing == MAP_FAILED) {
+    if (!sl_shared_hollow(live)) {
         return SL_ERR_NO_MEMORY;
     }
-    lent->bytes -= live->bytes;
     lent->writable_count -= live->access == SL_SHARED_WRITE;
     lent->retired[lent->retired_count++] = *live;
     *live = (struct sl_shared){.fd = -1};

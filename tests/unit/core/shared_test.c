@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -52,6 +53,21 @@ static void shared_create__more_than_there_is(void **state)
     assert_int_equal(sl_shared_create("shared-test", SIZE_MAX, SL_SHARED_READ, &shared),
                      SL_ERR_NO_MEMORY);
     assert_true(sl_shared_create("shared-test", (size_t)1 << 62, SL_SHARED_READ, &shared) < 0);
+}
+
+/* The system kills who makes a file longer than this; it is an error like any other here. */
+static void shared_create__beyond_the_limit_on_files(void **state)
+{
+    (void)state;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit little = {.rlim_cur = PAGE, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    struct sl_shared shared;
+    assert_int_equal(sl_shared_create("shared-test", 2 * PAGE, SL_SHARED_READ, &shared), SL_ERR_IO);
+    shared = create(PAGE, SL_SHARED_READ);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    sl_shared_destroy(&shared);
 }
 
 static void shared_find__by_any_part(void **state)
@@ -132,6 +148,53 @@ static void shared_attach__refuses_what_it_cannot_trust(void **state)
     expect_refused(open("/proc/self/exe", O_RDONLY | O_CLOEXEC), PAGE, PAGE, SL_ERR_INVALID);
 }
 
+/* The system has about twice as many for all purposes. */
+static void shared_attach__leaves_mappings_to_others(void **state)
+{
+    (void)state;
+    static struct sl_shared attached[SL_SHARED_ATTACHED_MAX];
+    struct sl_shared made = create(PAGE, SL_SHARED_READ), more;
+    for (uint32_t i = 0; i < SL_SHARED_ATTACHED_MAX; i++) {
+        assert_int_equal(sl_shared_attach(dup(made.fd), PAGE, PAGE, SL_SHARED_READ, &attached[i]),
+                         0);
+    }
+    expect_refused(dup(made.fd), PAGE, PAGE, SL_ERR_NO_MEMORY);
+    sl_shared_detach(&attached[7]);
+    assert_int_equal(sl_shared_attach(dup(made.fd), PAGE, PAGE, SL_SHARED_READ, &more), 0);
+    assert_true(sl_shared_hollow(&attached[8]));
+    assert_true(sl_shared_move_into(&more, &attached[8])); /* one less */
+    assert_null(attached[8].base);
+    assert_int_equal(sl_shared_attach(dup(made.fd), PAGE, PAGE, SL_SHARED_READ, &attached[8]), 0);
+    expect_refused(dup(made.fd), PAGE, PAGE, SL_ERR_NO_MEMORY);
+    for (uint32_t i = 0; i < SL_SHARED_ATTACHED_MAX; i++) {
+        sl_shared_detach(&attached[i]);
+    }
+    sl_shared_detach(&more);
+    sl_shared_destroy(&made);
+}
+
+static void shared_hollow__is_there_and_holds_nothing(void **state)
+{
+    (void)state;
+    struct sl_shared made = create(PAGE, SL_SHARED_WRITE), seen, fresh;
+    assert_int_equal(sl_shared_attach(dup(made.fd), PAGE, PAGE, SL_SHARED_WRITE, &seen), 0);
+    uint8_t *at = seen.base;
+    at[3] = 3;
+    assert_true(sl_shared_hollow(&seen));
+    assert_int_equal(at[3], 0);
+    at[3] = 4;
+    assert_int_equal(made.base[3], 3);
+    assert_int_equal(sl_shared_attach(dup(made.fd), PAGE, PAGE, SL_SHARED_WRITE, &fresh), 0);
+    assert_true(sl_shared_move_into(&fresh, &seen));
+    assert_ptr_equal(fresh.base, at);
+    at[4] = 5;
+    assert_int_equal(made.base[3], 3);
+    assert_int_equal(made.base[4], 5);
+    sl_shared_detach(&fresh);
+    sl_shared_detach(&seen); /* of nothing: does nothing */
+    sl_shared_destroy(&made);
+}
+
 int main(void)
 {
     sl_log_setup(SL_LOG_OFF, "shared-test");
@@ -139,10 +202,13 @@ int main(void)
         cmocka_unit_test(shared_create__is_zero_and_whole_pages),
         cmocka_unit_test(shared_create__cannot_change_its_size),
         cmocka_unit_test(shared_create__more_than_there_is),
+        cmocka_unit_test(shared_create__beyond_the_limit_on_files),
         cmocka_unit_test(shared_find__by_any_part),
         cmocka_unit_test(shared_attach__sees_what_the_maker_writes),
         cmocka_unit_test(shared_attach__writes_only_where_it_may),
         cmocka_unit_test(shared_attach__refuses_what_it_cannot_trust),
+        cmocka_unit_test(shared_attach__leaves_mappings_to_others),
+        cmocka_unit_test(shared_hollow__is_there_and_holds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
