@@ -40,7 +40,7 @@ struct sl_shm_lent {
     struct sl_shared retired[SL_SHM_REGIONS];
     uint32_t retired_count;
     uint32_t writable_count; /* of live */
-    uint64_t bytes;
+    uint64_t bytes;          /* of both: addresses are finite */
 };
 
 struct sl_shm_listener;
@@ -91,7 +91,7 @@ struct sl_shm_receive {
     uint32_t claims_open;
     enum sl_shm_phase phase;
     uint8_t part_count;
-    bool is_lent; /* HELD, COPY: some of it lies in what the peer lent, not in its arena */
+    bool is_lent; /* HELD, COPY: some of it, or its landing, lies in what the peer lent */
     bool starved; /* HELD: for a staging buffer */
     const uint8_t *parts[2]; /* HELD, COPY: where the payload lies */
     uint32_t part_bytes[2];

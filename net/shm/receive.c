@@ -93,8 +93,8 @@ static bool lies_in_one(const struct sl_shm_receive *receive)
     return receive->part_count == 1 && (uintptr_t)receive->parts[0] % 8 == 0;
 }
 
-/* A peer that has gone may have put something else where it lent us a payload: from then on nothing
- * that lies there is delivered. */
+/* A peer that has gone may have put something else where it lent us a payload, or memory for the
+ * answer: from then on no frame that names what it lent is delivered. */
 static bool still_lent(struct sl_shm_conn *conn)
 {
     bool stays = !conn->receive.is_lent || sl_shm_side_stays(sl_shm_peer_side(conn));
@@ -143,7 +143,7 @@ static bool deliver_short(struct sl_shm_conn *conn)
     if (receive->frame.type == SL_FRAME_REPLY && receive->slot.kind == SL_SHM_PIECES &&
         lies_in_one(receive)) {
         const uint8_t *payload = receive->parts[0];
-        return still_lent(conn) && deliver(conn, payload, claim_slot(conn));
+        return deliver(conn, payload, claim_slot(conn));
     }
     struct sl_shm_token *token;
     uint8_t *memory = sl_shm_staging_get(&conn->shm->staging, bytes, &token);
@@ -202,6 +202,9 @@ static bool ask(struct sl_shm_conn *conn)
 static bool place(struct sl_shm_conn *conn)
 {
     uint32_t bytes = conn->receive.frame.payload_bytes;
+    if (!still_lent(conn)) {
+        return false;
+    }
     if (bytes == 0) {
         struct sl_shm_token *empty = &conn->shm->staging.empty;
         finish_slot(conn);
@@ -282,6 +285,7 @@ static bool find_landing(struct sl_shm_conn *conn)
     }
     receive->landing = sl_shm_region_landing(conn, &slot->landing);
     receive->landing_bytes = slot->landing.bytes;
+    receive->is_lent = true;
     return receive->landing != NULL && (uintptr_t)receive->landing % 8 == 0;
 }
 

@@ -1,0 +1,225 @@
+/* Memory that a mad peer lends, takes back, and names all the same. */
+#include "shm_raw.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/log.h"
+
+#define LENT_BYTES 65536U
+
+static struct world *world;
+static struct sl_endpoint slow_at;
+
+/* ---- A layer above that is slow, and believes everything --------------------------------------
+ * It writes an answer where a frame wanted it when the next frame has come. */
+
+static atomic_uint heard, callers;
+static uint8_t *kept_landing;
+
+static void slow_accepted(void *ctx, struct sl_conn *conn)
+{
+    (void)ctx;
+    (void)conn;
+    callers++;
+}
+
+static void *slow_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+{
+    (void)ctx;
+    (void)conn;
+    static _Alignas(64) uint8_t sink[SL_LIMIT_FRAME_PAYLOAD_BYTES];
+    return header->request_id % 2 == 0 ? SL_TRANSPORT_IN_PLACE : (void *)sink;
+}
+
+static void slow_received(void *ctx, struct sl_conn *conn,
+                          const struct sl_transport_message *message)
+{
+    (void)ctx;
+    if (kept_landing != NULL) {
+        memset(kept_landing, 5, LENT_BYTES);
+    }
+    kept_landing = conn->landing;
+    heard++;
+    sl_transport_release(conn, message);
+}
+
+static void slow_closed(void *ctx, struct sl_conn *conn, int err)
+{
+    (void)ctx;
+    (void)conn;
+    (void)err;
+    callers--;
+}
+
+static void ignore_cookie(void *ctx, struct sl_conn *conn, void *cookie)
+{
+    (void)ctx;
+    (void)conn;
+    (void)cookie;
+}
+
+static void ignore(void *ctx, struct sl_conn *conn)
+{
+    (void)ctx;
+    (void)conn;
+}
+
+static const struct sl_transport_events slow = {.accepted = slow_accepted,
+                                                .sink = slow_sink,
+                                                .received = slow_received,
+                                                .sent = ignore_cookie,
+                                                .writable = ignore,
+                                                .closed = slow_closed};
+
+static void listen_slowly(struct node *node, void *ctx)
+{
+    struct sl_endpoint endpoint = node->bound;
+    endpoint.port = 0;
+    assert_int_equal(sl_transport_listen(node->transport, &endpoint, &slow, NULL, ctx), 0);
+}
+
+static int open_world(void **state)
+{
+    (void)state;
+    world = world_open(1, NULL);
+    node_run(&world->nodes[0], listen_slowly, &slow_at);
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    world_close(world);
+    return 0;
+}
+
+/* ---- What it is told --------------------------------------------------------------------------
+ */
+
+static int make_memory(size_t bytes, int seals)
+{
+    int fd = memfd_create("mad", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+}
+
+static struct sl_shm_slot slot_of_piece(uint64_t number, uint32_t bytes)
+{
+    struct sl_shm_slot slot = shm_raw_slot(1, 0);
+    memcpy(slot.header, &bytes, sizeof bytes);
+    memcpy(slot.header + offsetof(struct sl_frame, request_id), &number, sizeof number);
+    slot.kind = SL_SHM_PIECES;
+    slot.piece_count = 1;
+    slot.pieces[0] = (struct sl_shm_piece){.region = 0, .bytes = bytes};
+    return slot;
+}
+
+static void lend(const struct shm_raw *raw, uint32_t region, enum sl_shared_access access, int fd)
+{
+    const struct sl_shm_note note = {
+        .kind = SL_SHM_NOTE_REGION, .region = region, .access = access, .bytes = LENT_BYTES};
+    assert_true(shm_raw_note(raw, note, fd));
+}
+
+static struct sl_shm_slot slot_with_landing(uint32_t number, uint32_t region)
+{
+    struct sl_shm_slot slot = shm_raw_slot(number, 40);
+    slot.has_landing = 1;
+    slot.landing = (struct sl_shm_piece){.region = region, .bytes = LENT_BYTES};
+    return slot;
+}
+
+/* Where it was lent to write, there is nothing that cannot be written, until the end. */
+static void lent__to_write_and_then_to_read(void **state)
+{
+    (void)state;
+    struct shm_raw raw = shm_raw_connect(&slow_at);
+    const int written = make_memory(LENT_BYTES, F_SEAL_SHRINK);
+    const int read = make_memory(LENT_BYTES, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE);
+    const uint32_t before = heard;
+    kept_landing = NULL;
+    lend(&raw, 0, SL_SHARED_WRITE, written);
+    struct sl_shm_slot slot = slot_with_landing(1, 0);
+    shm_raw_publish(&raw, &slot);
+    WAIT_UNTIL(heard == before + 1);
+    assert_true(
+        shm_raw_note(&raw, (struct sl_shm_note){.kind = SL_SHM_NOTE_WITHDRAW, .region = 0}, -1));
+    lend(&raw, 0, SL_SHARED_READ, read);
+    slot = slot_of_piece(2, 400);
+    shm_raw_publish(&raw, &slot);
+    WAIT_UNTIL(heard == before + 2);
+    shm_raw_close(&raw);
+    WAIT_UNTIL(callers == 0);
+    close(written);
+    close(read);
+}
+
+/* Its owner has it back: nothing is read there any more, and nothing written. */
+static void expect_unheard(const struct sl_shm_slot *slot)
+{
+    struct shm_raw raw = shm_raw_connect(&slow_at);
+    const uint32_t before = heard;
+    const int fd = make_memory(LENT_BYTES, F_SEAL_SHRINK);
+    lend(&raw, 0, SL_SHARED_WRITE, fd);
+    sl_shm_side_leave(&raw.segment->sides[0]);
+    shm_raw_publish(&raw, slot);
+    shm_raw_await_end(&raw);
+    assert_int_equal(heard, before);
+    shm_raw_close(&raw);
+    WAIT_UNTIL(callers == 0);
+    close(fd);
+}
+
+static void lent__and_taken_back(void **state)
+{
+    (void)state;
+    struct sl_shm_slot slot = slot_with_landing(1, 0);
+    expect_unheard(&slot);
+    const uint32_t sizes[] = {400, LENT_BYTES};
+    for (uint32_t i = 0; i < 2; i++) {
+        for (uint32_t number = 1; number <= 2; number++) { /* into a sink, and in place */
+            slot = slot_of_piece(number, sizes[i]);
+            expect_unheard(&slot);
+        }
+    }
+}
+
+/* What was withdrawn keeps its address, and who lends goes on with the same. */
+static void lent__more_than_there_are_addresses(void **state)
+{
+    (void)state;
+    const uint64_t half = SL_SHM_LENT_BYTES / 2;
+    struct shm_raw raw = shm_raw_connect(&world->nodes[0].bound);
+    struct peer *accepted = node_peer(&world->nodes[0], 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        const int fd = make_memory(half + i * 4096, F_SEAL_SHRINK);
+        struct sl_shm_note note = {.kind = SL_SHM_NOTE_REGION, .bytes = half + i * 4096};
+        assert_true(shm_raw_note(&raw, note, fd));
+        note.kind = SL_SHM_NOTE_WITHDRAW;
+        (void)shm_raw_note(&raw, note, -1);
+        close(fd);
+    }
+    WAIT_UNTIL(accepted->closed == 1);
+    assert_int_equal(accepted->close_err, SL_ERR_TOO_LARGE);
+    shm_raw_close(&raw);
+}
+
+int main(void)
+{
+    static struct conformance_target target = {
+        .name = "shm lent", .endpoint = "shm://conformance-lent:0", .shakes_hands = true};
+    target.ops = sl_transport_find(SL_ENDPOINT_SHM);
+    conformance_target = &target;
+    sl_log_setup(SL_LOG_OFF, "shm lent");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(lent__to_write_and_then_to_read, open_world, close_world),
+        cmocka_unit_test_setup_teardown(lent__and_taken_back, open_world, close_world),
+        cmocka_unit_test_setup_teardown(lent__more_than_there_are_addresses, open_world,
+                                        close_world),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
