@@ -190,8 +190,8 @@ static void client_create__says_what_is_wrong(void **state)
     check_create(&bad, SL_ERR_INVALID, "coordinator: ");
     const struct sl_client_options none = {.coordinator = NULL, .task_index = -1};
     check_create(&none, SL_ERR_INVALID, "coordinator: not given");
-    const struct sl_client_options low = {.coordinator = "127.0.0.1:1", .task_index = -2};
-    check_create(&low, SL_ERR_INVALID, "task_index -2 is not in -1 to ");
+    const struct sl_client_options low = {.coordinator = "127.0.0.1:1", .task_index = -3};
+    check_create(&low, SL_ERR_INVALID, "task_index -3 is not in -2 to ");
     const struct sl_client_options secret = {
         .coordinator = "127.0.0.1:1", .task_index = -1, .secret = "short", .secret_bytes = 5};
     check_create(&secret, SL_ERR_INVALID, "a secret of 5 bytes: accepts 16 to 1024");

@@ -1,0 +1,248 @@
+#include "tests/support/loop_message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+
+static void message_free(struct sl_loop_network *network, struct loop_message *message)
+{
+    network->message_count--;
+    free(message->rest);
+    free(message);
+}
+
+void sl_loop_message_empty_inbox(struct loop_conn *conn)
+{
+    while (conn->inbox_first != NULL) {
+        struct loop_message *message = conn->inbox_first;
+        conn->inbox_first = message->next;
+        message_free(home_of(conn)->network, message);
+    }
+    conn->inbox_last = NULL;
+    if (conn->part != NULL) {
+        message_free(home_of(conn)->network, conn->part);
+        conn->part = NULL;
+    }
+}
+
+static void inbox_append(struct loop_conn *conn, struct loop_message *message)
+{
+    if (conn->inbox_last == NULL) {
+        conn->inbox_first = message;
+    } else {
+        conn->inbox_last->next = message;
+    }
+    conn->inbox_last = message;
+}
+
+/* Room for the frame whose header is here. */
+static struct loop_message *message_make(struct loop_conn *peer, const uint8_t *head)
+{
+    uint32_t payload_bytes;
+    memcpy(&payload_bytes, head, sizeof payload_bytes);
+    uint32_t bytes = SL_FRAME_HEADER_BYTES + payload_bytes;
+    struct loop_message *message = aligned_alloc(16, (sizeof *message + bytes + 15) / 16 * 16);
+    sl_assert(message != NULL);
+    *message = (struct loop_message){.bytes = bytes};
+    home_of(peer)->network->message_count++;
+    return message;
+}
+
+/* More of the stream: frames, whole or in parts. A header is never cut. */
+static void carry_bytes(struct loop_conn *peer, const uint8_t *bytes, uint32_t count)
+{
+    for (uint32_t more; count > 0; bytes += more, count -= more) {
+        if (peer->part == NULL) {
+            peer->part = message_make(peer, bytes);
+            peer->part_have = 0;
+        }
+        uint32_t left = peer->part->bytes - peer->part_have;
+        more = count < left ? count : left;
+        memcpy(peer->part->data + peer->part_have, bytes, more);
+        peer->part_have += more;
+        if (more == left) {
+            inbox_append(peer, peer->part);
+            peer->part = NULL;
+        }
+    }
+}
+
+static bool shares(const struct loop_conn *conn)
+{
+    return (conn->base.transport->ops->capabilities & SL_TRANSPORT_SHARES) != 0;
+}
+
+static bool is_registered(const struct loop_transport *loop, const uint8_t *at, size_t bytes)
+{
+    for (uint32_t i = 0; i < LOOP_REGIONS_MAX; i++) {
+        const struct loop_region *region = &loop->regions[i];
+        if (region->base != NULL && at >= region->base &&
+            at + bytes <= region->base + region->bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A frame between those who share memory. */
+static void carry_shared(struct loop_conn *conn, const struct sl_transport_frame *frame)
+{
+    struct loop_conn *peer = conn->peer;
+    struct loop_transport *loop = home_of(conn);
+    const void *parts[] = {frame->head, frame->payload};
+    const uint32_t part_bytes[] = {frame->head_bytes, frame->payload_bytes};
+    for (uint32_t i = 0; i < 2; i++) {
+        const bool is_there = is_registered(loop, parts[i], part_bytes[i]) ||
+                              is_registered(home_of(peer), parts[i], part_bytes[i]);
+        loop->stats.copied_bytes += is_there ? 0 : part_bytes[i];
+    }
+    struct loop_message *message = message_make(peer, frame->head);
+    memcpy(message->data, frame->head, frame->head_bytes);
+    message->landing = frame->landing;
+    message->landing_bytes = frame->landing_bytes;
+    if (message->bytes > SL_FRAME_HEADER_BYTES + SL_LIMIT_INLINE_PAYLOAD_BYTES &&
+        frame->payload_bytes > 0) {
+        message->rest = aligned_alloc(16, (frame->payload_bytes + 15) / 16 * 16);
+        sl_assert(message->rest != NULL);
+        message->rest_bytes = frame->payload_bytes;
+        message->bytes -= frame->payload_bytes;
+    }
+    if (frame->payload_bytes > 0) {
+        memcpy(message->rest != NULL ? message->rest : message->data + frame->head_bytes,
+               frame->payload, frame->payload_bytes);
+    }
+    inbox_append(peer, message);
+}
+
+void sl_loop_message_carry(struct loop_conn *conn)
+{
+    const struct sl_transport_frame *frame = &conn->queue[conn->carried++ % LOOP_QUEUE_FRAMES];
+    struct loop_conn *peer = conn->peer;
+    home_of(conn)->stats.bytes_sent += frame->head_bytes + frame->payload_bytes;
+    home_of(conn)->stats.frames_sent++;
+    if (peer == NULL || peer->base.state == SL_CONN_CLOSED) {
+        return;
+    }
+    if (shares(conn)) {
+        carry_shared(conn, frame);
+        return;
+    }
+    carry_bytes(peer, frame->head, frame->head_bytes);
+    carry_bytes(peer, frame->payload, frame->payload_bytes);
+}
+
+/* Delivers the message, with what the connection says of it. */
+static void report_received(struct loop_conn *conn, const struct loop_message *message,
+                            const struct sl_transport_message *received)
+{
+    conn->base.landing = message->landing;
+    conn->base.landing_bytes = message->landing_bytes;
+    conn->base.rest = message->in_place ? message->rest : NULL;
+    conn->base.rest_bytes = message->in_place ? message->rest_bytes : 0;
+    sl_conn_report_received(&conn->base, received);
+    conn->base.landing = NULL;
+    conn->base.rest = NULL;
+    conn->base.landing_bytes = conn->base.rest_bytes = 0;
+}
+
+static void inbox_pop(struct loop_conn *conn)
+{
+    conn->inbox_first = conn->inbox_first->next;
+    if (conn->inbox_first == NULL) {
+        conn->inbox_last = NULL;
+    }
+}
+
+/* Hands the memory of a message to the receiver, until it is released. */
+static void deliver_held(struct loop_conn *conn, struct loop_message *message,
+                         const struct sl_frame *header)
+{
+    struct loop_transport *loop = home_of(conn);
+    inbox_pop(conn);
+    message->holder = loop;
+    message->next = loop->held;
+    loop->held = message;
+    struct sl_transport_message received = {
+        .header = *header, .payload = message->data + SL_FRAME_HEADER_BYTES, .token = message};
+    report_received(conn, message, &received);
+}
+
+/* False when the receiver has nowhere to put a long message yet. */
+static bool deliver_into_sink(struct loop_conn *conn, struct loop_message *message,
+                              const struct sl_frame *header)
+{
+    uint8_t *memory = sl_conn_ask_sink(&conn->base, header);
+    if (memory == NULL || conn->base.state != SL_CONN_OPEN) {
+        return false;
+    }
+    if (memory == SL_TRANSPORT_IN_PLACE) {
+        message->in_place = true;
+        home_of(conn)->network->in_place_count++;
+        deliver_held(conn, message, header);
+        return true;
+    }
+    const uint32_t first_bytes = message->bytes - SL_FRAME_HEADER_BYTES;
+    memcpy(memory, message->data + SL_FRAME_HEADER_BYTES, first_bytes);
+    if (message->rest_bytes > 0) {
+        memcpy(memory + first_bytes, message->rest, message->rest_bytes);
+    }
+    inbox_pop(conn);
+    struct sl_transport_message received = {.header = *header, .payload = memory};
+    report_received(conn, message, &received);
+    message_free(home_of(conn)->network, message);
+    return true;
+}
+
+int sl_loop_message_deliver(struct loop_conn *conn)
+{
+    struct loop_message *message = conn->inbox_first;
+    struct sl_frame header;
+    int err = message->bytes < SL_FRAME_HEADER_BYTES ? SL_ERR_CLOSED
+                                                     : sl_frame_decode(message->data, &header);
+    if (err == SL_ERR_VERSION && header.payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        err = SL_OK; /* for the upper layer to answer in words */
+    }
+    if (err == SL_OK &&
+        header.payload_bytes != message->bytes + message->rest_bytes - SL_FRAME_HEADER_BYTES) {
+        err = SL_ERR_CLOSED; /* a stream would wait for the rest until its end */
+    }
+    if (err != SL_OK) {
+        return err;
+    }
+    home_of(conn)->stats.bytes_received += message->bytes + message->rest_bytes;
+    home_of(conn)->stats.frames_received++;
+    if (header.payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        return deliver_into_sink(conn, message, &header) ? 1 : 0;
+    }
+    deliver_held(conn, message, &header);
+    return 1;
+}
+
+void sl_loop_message_release(struct loop_message *message)
+{
+    struct loop_message **at = &message->holder->held;
+    while (*at != message) {
+        sl_assert(*at != NULL); /* released twice */
+        at = &(*at)->next;
+    }
+    *at = message->next;
+    message_free(message->holder->network, message);
+}
+
+static void spoil(struct sl_loop_network *network, uint8_t *bytes, uint32_t count)
+{
+    for (uint32_t i = 0; count > 0 && i < 64; i++) {
+        bytes[some_of(network, count - 1)] = (uint8_t)sl_hash_random(&network->random_state);
+    }
+}
+
+void sl_loop_message_spoil(struct loop_transport *loop)
+{
+    for (struct loop_message *message = loop->held; message != NULL; message = message->next) {
+        if (message->in_place) {
+            spoil(loop->network, message->data, message->bytes);
+            spoil(loop->network, message->rest, message->rest_bytes);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+/* What a loop transport is made of, for its two files: loop_transport.c has the connections and the
+ * contract's slots, loop_message.c the messages, from the taking of a frame to its release. */
+#ifndef SL_TESTS_SUPPORT_LOOP_MESSAGE_H
+#define SL_TESTS_SUPPORT_LOOP_MESSAGE_H
+
+#include "core/hash.h"
+#include "tests/support/loop_transport.h"
+
+#define LOOP_QUEUE_FRAMES 16 /* taken and not reported sent, of one connection */
+#define LOOP_REGIONS_MAX  16
+
+struct loop_transport;
+
+/* A frame on its way, whole. */
+struct loop_message {
+    struct loop_message *next;
+    struct loop_transport *holder; /* delivered here and not released; NULL: on its way */
+    uint8_t *rest;                 /* the frame's end, when it lies apart; else NULL */
+    void *landing;
+    uint32_t landing_bytes;
+    uint32_t rest_bytes; /* not of `bytes` */
+    uint32_t bytes;
+    bool in_place;
+    _Alignas(16) uint8_t data[];
+};
+
+struct loop_conn {
+    struct sl_conn base;
+    struct loop_conn *next;
+    struct loop_conn *peer; /* NULL: none yet, or gone */
+    struct sl_endpoint target;
+    struct sl_transport_frame queue[LOOP_QUEUE_FRAMES];
+    uint32_t sent, carried, taken; /* counters, each <= the next <= sent + LOOP_QUEUE_FRAMES */
+    struct loop_message *inbox_first, *inbox_last;
+    struct loop_message *part; /* a frame for the inbox that has come in part, or NULL */
+    uint32_t part_have;
+    bool arriving;    /* `accepted` is due */
+    bool short_taken; /* `writable` is due */
+    bool peer_ended;  /* nothing more comes */
+    bool handed_over; /* lives on in another object */
+};
+
+struct loop_region {
+    const uint8_t *base;
+    size_t bytes;
+};
+
+struct loop_transport {
+    struct sl_transport base;
+    struct loop_region regions[LOOP_REGIONS_MAX];
+    struct sl_loop_network *network;
+    struct loop_conn *conns, *buried; /* buried: closed, their memory still named by messages */
+    struct loop_message *held;
+    struct sl_transport_stats stats;
+};
+
+static inline struct loop_transport *loop_of(struct sl_transport *transport)
+{
+    return (struct loop_transport *)transport;
+}
+
+static inline struct loop_conn *conn_of(struct sl_conn *conn)
+{
+    return (struct loop_conn *)conn;
+}
+
+static inline struct loop_transport *home_of(const struct loop_conn *conn)
+{
+    return loop_of(conn->base.transport);
+}
+
+/* 0 to count, as the seed has it. */
+static inline uint32_t some_of(struct sl_loop_network *network, uint32_t count)
+{
+    return (uint32_t)(sl_hash_random(&network->random_state) % ((uint64_t)count + 1));
+}
+
+/* Copies the oldest frame, or frames in one piece, that was taken and not carried to the peer, as
+ * it stands now. */
+void sl_loop_message_carry(struct loop_conn *conn);
+
+/* Delivers the first message of the inbox, which is not empty. 1; 0: the receiver has nowhere to
+ * put it yet; or what a stream with such bytes ends with. Upcalls may close the connection. */
+int sl_loop_message_deliver(struct loop_conn *conn);
+
+/* Drops what lies there and was not delivered. */
+void sl_loop_message_empty_inbox(struct loop_conn *conn);
+
+/* Of a message that was delivered, and kept until now. */
+void sl_loop_message_release(struct loop_message *message);
+
+/* The senders of what is read in its place write to it. */
+void sl_loop_message_spoil(struct loop_transport *loop);
+
+#endif
