@@ -8,8 +8,9 @@
 #include "kv/engine.h"
 #include "worker/step_internal.h"
 
-/* Queued calls of a caller-driven engine that leave without anybody waiting. */
-#define BURST_CALLS 32
+/* Queued calls of a caller-driven engine that leave without anybody waiting: few, so that a server
+ * has something to do while more are encoded. */
+#define BURST_CALLS 8
 
 /* Only a bound for a lost wake-up's damage; every wait ends by a mail. */
 #define WAIT_NS     SL_CLOCK_NS_PER_S
