@@ -141,11 +141,11 @@ void sl_kv_destroy(struct sl_kv **kv)
     if (gone == NULL) {
         return;
     }
-    *kv = NULL;
     sl_engine_drain(gone);
     if (gone->is_first) {
         sl_engine_destroy(&gone->engine);
     }
+    *kv = NULL; /* not before: callbacks may use it to begin calls */
     free(gone);
 }
 

@@ -190,9 +190,9 @@ static void begin__inside_callbacks(void **state)
         .kv = fixture_table(fixture->kv, 4), .key = 3, .one = 1, .begun = 1, .most = 600};
     struct sl_kv_call call = push_of(&calls, begin__again);
     uint64_t timestamp;
-    struct sl_kv *kv = calls.kv;
-    assert_int_equal(sl_kv_begin(kv, &call, &timestamp), 0);
-    sl_kv_destroy(&kv); /* waits for those that are begun meanwhile, too */
+    assert_int_equal(sl_kv_begin(calls.kv, &call, &timestamp), 0);
+    sl_kv_destroy(&calls.kv); /* waits for those that are begun meanwhile, through it, too */
+    assert_null(calls.kv);
     assert_int_equal(calls.done, 600);
     assert_int_equal(calls.failed, 0);
     assert_int_equal(calls.inner_err, 0);
