@@ -55,7 +55,6 @@ static struct flags flags = {
     .memory_limit = "0",
     .start_timeout_s = 60,
     .drain_timeout_s = 10,
-    .lease_s = LEASE_DEFAULT_S,
 };
 
 static const struct sl_cli_option OPTIONS[] = {
@@ -116,9 +115,11 @@ static const struct sl_cli_option OPTIONS[] = {
      .name = "lease",
      .target = &flags.lease_s,
      .metavar = "SECONDS",
-     .help = "How long a process of the job may be silent, or without a connection, before it "
-             "is lost and the others go on without it. What ps 0, or the scheduler, says counts.",
-     .least = 1,
+     .help =
+         "How long a process of the job may be silent, or without a connection, before it "
+         "is lost and the others go on without it. What ps 0, or the scheduler, says counts. 0: "
+         "PS_HEARTBEAT_TIMEOUT, or 10 where it is not set.",
+     .least = 0,
      .most = 3600},
     {.kind = SL_CLI_FLAG,
      .name = "checksum",
@@ -231,9 +232,10 @@ static int read_group_size(struct sources *sources, char *reason)
 static int read_lease(const struct sl_dmlc *dmlc, char *reason)
 {
     if (dmlc->heartbeat_timeout_s == 0) {
+        flags.lease_s = flags.lease_s == 0 ? LEASE_DEFAULT_S : flags.lease_s;
         return 0;
     }
-    if (flags.lease_s != LEASE_DEFAULT_S && flags.lease_s != dmlc->heartbeat_timeout_s) {
+    if (flags.lease_s != 0 && flags.lease_s != dmlc->heartbeat_timeout_s) {
         (void)snprintf(reason, REASON_BYTES,
                        "--lease is %" PRIu64 ", but PS_HEARTBEAT_TIMEOUT is %u; they must agree",
                        flags.lease_s, dmlc->heartbeat_timeout_s);

@@ -328,6 +328,8 @@ class BadValues(DmlcTest):
                      "DMLC_GROUP_SIZE is 2")
         self.refuses("starling-ps", dict(server, PS_HEARTBEAT_TIMEOUT="7"), "--lease is 5",
                      "PS_HEARTBEAT_TIMEOUT is 7", args=["--lease", "5"])
+        self.refuses("starling-ps", dict(server, PS_HEARTBEAT_TIMEOUT="7"), "--lease is 10",
+                     "PS_HEARTBEAT_TIMEOUT is 7", args=["--lease", "10"])  # also the default's value
         self.refuses("starling-worker", server, "DMLC_ROLE=server", "starling-ps", args=self.model)
         self.refuses("starling-worker", dict(worker, DMLC_GROUP_SIZE="8"), "DMLC_GROUP_SIZE=8",
                      args=self.model)
