@@ -44,7 +44,8 @@ struct raw {
 static struct raw raw;
 
 static const struct sl_cli_option OPTIONS[] = {
-    {.kind = SL_CLI_SECTION, .name = "Cluster (else TF_CONFIG, else the endpoint map)"},
+    {.kind = SL_CLI_SECTION,
+     .name = "Cluster (else DMLC_* variables, TF_CONFIG, or the endpoint map)"},
     {.kind = SL_CLI_STRING,
      .name = "ps-hosts",
      .target = &raw.cluster.ps_hosts,
