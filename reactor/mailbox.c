@@ -21,7 +21,11 @@
 
 /* Falling asleep must not miss a post. The receiver stores `sleeping`, then looks at the lanes; the
  * sender stores `posted`, then looks at `sleeping`. All four accesses are sequentially consistent,
- * so at least one of the two sees what the other stored. */
+ * so at least one of the two sees what the other stored.
+ *
+ * In the same way a receiver with nothing to do looks at one word only, `rung`, not at every lane:
+ * it clears the word, then looks at `posted` and `closed` of the lanes; the sender stores one of
+ * these, then looks whether the word is set, and sets it if not. */
 
 struct sl_mailbox_lane {
     struct sl_spsc ring;
@@ -33,6 +37,7 @@ struct sl_mailbox_lane {
 
 struct sl_mailbox {
     _Atomic bool sleeping;
+    _Atomic bool rung; /* some lane may have something new; see above */
     int eventfd;
     struct sl_spin spin;       /* of sl_mailbox_wait; the receiver's own, like the next */
     uint32_t first_slot;       /* where the next drain begins */
@@ -113,9 +118,13 @@ void sl_mailbox_wake(struct sl_mailbox *mailbox)
     errno = saved_errno;
 }
 
-/* Of several senders that see the receiver asleep, one makes the system call. */
-static void wake_sleeper(struct sl_mailbox *mailbox)
+/* A sender has stored something. Of several that see the receiver asleep, one makes the system
+ * call. */
+static void ring(struct sl_mailbox *mailbox)
 {
+    if (!atomic_load(&mailbox->rung)) {
+        atomic_store(&mailbox->rung, true);
+    }
     if (atomic_load(&mailbox->sleeping) && atomic_exchange(&mailbox->sleeping, false)) {
         sl_mailbox_wake(mailbox);
     }
@@ -169,7 +178,7 @@ void sl_mailbox_lane_close(struct sl_mailbox_lane **lane)
     atomic_store(&(*lane)->closed, true);
     /* From here on the lane is the receiver's. */
     *lane = NULL;
-    wake_sleeper(mailbox);
+    ring(mailbox);
     mailbox_unref(mailbox);
 }
 
@@ -180,7 +189,7 @@ int sl_mailbox_post(struct sl_mailbox_lane *lane, struct sl_mail mail)
     }
     uint32_t posted = atomic_load_explicit(&lane->posted, memory_order_relaxed);
     atomic_store(&lane->posted, posted + 1);
-    wake_sleeper(lane->mailbox);
+    ring(lane->mailbox);
     return 0;
 }
 
@@ -188,6 +197,10 @@ static uint32_t lane_drain(struct sl_mailbox_lane *lane, uint32_t budget)
 {
     struct sl_mail mail;
     uint32_t ran = 0;
+    uint32_t taken = atomic_load_explicit(&lane->ring.head, memory_order_relaxed);
+    if (atomic_load(&lane->posted) == taken) {
+        return 0;
+    }
     while (ran < budget && sl_spsc_pop(&lane->ring, &mail)) {
         mail.run(mail.ctx, mail.a, mail.b);
         ran++;
@@ -203,7 +216,7 @@ static uint32_t slot_drain(struct sl_mailbox *mailbox, uint32_t slot, uint32_t b
         return 0;
     }
     /* Read first: what a closed lane does not hold by now, it never will. */
-    bool closed = atomic_load_explicit(&lane->closed, memory_order_acquire);
+    bool closed = atomic_load(&lane->closed);
     uint32_t ran = lane_drain(lane, budget);
     if (closed && sl_spsc_empty(&lane->ring)) {
         atomic_store_explicit(&mailbox->slots[slot], NULL, memory_order_release);
@@ -214,6 +227,10 @@ static uint32_t slot_drain(struct sl_mailbox *mailbox, uint32_t slot, uint32_t b
 
 uint32_t sl_mailbox_drain(struct sl_mailbox *mailbox, uint32_t budget)
 {
+    if (!atomic_load_explicit(&mailbox->rung, memory_order_relaxed)) {
+        return 0;
+    }
+    atomic_store(&mailbox->rung, false);
     uint32_t end = atomic_load_explicit(&mailbox->slot_end, memory_order_acquire);
     uint32_t slot = mailbox->first_slot;
     uint32_t ran = 0;
@@ -223,6 +240,9 @@ uint32_t sl_mailbox_drain(struct sl_mailbox *mailbox, uint32_t budget)
         slot++;
     }
     mailbox->first_slot = slot;
+    if (ran == budget) {
+        atomic_store(&mailbox->rung, true); /* there may be more */
+    }
     return ran;
 }
 
