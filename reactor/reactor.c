@@ -271,6 +271,16 @@ static uint32_t work(struct sl_reactor *reactor, bool with_timers)
     return did;
 }
 
+/* A phase of its own, since the kernel sends in it. */
+static void ring_submit(struct sl_reactor *reactor, uint32_t did)
+{
+    if (did > 0) {
+        sl_stall_mark(&reactor->stall, "flush");
+        reactor->last_phase = "submit";
+    }
+    sl_ring_submit(&reactor->ring);
+}
+
 static uint32_t turn(struct sl_reactor *reactor, uint64_t now_ns, bool with_timers)
 {
     sl_reactor_assert_owner(reactor);
@@ -287,11 +297,9 @@ static uint32_t turn(struct sl_reactor *reactor, uint64_t now_ns, bool with_time
 
     uint32_t did = work(reactor, with_timers);
     sources_flush(reactor);
-    if (did > 0 && !reactor->options.stepped) {
-        sl_stall_mark(&reactor->stall, "flush");
-    }
-    if (reactor->ring_ready) {
-        sl_ring_submit(&reactor->ring);
+    reactor->last_phase = did > 0 ? "flush" : "unreported work";
+    if (reactor->ring_ready && sl_ring_has_to_submit(&reactor->ring)) {
+        ring_submit(reactor, did);
     }
 
     sl_reactor_count(&reactor->counters.turns, 1);

@@ -170,7 +170,8 @@ struct sl_reactor_stats {
      * more threads than cores. A long turn that was both counts as preempted unless its own part
      * alone makes it a stall. */
     uint64_t preempted;
-    uint64_t turn_ns_max;    /* the longest turn by the clock, of either kind */
+    uint64_t turn_ns_max;    /* the longest turn by the clock, of either kind; polling: with the
+                              * up to 7 before it that found nothing */
     const char *stall_phase; /* what took longest in the last stall: a source's name, or "mail",
                               * "timers", "ring", "flush", "submit", or "unreported work" when all
                               * said that they did nothing; NULL: none so far. Static storage. */

@@ -50,6 +50,8 @@ struct sl_reactor {
     struct sl_ring ring;
     struct sl_ring_watch mailbox_watch;
     struct sl_stall stall;
+    const char *last_phase; /* what the rest of the turn is charged to, behind the last mark */
+    uint32_t untimed_turns; /* since the clock was read */
     struct sl_timer_wheel timers;
 };
 

@@ -187,9 +187,14 @@ struct io_uring_sqe *sl_ring_sqe(struct sl_ring *ring, struct sl_ring_op *op)
     return sqe;
 }
 
+bool sl_ring_has_to_submit(const struct sl_ring *ring)
+{
+    return io_uring_sq_ready(&ring->uring) != 0 || kernel_waits(ring);
+}
+
 void sl_ring_submit(struct sl_ring *ring)
 {
-    if (io_uring_sq_ready(&ring->uring) != 0 || kernel_waits(ring)) {
+    if (sl_ring_has_to_submit(ring)) {
         submit(ring);
     }
 }

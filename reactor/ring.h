@@ -68,6 +68,9 @@ void sl_ring_fini(struct sl_ring *ring);
  * io_uring_prep_* function, which leaves the op as it is. */
 struct io_uring_sqe *sl_ring_sqe(struct sl_ring *ring, struct sl_ring_op *op);
 
+/* Whether sl_ring_submit would do anything. */
+bool sl_ring_has_to_submit(const struct sl_ring *ring);
+
 /* Submits what is queued, without waiting, and lets deferred work run. */
 void sl_ring_submit(struct sl_ring *ring);
 

@@ -169,6 +169,10 @@ static uint32_t retry_stalled(struct sl_tcp *tcp)
 static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
+    if (sl_tcp_list_empty(&tcp->pending) && sl_tcp_list_empty(&tcp->stalled) &&
+        sl_tcp_list_empty(&tcp->ended)) {
+        return 0;
+    }
     uint32_t work = 0;
     struct sl_tcp_link *link;
     while (work < budget && (link = sl_tcp_list_pop(&tcp->pending)) != NULL) {
@@ -183,6 +187,10 @@ static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
 static void tcp_flush(struct sl_transport *transport)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
+    if (sl_tcp_list_empty(&tcp->starved) && sl_tcp_list_empty(&tcp->sending) &&
+        sl_tcp_list_empty(&tcp->sliced)) {
+        return;
+    }
     sl_tcp_receive_feed(tcp);
     struct sl_tcp_list behind;
     sl_tcp_list_init(&behind);
