@@ -306,7 +306,7 @@ void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out
 static int run_step(struct sl_step *step, int err, uint32_t timeout_ms)
 {
     if (err == 0) {
-        err = sl_step_submit(step, timeout_ms);
+        err = sl_step_submit_more(step, timeout_ms); /* the wait sends it */
     }
     if (err == 0) {
         err = sl_step_wait(step);
