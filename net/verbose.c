@@ -5,11 +5,11 @@
 #include "core/log.h"
 #include "net/transport.h"
 
-uint32_t sl_verbose_level;
+_Atomic uint32_t sl_verbose_level;
 
 void sl_verbose_set(uint32_t level)
 {
-    sl_verbose_level = level;
+    atomic_store_explicit(&sl_verbose_level, level, memory_order_relaxed);
 }
 
 /* Where a connect fails before there is one, the endpoint is in nobody's hands any more. */

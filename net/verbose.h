@@ -4,6 +4,7 @@
 #ifndef SL_NET_VERBOSE_H
 #define SL_NET_VERBOSE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,14 +15,16 @@ struct sl_transport_frame;
 enum { SL_VERBOSE_OFF, SL_VERBOSE_CONNECTIONS, SL_VERBOSE_MESSAGES };
 
 /* Written by sl_verbose_set only. */
-extern uint32_t sl_verbose_level;
+extern _Atomic uint32_t sl_verbose_level;
 
-/* Lines are of the log's level INFO. Before start. */
+/* Lines are of the log's level INFO. Any thread: others may be at it, as where one process has
+ * servers and a client that comes later. */
 void sl_verbose_set(uint32_t level);
 
 static inline bool sl_verbose_wants(uint32_t level)
 {
-    return __builtin_expect(sl_verbose_level >= level, 0);
+    return __builtin_expect(atomic_load_explicit(&sl_verbose_level, memory_order_relaxed) >= level,
+                            0);
 }
 
 /* The rest is for the facade. what: "accepted". why: behind it, or "". Owner reactor. */
