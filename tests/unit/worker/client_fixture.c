@@ -1,17 +1,53 @@
 #include "tests/unit/worker/client_fixture.h"
 
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "worker/client_internal.h"
+#include "worker/hub.h"
+#include "worker/link.h"
 
 bool fixture_caller_driven, fixture_shm;
 
+/* What a link is called, read on its reactor, which may give it another name at any time. */
+struct look {
+    char name[SL_LINK_NAME_BYTES];
+    sem_t done;
+};
+
+static void look_at(void *ctx, uint64_t link, uint64_t unused)
+{
+    (void)unused;
+    struct look *look = ctx;
+    memcpy(look->name, ((const struct sl_link *)(uintptr_t)link)->name, sizeof look->name);
+    sem_post(&look->done);
+}
+
+static void look_from_afar(struct look *look, const struct sl_link *link)
+{
+    struct sl_mailbox_lane *lane = NULL;
+    assert_int_equal(sl_mailbox_lane_open(sl_reactor_mailbox(link->hub->reactor), &lane), 0);
+    const struct sl_mail mail = {.run = look_at, .ctx = look, .a = (uintptr_t)link};
+    assert_int_equal(sl_mailbox_post(lane, mail), 0);
+    assert_int_equal(sem_wait(&look->done), 0);
+    sl_mailbox_lane_close(&lane);
+}
+
 void fixture_expect_ways(struct sl_client *client, bool shm)
 {
+    struct look look;
+    assert_int_equal(sem_init(&look.done, 0, 0), 0);
     for (uint32_t shard = 0; shard < client->shard_count; shard++) {
-        assert_non_null(strstr(client->links[shard].name, shm ? "(shm://" : "(tcp://"));
+        const struct sl_link *link = &client->links[shard];
+        if (fixture_caller_driven) {
+            memcpy(look.name, link->name, sizeof look.name);
+        } else {
+            look_from_afar(&look, link);
+        }
+        assert_non_null(strstr(look.name, shm ? "(shm://" : "(tcp://"));
     }
+    sem_destroy(&look.done);
 }
 
 struct sl_client *fixture_client(struct sl_cluster *cluster, const struct shape *shape,
