@@ -1,9 +1,11 @@
 /* starling-sim: whole clusters on a virtual clock, from seeds. tests/sim/README.md. */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/log.h"
 #include "tests/sim/cluster.h"
@@ -93,13 +95,23 @@ static bool run_seed(const struct flags *flags, uint64_t seed, bool verbose, uin
     return good;
 }
 
-static void say_replay(const struct flags *flags, uint64_t seed)
+/* How to see the seed that is being run again; an assertion that fails says it too. */
+static char replay[128];
+
+static void set_replay(const struct flags *flags, uint64_t seed)
 {
-    printf("replay: starling-sim --seed %" PRIu64, seed);
+    char faults[32] = "";
     if (flags->faults != UINT32_MAX) {
-        printf(" --faults 0x%x", flags->faults);
+        snprintf(faults, sizeof faults, " --faults 0x%x", flags->faults);
     }
-    printf(" --verbose\n");
+    snprintf(replay, sizeof replay, "replay: starling-sim --seed %" PRIu64 "%s --verbose\n", seed,
+             faults);
+}
+
+static void on_abort(int signal_number)
+{
+    (void)signal_number; /* the default action follows when this returns */
+    (void)!write(STDERR_FILENO, replay, strlen(replay));
 }
 
 /* Some seeds are run twice: a breach could not be replayed if both differed. */
@@ -125,15 +137,17 @@ int main(int argc, char **argv)
     }
     sl_log_setup(flags.verbose ? SL_LOG_DEBUG : SL_LOG_OFF, "sim");
     (void)setvbuf(stdout, NULL, _IOLBF, 1 << 16); /* in order with the log */
+    (void)signal(SIGABRT, on_abort);
     double began = seconds_now();
     uint64_t seed = flags.first, breaches = 0;
     for (; flags.minutes > 0 ? seconds_now() - began < flags.minutes * 60 : seed <= flags.last;
          seed++) {
+        set_replay(&flags, seed);
         if (run_checked(&flags, seed)) {
             continue;
         }
         breaches++;
-        say_replay(&flags, seed);
+        fputs(replay, stdout);
         if (!flags.all) {
             return EXIT_FAILURE;
         }
