@@ -26,9 +26,11 @@ static bool is_written_beside(const struct sl_server_conn *conn)
            (first != NULL && first->started && sl_server_request_writes(&first->work));
 }
 
+/* Of the frames of a connection one at a time may be sent in parts: a pull that was parked, or that
+ * passed others, comes to its turn while another's reply is under way, and takes a buffer then. */
 bool sl_server_stream_may_begin(const struct sl_server_request *request)
 {
-    return sl_server_stream_fits(request->conn, &request->work) &&
+    return !request->conn->out.is_open && sl_server_stream_fits(request->conn, &request->work) &&
            !(request->passed && is_written_beside(request->conn));
 }
 
@@ -45,6 +47,7 @@ static bool send_part(struct sl_server_request *request, uint32_t *spent)
 {
     struct sl_server_conn *conn = request->conn;
     struct sl_shard_work *work = &request->work;
+    sl_assert(request->streams == conn->out.is_open); /* or its parts were another's */
     const uint32_t header_bytes = request->streams ? 0 : SL_FRAME_HEADER_BYTES;
     const uint64_t left = work->reply_bytes - work->reply_done;
     const uint32_t room_bytes = PART_BYTES - header_bytes;

@@ -218,6 +218,27 @@ static void server_stream__sees_nothing_of_later_iterations(void **state)
     }
 }
 
+/* One that has waited for clocks comes to its turn while another, which passed it, is answered. */
+static void server_stream__is_one_at_a_time(void **state)
+{
+    struct world *world = *state;
+    struct stepped_peer *worker = &world->workers[0];
+    join_workers(world);
+    for (uint32_t clock = 1; clock < 12; clock++) {
+        const uint64_t id = 3 * clock;
+        push_and_tick(world, id, clock - 1);
+        pull_bsp(world, worker, id + 1, clock);
+        stepped_turns(&world->stepped, 40);
+        pull(world, worker, id + 2, 0, ELEMENTS);
+        stepped_turns(&world->stepped, clock);
+        stepped_tick(&world->workers[1], clock, clock - 1);
+        assert_int_equal(stepped_reply(worker, id + 2)->status, 0);
+        assert_int_equal(stepped_reply(worker, id + 1)->status, 0);
+        assert_int_equal(stepped_reply(worker, id + 1)->bytes, ELEMENTS * sizeof(float));
+        assert_int_equal(stepped_reply(worker, id + 2)->bytes, ELEMENTS * sizeof(float));
+    }
+}
+
 /* A connection that breaks in the middle of a reply leaves nothing behind: see stepped_stop, which
  * asserts it. Its client, come again, gets the reply. */
 static void server_stream__ends_with_its_connection(void **state)
@@ -243,6 +264,7 @@ int main(void)
         CASE(server_stream__is_never_torn_within_an_element),
         CASE(server_stream__sees_whole_iterations),
         CASE(server_stream__sees_nothing_of_later_iterations),
+        CASE(server_stream__is_one_at_a_time),
         CASE(server_stream__ends_with_its_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
