@@ -350,7 +350,9 @@ static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_
     if (stays && sl_server_local_is_late(conn, header->payload_bytes)) {
         return NULL;
     }
-    conn->sink = sl_server_watch_sink(conn, header->payload_bytes);
+    if (conn->sink == NULL) { /* else it is asked again, of the same frame */
+        conn->sink = sl_server_watch_sink(conn, header->payload_bytes);
+    }
     return stays && conn->sink != NULL ? SL_TRANSPORT_IN_PLACE : conn->sink;
 }
 

@@ -8,6 +8,7 @@
 
 #define BACK_OFF_MIN_NS (50 * SL_CLOCK_NS_PER_MS)
 #define BACK_OFF_MAX_NS (1 * SL_CLOCK_NS_PER_S)
+#define NEAR_LOSSES_MAX 4 /* in a row, each soon after its welcome */
 #define RESOLVE_NS      (5 * SL_CLOCK_NS_PER_S)
 #define REPORT_NS       (3 * SL_CLOCK_NS_PER_S)
 #define REPORT_MAX_NS   (60 * SL_CLOCK_NS_PER_S)
@@ -359,11 +360,17 @@ static void closed_by_us(struct sl_session *session)
 }
 
 /* The connection broke after its welcome. A pause that it outlived is over; one that it did not
- * goes on growing, since a peer that ends each connection at once is not to be overrun. */
+ * goes on growing, since a peer that ends each connection at once is not to be overrun; and what
+ * ends at once by the near way may last by the other. */
 static void lose(struct sl_session *session, int err)
 {
-    if (sl_reactor_now_ns(reactor_of(session)) - session->welcomed_ns >= session->back_off_ns) {
+    const uint64_t now_ns = sl_reactor_now_ns(reactor_of(session));
+    if (now_ns - session->welcomed_ns >= session->back_off_ns) {
         session->back_off_ns = BACK_OFF_MIN_NS;
+        session->near_losses = 0;
+    } else if (session->is_near && ++session->near_losses == NEAR_LOSSES_MAX) {
+        session->near_losses = 0;
+        session->near_from_ns = now_ns + SL_SESSION_NEAR_PAUSE_NS;
     }
     session->waited_for[0] = '\0';
     sl_timer_disarm(sl_reactor_timers(reactor_of(session)), &session->resend);

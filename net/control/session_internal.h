@@ -38,6 +38,7 @@ struct sl_session {
     struct sl_outbox *outbox;   /* for it */
     bool near_failed;           /* since the last welcome; near_obstacle says why */
     uint64_t near_from_ns;      /* not before, the near way is tried again */
+    uint32_t near_losses;       /* of its connections, each soon after a welcome */
     char near_obstacle[SL_SESSION_OBSTACLE_BYTES];
     struct sl_conn *conn; /* NULL: none; else it has not been reported closed */
     struct sl_outbox_queue queue;

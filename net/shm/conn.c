@@ -302,6 +302,7 @@ static void see_end(struct sl_shm_conn *conn)
         return;
     }
     conn->eof = conn->busy = conn->ready = true;
+    conn->eof_head = conn->receive.head;
     stop_watching(conn); /* it would be readable for ever */
 }
 
@@ -418,6 +419,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     sl_shm_conn_attach(conn);
     if (sl_shm_watch(shm, conn->link.fd, conn, false) != 0) {
         conn->eof = true;
+        conn->eof_head = conn->receive.head;
     }
 }
 
@@ -474,9 +476,10 @@ static uint32_t visit_live(struct sl_shm_conn *conn, uint32_t budget)
         return work;
     }
     work += sl_shm_send_run(conn);
-    bool over = conn->eof && conn->life == SL_SHM_LIVE &&
-                (conn->receive.phase == SL_SHM_PHASE_HELD || !sl_shm_receive_pending(conn));
-    if (over) {
+    /* What it had sent before is heard; what it still writes into the ring is not. */
+    bool over = conn->receive.phase == SL_SHM_PHASE_HELD || !sl_shm_receive_pending(conn) ||
+                conn->receive.head - conn->eof_head >= SL_SHM_SLOTS;
+    if (conn->eof && conn->life == SL_SHM_LIVE && over) {
         sl_shm_conn_end(conn, SL_ERR_CLOSED);
     }
     return work;

@@ -155,6 +155,7 @@ struct sl_shm_conn {
     bool heard; /* from the peer's socket, since the last sweep */
     bool unannounced;
     int end_err;
+    uint32_t eof_head; /* frames that had been received when the end was seen */
     uint32_t index;    /* in conns */
     uint32_t notified; /* frames published when the peer was last woken, or found awake */
     struct sl_shm_link link;

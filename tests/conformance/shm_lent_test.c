@@ -1,9 +1,11 @@
-/* Memory that a mad peer lends, takes back, and names all the same. */
+/* Memory that a mad peer lends, takes back, and names all the same; or that it goes on writing. */
 #include "shm_raw.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -208,6 +210,27 @@ static void lent__more_than_there_are_addresses(void **state)
     shm_raw_close(&raw);
 }
 
+/* It has closed its socket, and goes on writing into the ring, where there is always a frame. */
+static void ring__of_a_peer_without_a_socket_is_heard_no_more(void **state)
+{
+    (void)state;
+    struct shm_raw raw = shm_raw_connect(&slow_at);
+    WAIT_UNTIL(callers == 1);
+    const uint32_t heard_before = heard;
+    shutdown(raw.fd, SHUT_RDWR);
+    for (uint32_t i = 0; i < 1000000 && callers == 1; i++) {
+        while (raw.sent - sl_shm_side_consumed(&raw.segment->sides[1]) >= SL_SHM_SLOTS &&
+               callers == 1) {
+            sched_yield();
+        }
+        const struct sl_shm_slot slot = shm_raw_slot(2 * i + 1, 40);
+        shm_raw_put(&raw, &slot);
+    }
+    assert_int_equal(callers, 0);
+    assert_true(heard - heard_before < 1000000);
+    shm_raw_close(&raw);
+}
+
 int main(void)
 {
     static struct conformance_target target = {
@@ -220,6 +243,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(lent__and_taken_back, open_world, close_world),
         cmocka_unit_test_setup_teardown(lent__more_than_there_are_addresses, open_world,
                                         close_world),
+        cmocka_unit_test_setup_teardown(ring__of_a_peer_without_a_socket_is_heard_no_more,
+                                        open_world, close_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

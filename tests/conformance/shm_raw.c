@@ -78,13 +78,18 @@ struct sl_shm_slot shm_raw_slot(uint32_t number, uint32_t payload_bytes)
     return slot;
 }
 
-void shm_raw_publish(struct shm_raw *raw, const struct sl_shm_slot *slot)
+void shm_raw_put(struct shm_raw *raw, const struct sl_shm_slot *slot)
 {
     struct sl_shm_slot *to = &raw->segment->rings[0][raw->sent % SL_SHM_SLOTS];
     memcpy((uint8_t *)to + sizeof to->sequence, (const uint8_t *)slot + sizeof slot->sequence,
            sizeof *to - sizeof to->sequence);
     sl_shm_slot_publish(to, raw->sent);
     raw->sent++;
+}
+
+void shm_raw_publish(struct shm_raw *raw, const struct sl_shm_slot *slot)
+{
+    shm_raw_put(raw, slot);
     (void)shm_raw_note(raw, (struct sl_shm_note){.kind = SL_SHM_NOTE_WAKE}, -1);
 }
 

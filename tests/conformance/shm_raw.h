@@ -31,7 +31,8 @@ uint32_t shm_raw_await_end(const struct shm_raw *raw);
 /* A slot with a right frame of this number, inline. */
 struct sl_shm_slot shm_raw_slot(uint32_t number, uint32_t payload_bytes);
 
-/* Publishes the slot as the next one, and rings. */
+/* Publishes the slot as the next one; and rings. */
+void shm_raw_put(struct shm_raw *raw, const struct sl_shm_slot *slot);
 void shm_raw_publish(struct shm_raw *raw, const struct sl_shm_slot *slot);
 
 void shm_raw_close(struct shm_raw *raw);
