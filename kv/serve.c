@@ -352,7 +352,8 @@ static int check_endpoints(const struct sources *sources, const struct sl_proces
         char text[SL_LIMIT_ENDPOINT_BYTES];
         sl_endpoint_format(&options->data, text, sizeof text);
         (void)snprintf(reason, REASON_BYTES,
-                       "data endpoint %s: this build has no such transport; accepts tcp", text);
+                       "data endpoint %s: this build has no such transport; accepts tcp and shm",
+                       text);
         return SL_ERR_UNSUPPORTED;
     }
     const struct sl_endpoint *endpoints[2];
