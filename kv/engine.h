@@ -46,7 +46,7 @@ struct sl_engine_call {
     uint64_t deadline_ns;
     struct sl_kv_call said;
     uint32_t *lengths; /* the call asks for lengths: where they go; else NULL */
-    void *copy;        /* of the caller's arrays, where they are copied; kept for the next call */
+    void *copy;        /* of the caller's arrays, where they are copied */
     size_t copy_bytes;
 
     /* Under the lock. */
@@ -73,6 +73,9 @@ struct sl_engine_job {
 
 #define SL_ENGINE_BUCKETS    1024U
 #define SL_ENGINE_TEXT_BYTES 256
+
+/* A call that is over keeps the memory of its copy, up to this, for the next one. */
+#define SL_ENGINE_COPY_BYTES (64U << 10)
 
 struct sl_engine_failures {
     uint64_t timestamps[SL_KV_RESULTS];
@@ -124,6 +127,7 @@ int sl_engine_begin(struct sl_kv *kv, const struct sl_kv_call *said, uint32_t *l
 /* The call's result. Errors besides: INVALID (no such call, or in a callback), NO_MEMORY. */
 int sl_engine_wait(struct sl_engine *engine, uint64_t timestamp);
 
+/* The call was begun, and is over. */
 bool sl_engine_done(struct sl_engine *engine, uint64_t timestamp);
 
 /* Waits until no call of the table is outstanding. */
@@ -165,8 +169,9 @@ static inline void sl_engine_unlock(struct sl_engine *engine)
     }
 }
 
-/* A call to be filled, its copy's memory kept; NULL: out of memory. */
+/* A call to be filled, with the memory of a copy, if that is kept; NULL: out of memory. */
 struct sl_engine_call *sl_engine_take_call(struct sl_engine *engine);
+/* Back to the free ones; a copy of more than SL_ENGINE_COPY_BYTES is freed. */
 void sl_engine_give_call(struct sl_engine *engine, struct sl_engine_call *call);
 
 /* Gives the call its timestamp and puts it into the queue. Errors: NO_MEMORY. */

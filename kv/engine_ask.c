@@ -149,10 +149,16 @@ static int wait_for_thread(struct sl_engine *engine, uint64_t timestamp)
     return waiter == NULL ? SL_ERR_NO_MEMORY : sleep_until_over(engine, waiter);
 }
 
+/* Under the lock. */
+static bool has_begun(const struct sl_engine *engine, uint64_t timestamp)
+{
+    return timestamp > 0 && timestamp <= engine->last_timestamp;
+}
+
 static bool was_begun(struct sl_engine *engine, uint64_t timestamp)
 {
     sl_engine_lock(engine);
-    bool begun = timestamp > 0 && timestamp <= engine->last_timestamp;
+    bool begun = has_begun(engine, timestamp);
     sl_engine_unlock(engine);
     return begun;
 }
@@ -181,7 +187,7 @@ bool sl_engine_done(struct sl_engine *engine, uint64_t timestamp)
         sl_engine_progress(engine);
     }
     sl_engine_lock(engine);
-    bool over = sl_engine_find(engine, timestamp) == NULL;
+    bool over = has_begun(engine, timestamp) && sl_engine_find(engine, timestamp) == NULL;
     sl_engine_unlock(engine);
     return over;
 }

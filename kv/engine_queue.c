@@ -20,6 +20,11 @@ struct sl_engine_call *sl_engine_take_call(struct sl_engine *engine)
 
 void sl_engine_give_call(struct sl_engine *engine, struct sl_engine_call *call)
 {
+    if (call->copy_bytes > SL_ENGINE_COPY_BYTES) {
+        free(call->copy);
+        call->copy = NULL;
+        call->copy_bytes = 0;
+    }
     call->next = engine->free_calls;
     engine->free_calls = call;
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kv/engine.h"
+
 static void push_pull__adds_up(void **state)
 {
     struct fixture *fixture = *state;
@@ -167,6 +169,23 @@ static void begin__many_at_once(void **state)
     sl_kv_destroy(&calls.kv);
 }
 
+static void done__only_of_what_was_begun(void **state)
+{
+    struct fixture *fixture = *state;
+    struct calls calls = {.kv = fixture_table(fixture->kv, 4), .key = 3, .one = 1};
+    struct sl_kv_call call = push_of(&calls, count_done);
+    uint64_t timestamp;
+    assert_int_equal(sl_kv_begin(calls.kv, &call, &timestamp), 0);
+    assert_int_equal(sl_kv_wait(calls.kv, timestamp), 0);
+    assert_true(sl_kv_done(calls.kv, timestamp));
+    const uint64_t never[] = {0, timestamp + 1, UINT64_MAX};
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_false(sl_kv_done(calls.kv, never[i]));
+        assert_int_equal(sl_kv_wait(calls.kv, never[i]), SL_ERR_INVALID);
+    }
+    sl_kv_destroy(&calls.kv);
+}
+
 static void begin__again(void *ctx, uint64_t timestamp, int err)
 {
     struct calls *calls = ctx;
@@ -225,6 +244,45 @@ static void begin__copies_what_it_says(void **state)
     for (uint32_t i = 0; i < 6; i++) {
         assert_true(pull[i] == 100 * (float)(i + 1));
     }
+    sl_kv_destroy(&kv);
+}
+
+/* What the calls that are over keep; the greatest of all copies: *most. */
+static size_t kept_bytes(struct sl_engine *engine, size_t *most)
+{
+    size_t bytes = 0;
+    *most = 0;
+    sl_engine_lock(engine);
+    for (struct sl_engine_call *call = engine->free_calls; call != NULL; call = call->next) {
+        bytes += call->copy_bytes;
+        *most = call->copy_bytes > *most ? call->copy_bytes : *most;
+    }
+    sl_engine_unlock(engine);
+    return bytes;
+}
+
+static void begin__keeps_no_long_copies(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_kv *kv = fixture_table(fixture->kv, 4);
+    enum { VALUES = 1 << 16, CALLS = 20 };
+    float *push = calloc(VALUES, sizeof *push);
+    uint64_t timestamps[CALLS];
+    for (uint32_t i = 0; i < CALLS; i++) {
+        const uint64_t key = i;
+        struct sl_kv_call call = {
+            .batch = {.keys = &key, .key_count = 1, .value_count = VALUES, .push = push},
+            .copies_keys = true};
+        call.batch.value_count = i % 2 == 0 ? VALUES : 16;
+        assert_int_equal(sl_kv_begin(kv, &call, &timestamps[i]), 0);
+    }
+    for (uint32_t i = 0; i < CALLS; i++) {
+        assert_int_equal(sl_kv_wait(kv, timestamps[i]), 0);
+    }
+    size_t most;
+    assert_true(kept_bytes(kv->engine, &most) > 0); /* short ones are */
+    assert_true(most <= SL_ENGINE_COPY_BYTES);
+    free(push);
     sl_kv_destroy(&kv);
 }
 
@@ -417,6 +475,8 @@ int main(void)
         cmocka_unit_test(begin__many_at_once),
         cmocka_unit_test(begin__inside_callbacks),
         cmocka_unit_test(begin__copies_what_it_says),
+        cmocka_unit_test(begin__keeps_no_long_copies),
+        cmocka_unit_test(done__only_of_what_was_begun),
         cmocka_unit_test(destroy__waits_for_what_is_outstanding),
         cmocka_unit_test(begin__refuses_bad_batches),
         cmocka_unit_test(wait__tells_why_it_failed),
