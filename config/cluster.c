@@ -410,8 +410,9 @@ static int choose_task(const struct sources *sources, int64_t index, struct sl_c
     /* The only one of its role, as far as anyone has said. */
     index = index < 0 ? 0 : index;
     if (count != 0 && index >= count && !sources->flags->joins) {
-        return refuse(sources, "%s=%lld: there are %u %s tasks, so it accepts 0 to %u%s",
-                      index_source(sources), (long long)index, count, role, count - 1,
+        return refuse(sources, "%s=%lld: there %s %u %s task%s, so it accepts 0 to %u%s",
+                      index_source(sources), (long long)index, count == 1 ? "is" : "are", count,
+                      role, count == 1 ? "" : "s", count - 1,
                       is_ps ? "" : ", or, with --join, more");
     }
     if (index >= SL_LIMIT_WORKERS) {

@@ -71,11 +71,13 @@ struct sl_kv_call {
 SL_API int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *timestamp);
 
 /* Waits until the operation is complete, callback included; its result. The results of the last
- * SL_KV_RESULTS operations that failed are kept; older ones count as done. */
+ * SL_KV_RESULTS operations that failed are kept; older ones count as done. Errors besides: INVALID
+ * (never begun, or in a callback), NO_MEMORY. */
 #define SL_KV_RESULTS 1024
 SL_API int sl_kv_wait(struct sl_kv *kv, uint64_t timestamp);
 
-/* Never blocks. Of a caller-driven one: serves the connections once. */
+/* Whether the operation is complete, callback included; false of what was never begun. Never
+ * blocks. Of a caller-driven one: serves the connections once. */
 SL_API bool sl_kv_done(struct sl_kv *kv, uint64_t timestamp);
 
 /* Why the operation failed, into text; "" when it did not, or that is forgotten. */
@@ -157,8 +159,9 @@ struct sl_kv_handler {
 
 /* Runs this process as starling-ps, with its flags and environment: a server, or the scheduler when
  * DMLC_ROLE says so. handler: NULL, or outlives the call. Returns the exit status: 0 when the job
- * has ended or the process was told to (SIGTERM, SIGINT), 2 after a bad flag or variable, else 1;
- * the reason is printed. The main thread. */
+ * has ended or the process was told to (SIGTERM, SIGINT), 2 after a bad flag or variable, else 1,
+ * also of a scheduler that was told to before all workers had left, or whose job has lost some
+ * process; the reason is printed. The main thread. */
 SL_API int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler);
 
 #ifdef __cplusplus

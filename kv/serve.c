@@ -285,7 +285,8 @@ static void fill_security(struct sources *sources, struct sl_process_options *op
     options->tls = security->tls ? &sources->tls : NULL;
 }
 
-/* The scheduler's name may not be known yet, where everything starts at the same time. */
+/* The scheduler's name may not be known yet, where everything starts at the same time. Errors:
+ * DEADLINE, when it was not in time; those of sl_dmlc_find_host. */
 static int find_host(const struct sl_dmlc *dmlc, char host[SL_LIMIT_ENDPOINT_BYTES], char *reason)
 {
     const struct sl_clock *clock = sl_clock_system();
@@ -298,7 +299,7 @@ static int find_host(const struct sl_dmlc *dmlc, char host[SL_LIMIT_ENDPOINT_BYT
         (void)usleep(FIND_HOST_PAUSE_US);
         err = sl_dmlc_find_host(dmlc, host, reason, REASON_BYTES);
     }
-    return err;
+    return err == SL_ERR_NOT_FOUND ? SL_ERR_DEADLINE : err;
 }
 
 static int fill_endpoints(const struct sources *sources, struct sl_process_options *options,
@@ -414,7 +415,7 @@ int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
     if (result != 0) {
         (void)fprintf(stderr, "starling-ps: %s\n", reason);
         sl_cluster_fini(&sources.cluster);
-        return EXIT_USAGE;
+        return result == SL_ERR_DEADLINE ? EXIT_FAILURE : EXIT_USAGE;
     }
     if (options.reactor_count > sl_topology_core_count()) {
         sl_log_warn("NETWORK_PS_CORE_NUMBER=%u, but there are %u cores", options.reactor_count,

@@ -15,7 +15,9 @@
  *
  * The course of a job, where the options ask for it (a scheduler): nobody is told the cluster
  * before every ps and every worker has registered once; the job ends when every worker has left or
- * is lost and none has come in its place; then every ps is told, and it is over when none is left.
+ * is lost and none has come in its place, or when sl_coordinator_end_job says so; then every ps is
+ * told, and it is over when none is left. A ps that is lost, or leaves before, and that nobody
+ * replaces, makes it end badly.
  *
  * The job's workers are tasks 0 to worker_count - 1 and those that have joined (Hello.joins), less
  * those that have left or are lost. A barrier of count 0 is one of all of them, and is looked at
@@ -61,9 +63,10 @@ struct sl_coordinator_options {
      * effect, like whatever else still comes from it. NULL: such connections are left alone. */
     void (*close)(void *ctx, sl_coordinator_peer peer, const char *why);
     /* NULL: the job's course is not followed; else worker_count is known. RUNNING: why says who has
-     * come. ENDING: err is 0, and all workers have left, or CLOSED, and why names those that are
-     * lost. OVER: 0, or DEADLINE when the job has not begun within the start timeout, and why names
-     * who is missing. `why` is valid during the call. */
+     * come. ENDING: err is 0, and all workers have left, or nobody had come; or CLOSED, and why
+     * names those that are lost, or have not left. OVER: 0; CLOSED, when ps were lost since, and
+     * why names them; or DEADLINE when the job has not begun within the start timeout, and why
+     * names who is missing. `why` is valid during the call. */
     void (*stage_changed)(void *ctx, enum sl_coordinator_stage stage, int err, const char *why);
     uint64_t start_timeout_ns; /* from the first tick on; 0: none */
     void *ctx;
@@ -96,6 +99,10 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
  * neither away nor will it be lost. */
 void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                          bool expected, uint64_t now_ns);
+
+/* Of a job whose course is followed: it shall end now, since `why` ("SIGTERM") came. Who still
+ * gathers is refused. Without effect when the job ends already. */
+void sl_coordinator_end_job(struct sl_coordinator *coordinator, const char *why, uint64_t now_ns);
 
 /* What Welcome tells of it. */
 uint64_t sl_coordinator_lease_ns(const struct sl_coordinator *coordinator);

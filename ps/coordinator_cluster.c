@@ -56,6 +56,9 @@ static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinat
 /* Nobody is missing: tells the cluster to everyone who is owed it. */
 static void publish(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
+    if (coordinator->never_began) {
+        return; /* nor will it */
+    }
     sl_coordinator_job_begin(coordinator, now_ns);
     uint32_t owed = 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
@@ -111,8 +114,9 @@ static bool counts_agree(struct sl_coordinator *coordinator,
     }
     if (reg->worker_count != coordinator->worker_count) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
-                              "%s expects %u workers, %s %u", member->name, reg->worker_count,
-                              coordinator->worker_count_from, coordinator->worker_count);
+                              "%s expects %u worker%s, %s %u", member->name, reg->worker_count,
+                              reg->worker_count == 1 ? "" : "s", coordinator->worker_count_from,
+                              coordinator->worker_count);
         return false;
     }
     return true;
@@ -161,6 +165,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     known->restarted = known->restarted || (is_known && is_new);
     known->shard_count = reg->shard_count;
     known->client_id = member->hello.client_id;
+    known->gone = false;
     memcpy(known->data_endpoint, reg->data_endpoint, sizeof known->data_endpoint);
     memcpy(known->host, reg->host, sizeof known->host);
     return true;
@@ -170,7 +175,8 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
                                      struct sl_coordinator_member *member,
                                      const struct sl_message *message, uint64_t now_ns)
 {
-    if (!counts_agree(coordinator, member, message) ||
+    if (sl_coordinator_job_refuses(coordinator, member, message->id) ||
+        !counts_agree(coordinator, member, message) ||
         (is_ps(member) && !register_ps(coordinator, member, message))) {
         return;
     }

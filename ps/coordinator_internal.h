@@ -36,6 +36,7 @@ struct sl_coordinator_ps {
     uint64_t client_id;   /* of the process that registered last */
     uint64_t heard_ns;    /* of that process, when its membership ended */
     bool restarted;       /* it is not the first process of its task */
+    bool gone;            /* that process was lost, or left before the end, and none came since */
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char host[SL_MESSAGE_NAME_BYTES]; /* as it registered */
 };
@@ -98,6 +99,8 @@ struct sl_coordinator {
     enum sl_coordinator_stage stage; /* of a job whose course is not followed: GATHERING */
     uint64_t stage_ns;               /* since when; GATHERING: since the first tick, 0 before */
     uint64_t remind_ns;              /* when to log the next time who is missing */
+    bool never_began;                /* it has ended before */
+    int end_err;                     /* of ENDING */
     char end_why[SL_MESSAGE_TEXT_BYTES];
 };
 
@@ -171,6 +174,10 @@ void sl_coordinator_job_look(struct sl_coordinator *coordinator,
 /* Tells a ps that the job has ended, if it has. */
 void sl_coordinator_job_tell_end(struct sl_coordinator *coordinator,
                                  const struct sl_coordinator_member *member);
+
+/* Refuses one that registers in vain, since the job has ended before it began; true: so it is. */
+bool sl_coordinator_job_refuses(struct sl_coordinator *coordinator,
+                                struct sl_coordinator_member *member, uint64_t request);
 
 /* Whether it comes in time. Errors: REFUSED. */
 int sl_coordinator_job_admits(const struct sl_coordinator *coordinator,

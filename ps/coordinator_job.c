@@ -1,11 +1,14 @@
 /* The course of a job whose coordinator runs in a process of its own: it begins when all are there,
- * ends when no worker is left, and is over when every ps knows. */
+ * ends when no worker is left, or when it is told to, and is over when every ps knows. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/clock.h"
 #include "core/log.h"
 #include "ps/coordinator_internal.h"
+
+/* A list of names: two of them, and what is said around them, have their place in a text. */
+#define NAMES_BYTES (SL_MESSAGE_TEXT_BYTES / 2 - 64)
 
 /* "ps/1, worker/3, 4 more". */
 static void write_names(const struct sl_message_waiting *names, char *text, size_t bytes)
@@ -59,8 +62,9 @@ void sl_coordinator_job_begin(struct sl_coordinator *coordinator, uint64_t now_n
         shards += coordinator->ps[task].shard_count;
     }
     char what[96];
-    (void)snprintf(what, sizeof what, "%u ps with %u shards, %u workers",
-                   coordinator->options.ps_count, shards, coordinator->worker_count);
+    (void)snprintf(what, sizeof what, "%u ps with %u shard%s, %u worker%s",
+                   coordinator->options.ps_count, shards, shards == 1 ? "" : "s",
+                   coordinator->worker_count, coordinator->worker_count == 1 ? "" : "s");
     enter(coordinator, SL_COORDINATOR_RUNNING, 0, what, now_ns);
 }
 
@@ -97,31 +101,95 @@ void sl_coordinator_job_tell_end(struct sl_coordinator *coordinator,
     }
 }
 
-/* No worker is left. */
-static void end(struct sl_coordinator *coordinator, uint64_t now_ns)
+/* Those that are lost, and nobody has come in their place. */
+static uint32_t name_lost_workers(const struct sl_coordinator *coordinator, char *text,
+                                  size_t bytes)
 {
     struct sl_message_waiting lost = {0};
-    uint32_t lost_count = 0;
+    uint32_t count = 0;
     for (uint32_t task = 0; task < coordinator->worker_count; task++) {
         if (coordinator->workers[task].end == SL_COORDINATOR_END_LOST) {
-            sl_coordinator_miss(&lost, &lost_count, "worker", task);
+            sl_coordinator_miss(&lost, &count, "worker", task);
         }
     }
-    if (lost_count == 0) {
-        (void)snprintf(coordinator->end_why, sizeof coordinator->end_why,
-                       "all %u workers have left", coordinator->worker_count);
-    } else {
-        char names[sizeof coordinator->end_why - 64]; /* so that what follows them has its place */
-        write_names(&lost, names, sizeof names);
-        (void)snprintf(coordinator->end_why, sizeof coordinator->end_why,
-                       "%s %s lost, and nobody else is left", names,
-                       lost_count == 1 ? "is" : "are");
+    write_names(&lost, text, bytes);
+    return count;
+}
+
+/* Those of the job's that have not said goodbye. */
+static uint32_t name_other_workers(const struct sl_coordinator *coordinator, char *text,
+                                   size_t bytes)
+{
+    struct sl_message_waiting others = {0};
+    uint32_t count = 0;
+    for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
+        const struct sl_coordinator_worker *worker = &coordinator->workers[task];
+        bool has_left = worker->departed && worker->end == SL_COORDINATOR_END_LEFT;
+        bool is_of_job = task < coordinator->worker_count ||
+                         sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_WORKER, task) != NULL;
+        if (is_of_job && !has_left) {
+            sl_coordinator_miss(&others, &count, "worker", task);
+        }
     }
-    enter(coordinator, SL_COORDINATOR_ENDING, lost_count == 0 ? 0 : SL_ERR_CLOSED,
-          coordinator->end_why, now_ns);
+    write_names(&others, text, bytes);
+    return count;
+}
+
+/* Those that are gone for good; with_away: those without a connection are, too. */
+static uint32_t name_gone_ps(const struct sl_coordinator *coordinator, bool with_away, char *text,
+                             size_t bytes)
+{
+    struct sl_message_waiting gone = {0};
+    uint32_t count = 0;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        const struct sl_coordinator_member *member =
+            sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task);
+        bool is_away = member != NULL && !member->connected;
+        if (coordinator->ps[task].gone || (with_away && is_away)) {
+            sl_coordinator_miss(&gone, &count, "ps", task);
+        }
+    }
+    write_names(&gone, text, bytes);
+    return count;
+}
+
+static void add_gone_ps(char *why, size_t bytes, const char *names, uint32_t count)
+{
+    size_t used = strlen(why);
+    (void)snprintf(why + used, bytes - used, "; %s %s lost, and nobody came in %s place", names,
+                   count == 1 ? "is" : "are", count == 1 ? "its" : "their");
+}
+
+/* Every ps is told end_why. */
+static void conclude(struct sl_coordinator *coordinator, int err, uint64_t now_ns)
+{
+    coordinator->end_err = err;
+    enter(coordinator, SL_COORDINATOR_ENDING, err, coordinator->end_why, now_ns);
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         sl_coordinator_job_tell_end(coordinator, coordinator->members[i]);
     }
+}
+
+/* No worker is left. */
+static void end(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    char *why = coordinator->end_why;
+    const size_t bytes = sizeof coordinator->end_why;
+    char names[NAMES_BYTES];
+    uint32_t lost_count = name_lost_workers(coordinator, names, sizeof names);
+    if (lost_count != 0) {
+        (void)snprintf(why, bytes, "%s %s lost, and nobody else is left", names,
+                       lost_count == 1 ? "is" : "are");
+    } else if (coordinator->worker_count == 1) {
+        (void)snprintf(why, bytes, "its worker has left");
+    } else {
+        (void)snprintf(why, bytes, "all %u workers have left", coordinator->worker_count);
+    }
+    uint32_t gone_count = name_gone_ps(coordinator, false, names, sizeof names);
+    if (gone_count != 0) {
+        add_gone_ps(why, bytes, names, gone_count);
+    }
+    conclude(coordinator, lost_count + gone_count == 0 ? 0 : SL_ERR_CLOSED, now_ns);
 }
 
 /* Those that were told have gone, or nothing is heard of them. */
@@ -136,10 +204,61 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
     if (left != NULL && !is_late) {
         return;
     }
-    if (left != NULL) {
+    if (left != NULL && left->connected) {
         sl_log_warn("%s does not end, though the job has", left->name);
     }
-    enter(coordinator, SL_COORDINATOR_OVER, 0, coordinator->end_why, now_ns);
+    char why[sizeof coordinator->end_why];
+    memcpy(why, coordinator->end_why, sizeof why);
+    char names[NAMES_BYTES];
+    uint32_t gone_count = 0;
+    if (coordinator->end_err == 0) {
+        gone_count = name_gone_ps(coordinator, true, names, sizeof names);
+    }
+    if (gone_count != 0) {
+        add_gone_ps(why, sizeof why, names, gone_count);
+    }
+    enter(coordinator, SL_COORDINATOR_OVER, gone_count == 0 ? 0 : SL_ERR_CLOSED, why, now_ns);
+}
+
+bool sl_coordinator_job_refuses(struct sl_coordinator *coordinator,
+                                struct sl_coordinator_member *member, uint64_t request)
+{
+    if (coordinator->never_began && member->hello.role == SL_MESSAGE_ROLE_PS) {
+        sl_coordinator_job_tell_end(coordinator, member);
+    } else if (coordinator->never_began) {
+        sl_coordinator_refuse(coordinator, member, request, SL_ERR_REFUSED, "the job has ended: %s",
+                              coordinator->end_why);
+    }
+    return coordinator->never_began;
+}
+
+static void refuse_waiting(struct sl_coordinator *coordinator)
+{
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        struct sl_coordinator_member *member = coordinator->members[i];
+        if (member->waits_for_cluster && member->hello.role != SL_MESSAGE_ROLE_PS) {
+            (void)sl_coordinator_job_refuses(coordinator, member, member->cluster_request);
+        }
+        member->waits_for_cluster = false;
+    }
+}
+
+void sl_coordinator_end_job(struct sl_coordinator *coordinator, const char *why, uint64_t now_ns)
+{
+    char *text = coordinator->end_why;
+    const size_t bytes = sizeof coordinator->end_why;
+    if (coordinator->stage == SL_COORDINATOR_GATHERING) {
+        coordinator->never_began = true;
+        (void)snprintf(text, bytes, "%s came before it had begun", why);
+        conclude(coordinator, coordinator->member_count == 0 ? 0 : SL_ERR_CLOSED, now_ns);
+        refuse_waiting(coordinator);
+    } else if (coordinator->stage == SL_COORDINATOR_RUNNING) {
+        char names[NAMES_BYTES];
+        (void)name_other_workers(coordinator, names, sizeof names);
+        (void)snprintf(text, bytes, "%s came before %s had left", why, names);
+        conclude(coordinator, SL_ERR_CLOSED, now_ns);
+    }
+    sl_coordinator_job_look(coordinator, NULL, now_ns);
 }
 
 void sl_coordinator_job_look(struct sl_coordinator *coordinator,

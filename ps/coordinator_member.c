@@ -120,9 +120,12 @@ static void remember(struct sl_coordinator *coordinator, const struct sl_coordin
                      enum sl_coordinator_end end, uint64_t now_ns)
 {
     const struct sl_message_hello *hello = &member->hello;
-    if (hello->role == SL_MESSAGE_ROLE_PS &&
-        coordinator->ps[hello->task_index].client_id == hello->client_id) {
-        coordinator->ps[hello->task_index].heard_ns = member->heard_ns;
+    if (hello->role == SL_MESSAGE_ROLE_PS) {
+        struct sl_coordinator_ps *ps = &coordinator->ps[hello->task_index];
+        bool left_early =
+            end == SL_COORDINATOR_END_LEFT && coordinator->stage == SL_COORDINATOR_RUNNING;
+        ps->gone = ps->gone || left_early || end == SL_COORDINATOR_END_LOST;
+        ps->heard_ns = ps->client_id == hello->client_id ? member->heard_ns : ps->heard_ns;
     } else if (is_worker(member) && end != SL_COORDINATOR_END_NONE) {
         struct sl_coordinator_worker *worker = &coordinator->workers[hello->task_index];
         bool untold = end == SL_COORDINATOR_END_LEFT && any_restarted(coordinator);
@@ -362,7 +365,11 @@ static int check_task(const struct sl_coordinator *coordinator,
     }
     if (hello->task_index >= count) {
         (void)snprintf(reason, reason_bytes, "%s/%u: the cluster has %u %s, %s/0 to %s/%u", role,
-                       hello->task_index, count, is_ps ? "ps" : "workers", role, role, count - 1);
+                       hello->task_index, count,
+                       is_ps        ? "ps"
+                       : count == 1 ? "worker"
+                                    : "workers",
+                       role, role, count - 1);
         return SL_ERR_INVALID;
     }
     return 0;

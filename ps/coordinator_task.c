@@ -104,10 +104,10 @@ int sl_coordinator_task_choose(const struct sl_coordinator *coordinator,
          find(coordinator, hello, &places, end, places.limit, &hello->task_index))) {
         return 0;
     }
-    const char *role = hello->role == SL_MESSAGE_ROLE_PS ? "ps" : "workers";
+    const char *role = hello->role == SL_MESSAGE_ROLE_PS ? "ps" : end == 1 ? "worker" : "workers";
     (void)snprintf(reason, reason_bytes,
-                   "the job has %u %s, and all of them are there: another waits for the place of "
-                   "one that is lost",
-                   end, role);
+                   "the job has %u %s, and %s there: another waits for the place of one that is "
+                   "lost",
+                   end, role, end == 1 ? "it is" : "all of them are");
     return SL_ERR_AGAIN;
 }

@@ -16,12 +16,16 @@
 /* Between two attempts to register anew where the coordinator has no leases. */
 #define INTERVAL_WITHOUT_LEASE (2 * SL_CLOCK_NS_PER_S)
 
+/* Between two `absent`. */
+#define ABSENCE_INTERVAL       SL_CLOCK_NS_PER_S
+
 struct sl_member {
     struct sl_member_options options;
     struct sl_transport *transport;
     struct sl_outbox outbox;
     struct sl_session *session; /* NULL: we left */
     struct sl_timer heartbeat;
+    struct sl_timer absence; /* armed while there is no connection, since it has joined */
     uint64_t opened_ns;
     uint64_t lease_ns;
     bool registering; /* a Register is on its way, or kept by the session */
@@ -37,13 +41,19 @@ static struct sl_timer_wheel *timers_of(struct sl_member *member)
     return sl_reactor_timers(member->options.reactor);
 }
 
+static void disarm(struct sl_member *member)
+{
+    sl_timer_disarm(timers_of(member), &member->heartbeat);
+    sl_timer_disarm(timers_of(member), &member->absence);
+}
+
 static void fail(struct sl_member *member, int err, const char *reason)
 {
     if (member->failed) {
         return;
     }
     member->failed = true;
-    sl_timer_disarm(timers_of(member), &member->heartbeat);
+    disarm(member);
     sl_log_error("%s the cluster: %s", member->joined ? "no longer a member of" : "cannot join",
                  reason);
     member->options.failed(member->options.ctx, err);
@@ -172,12 +182,27 @@ static void on_heartbeat(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
+static void arm_absence(struct sl_member *member, uint64_t pause_ns)
+{
+    sl_timer_arm(timers_of(member), &member->absence,
+                 sl_reactor_now_ns(member->options.reactor) + pause_ns);
+}
+
+static void on_absence(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_member *member = (void *)((char *)timer - offsetof(struct sl_member, absence));
+    arm_absence(member, ABSENCE_INTERVAL);
+    member->options.absent(member->options.ctx);
+}
+
 static void on_welcomed(void *ctx, struct sl_session *session,
                         const struct sl_message_welcome *welcome)
 {
     (void)session;
     struct sl_member *member = ctx;
     member->lease_ns = welcome->lease_ms * SL_CLOCK_NS_PER_MS;
+    sl_timer_disarm(timers_of(member), &member->absence);
     if (member->options.any_task) {
         member->options.any_task = false; /* the session stays with it, too */
         member->options.task_index = welcome->task_index;
@@ -196,7 +221,10 @@ static void on_lost(void *ctx, struct sl_session *session, int err, const char *
     (void)session;
     (void)err;
     struct sl_member *member = ctx;
-    sl_timer_disarm(timers_of(member), &member->heartbeat);
+    disarm(member);
+    if (member->joined && member->options.absent != NULL) {
+        arm_absence(member, member->options.start_timeout_ns);
+    }
     member->registered = false;
     if (!member->is_lost) {
         sl_log_warn("lost the coordinator: %s; %strying again", reason,
@@ -277,6 +305,7 @@ int sl_member_open(const struct sl_member_options *options, struct sl_member **o
     member->options.transport_options.connections_max = CONNECTIONS;
     member->options.transport_options.buffer_count = BUFFERS;
     member->heartbeat.run = on_heartbeat;
+    member->absence.run = on_absence;
     member->opened_ns = sl_reactor_now_ns(options->reactor);
     int err = sl_outbox_init(&member->outbox, SL_OUTBOX_MEMORY_BYTES_MIN, options->checksum);
     if (err != 0) {
@@ -312,7 +341,7 @@ uint32_t sl_member_task_index(const struct sl_member *member)
 void sl_member_leave(struct sl_member *member)
 {
     sl_reactor_assert_owner(member->options.reactor);
-    sl_timer_disarm(timers_of(member), &member->heartbeat);
+    disarm(member);
     if (member->session != NULL) {
         sl_session_close(&member->session);
     }

@@ -40,6 +40,9 @@ struct sl_member_options {
     void (*lost)(void *ctx, const struct sl_message_lost *lost);
     /* The job has ended, and so shall this process; may be NULL. */
     void (*ended)(void *ctx, const char *why);
+    /* Since it has joined, there has been no connection to the coordinator for start_timeout_ns;
+     * comes again every second until there is one. May be NULL. */
+    void (*absent)(void *ctx);
     void *ctx;
 };
 

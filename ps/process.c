@@ -37,8 +37,7 @@ static void on_failure(void *ctx, uint64_t a, uint64_t b)
     process->result = process->result == 0 ? (int)(int64_t)a : process->result;
 }
 
-/* Reports to the main thread that what it asked for is done, or that something failed. */
-static void report(struct sl_process_core *core, int result)
+void sl_process_answer(struct sl_process_core *core, int result)
 {
     int err =
         sl_mailbox_post(core->to_main, (struct sl_mail){.run = result == 0 ? on_answer : on_failure,
@@ -108,8 +107,8 @@ static void core_set_shard(void *ctx, uint64_t a, uint64_t b)
     if (process->lease_ns != 0) {
         sl_server_set_lease(core->server, process->lease_ns);
     }
-    report(core, sl_server_set_shard(core->server, process->first_shard + core->index,
-                                     process->shard_count));
+    sl_process_answer(core, sl_server_set_shard(core->server, process->first_shard + core->index,
+                                                process->shard_count));
 }
 
 /* Reactor 0 tells the others, and itself, in its own order: nobody hears of a loss before he knows
@@ -130,51 +129,7 @@ static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uin
 
 static void on_join_failed(void *ctx, int err)
 {
-    report(&((struct sl_process *)ctx)->cores[0], err);
-}
-
-static void tell_main(struct sl_process *process, sl_mail_fn *run, uint64_t a, uint64_t b)
-{
-    struct sl_mail mail = {.run = run, .ctx = process, .a = a, .b = b};
-    int err = sl_mailbox_post(process->cores[0].to_main, mail);
-    sl_assert(err == 0); /* a job has a few stages */
-}
-
-static void main_ended(void *ctx, uint64_t a, uint64_t b)
-{
-    (void)a;
-    (void)b;
-    struct sl_process *process = ctx;
-    sl_log_info("the job has ended: %s", process->why[SL_COORDINATOR_ENDING]);
-    process->over = true;
-}
-
-/* Of a member: the scheduler says so. It may say so again, after another connection. */
-static void on_ended(void *ctx, const char *why)
-{
-    struct sl_process *process = ctx;
-    char *text = process->why[SL_COORDINATOR_ENDING];
-    if (text[0] == '\0') {
-        (void)snprintf(text, sizeof process->why[0], "%s", why[0] == '\0' ? "no more" : why);
-        tell_main(process, main_ended, 0, 0);
-    }
-}
-
-static void main_stage(void *ctx, uint64_t a, uint64_t b)
-{
-    struct sl_process *process = ctx;
-    int err = (int)(int64_t)b;
-    process->over = a == SL_COORDINATOR_OVER;
-    process->job_failed = process->job_failed || err != 0;
-    sl_process_report_stage(process, (enum sl_coordinator_stage)a, err);
-}
-
-/* Of a scheduler's coordinator: each stage comes once. */
-static void on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const char *why)
-{
-    struct sl_process *process = ctx;
-    (void)snprintf(process->why[stage], sizeof process->why[stage], "%s", why);
-    tell_main(process, main_stage, (uint64_t)stage, (uint64_t)(int64_t)err);
+    sl_process_answer(&((struct sl_process *)ctx)->cores[0], err);
 }
 
 struct loss {
@@ -233,7 +188,8 @@ static int join(struct sl_process *process)
         .joined = on_joined,
         .failed = on_join_failed,
         .lost = on_lost,
-        .ended = on_ended,
+        .ended = sl_process_on_ended,
+        .absent = options->kind == SL_PROCESS_SERVER ? sl_process_on_absent : NULL,
         .ctx = process,
     };
     return sl_member_open(&member, &process->member);
@@ -294,13 +250,13 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
         err = join(core->process);
     }
     if (err != 0 || is_scheduler(core->process)) {
-        report(core, err);
+        sl_process_answer(core, err);
     }
 }
 
 static void core_drained(void *ctx)
 {
-    report(ctx, 0);
+    sl_process_answer(ctx, 0);
 }
 
 static void core_drain(void *ctx, uint64_t a, uint64_t b)
@@ -350,13 +306,18 @@ static void wait_once(struct sl_process *process)
     }
 }
 
-/* Waits for the answers of the cores. Errors: theirs, or CANCELLED when a signal came first. */
+/* Waits for the answers of the cores. Errors: theirs, or CANCELLED when a signal came first, CLOSED
+ * when the job has ended before. */
 static int wait_answers(struct sl_process *process)
 {
-    while (process->answers_wanted > 0 && process->signal == 0 && process->result == 0) {
+    while (process->answers_wanted > 0 && process->signal == 0 && process->result == 0 &&
+           !process->over) {
         wait_once(process);
     }
-    return process->result != 0 ? process->result : process->signal != 0 ? SL_ERR_CANCELLED : 0;
+    return process->result != 0          ? process->result
+           : process->signal != 0        ? SL_ERR_CANCELLED
+           : process->answers_wanted > 0 ? SL_ERR_CLOSED
+                                         : 0;
 }
 
 static int block_signals(struct sl_process *process)
@@ -430,7 +391,7 @@ static int create_coordinator(struct sl_process *process)
         .lease_ns = options->lease_ns,
         .send = sl_server_send_to_peer,
         .close = sl_server_close_peer,
-        .stage_changed = is_scheduler(process) ? on_stage : NULL,
+        .stage_changed = is_scheduler(process) ? sl_process_on_stage : NULL,
         .start_timeout_ns = options->start_timeout_ns,
         .ctx = process,
     };
@@ -480,10 +441,10 @@ static int start(struct sl_process *process)
 /* Lets the servers answer what they have; a second signal ends the process meanwhile. */
 static void drain(struct sl_process *process)
 {
-    sl_log_info("%s: draining", process->signal == SIGINT ? "SIGINT"
-                                : process->signal != 0    ? "SIGTERM"
-                                : process->over           ? "the job has ended"
-                                                          : "no longer a member");
+    sl_log_info("%s: draining", process->signal != 0 ? sl_process_signal_name(process->signal)
+                                : process->result == SL_ERR_DEADLINE ? "nobody is left"
+                                : process->over                      ? "the job has ended"
+                                                                     : "no longer a member");
     process->answers_wanted = process->options.reactor_count;
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
         post(&process->cores[i], core_drain, process->options.drain_timeout_ns);
@@ -532,11 +493,18 @@ static void destroy(struct sl_process *process)
     free(process->cores);
 }
 
-/* Until a signal comes, the job ends, or a core fails. */
+/* Until a signal comes, the job ends, or a core fails. A scheduler that gets a signal ends its job
+ * first, so that nobody looks for it afterwards. */
 static void serve(struct sl_process *process)
 {
     while (process->signal == 0 && process->result == 0 && !process->over) {
         wait_once(process);
+    }
+    if (is_scheduler(process) && !process->over) {
+        post(&process->cores[0], sl_process_end_job, (uint64_t)process->signal);
+        while (!process->over) {
+            wait_once(process);
+        }
     }
 }
 

@@ -44,10 +44,12 @@ struct sl_process_options {
 
 /* Runs the process until SIGTERM or SIGINT, or, in a job with a scheduler, until that has ended.
  * Returns the process's exit status: 0 after an orderly end, 1 when it could not start, or the
- * cluster has no place for it any more (another process has taken it); a scheduler's also when not
- * all have come in time, or a worker was lost for good; with the reason logged. While the
- * coordinator is out of reach a ps serves on. A second signal ends the process at once, with 128 +
- * its number. Blocks both signals in the calling thread. */
+ * cluster has no place for it any more (another process has taken it); a SERVER's also when it has
+ * had no connection to the scheduler for its start timeout, and no worker is left; a scheduler's
+ * also when not all have come in time, a worker or a ps was lost for good, or the signal came
+ * before all workers had left; with the reason logged. A scheduler that gets a signal ends its job:
+ * every ps is told. While the coordinator is out of reach a ps serves on. A second signal ends the
+ * process at once, with 128 + its number. Blocks both signals in the calling thread. */
 int sl_process_run(const struct sl_process_options *options);
 
 #endif

@@ -1,4 +1,5 @@
-/* What process.c (its life) and process_report.c (what it prints) share. */
+/* What process.c (its life), process_job.c (why that is over) and process_report.c (what it prints)
+ * share. */
 #ifndef SL_PS_PROCESS_INTERNAL_H
 #define SL_PS_PROCESS_INTERNAL_H
 
@@ -44,6 +45,7 @@ struct sl_process {
     uint64_t lease_ns;
     uint32_t task_index;                                /* since the cluster is known */
     char why[SL_PROCESS_STAGES][SL_MESSAGE_TEXT_BYTES]; /* each written once, before the mail */
+    bool abandoned; /* the last reactor's: there is nobody any more whom it serves */
 
     struct sl_mailbox *mailbox; /* the main thread's */
     int signal_fd;
@@ -53,6 +55,31 @@ struct sl_process {
     bool over;               /* the job has ended, and so shall this process */
     bool job_failed;         /* of a scheduler: its job has not ended well */
 };
+
+/* ---- process.c ---- */
+
+/* Tells the main thread that what it asked for is done, or that something failed. The core's
+ * reactor. */
+void sl_process_answer(struct sl_process_core *core, int result);
+
+/* ---- process_job.c: on reactor 0 ---- */
+
+/* Of the member: the scheduler says that the job has ended. It may say so again, after another
+ * connection. */
+void sl_process_on_ended(void *process, const char *why);
+
+/* Of the member: there has been no scheduler for long. The process is over when there is no worker
+ * either. */
+void sl_process_on_absent(void *process);
+
+/* Of a scheduler's coordinator: each stage comes once. */
+void sl_process_on_stage(void *process, enum sl_coordinator_stage stage, int err, const char *why);
+
+/* A mail to a scheduler's core: the signal came. sl_process_on_stage follows. */
+void sl_process_end_job(void *core, uint64_t signal, uint64_t unused);
+
+/* Any thread. */
+const char *sl_process_signal_name(int signal);
 
 /* ---- process_report.c: on the main thread ---- */
 

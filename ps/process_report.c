@@ -22,8 +22,9 @@ void sl_process_report_name(struct sl_process *process)
 
 static void report_scheduler(const struct sl_process *process, const char *control)
 {
-    (void)printf("scheduler ready: control %s, for %u ps and %u workers\n", control,
-                 process->options.ps_count, process->options.worker_count);
+    (void)printf("scheduler ready: control %s, for %u ps and %u worker%s\n", control,
+                 process->options.ps_count, process->options.worker_count,
+                 process->options.worker_count == 1 ? "" : "s");
 }
 
 void sl_process_report_ready(const struct sl_process *process)
@@ -55,6 +56,8 @@ void sl_process_report_stage(const struct sl_process *process, enum sl_coordinat
         (void)printf("%s: the job has ended: %s\n", process->name, why);
     } else if (stage == SL_COORDINATOR_ENDING) {
         sl_log_error("the job has ended: %s", why);
+    } else if (err == SL_ERR_CLOSED) {
+        sl_log_error("the job has not ended well: %s", why);
     } else if (err != 0) {
         sl_log_error("the job has not begun: %s", why);
     }

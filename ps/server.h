@@ -89,6 +89,10 @@ void sl_server_set_lease(struct sl_server *server, uint64_t lease_ns);
  * client, closes its connection, and its clock counts no more. */
 void sl_server_lost(struct sl_server *server, const struct sl_message_lost *lost);
 
+/* Some worker has a connection, or may still come back to what it has done: it has neither left nor
+ * been away for a lease. */
+bool sl_server_has_worker(const struct sl_server *server);
+
 /* The coordinator's `send` and `close` (their ctx is ignored): peers are connections of the server
  * that hosts it. */
 void sl_server_send_to_peer(void *ctx, uint64_t peer, const struct sl_message *message);

@@ -344,3 +344,13 @@ void sl_server_session_failed(struct sl_server_session *session, uint64_t id, in
     }
     *place = (struct sl_server_failure){.id = id, .told_at = ++session->told_count, .err = err};
 }
+
+bool sl_server_has_worker(const struct sl_server *server)
+{
+    for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
+        if (server->sessions.workers[task] != NULL) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -122,6 +122,7 @@ class Ranks(DmlcTest):
     def test_one_too_many_finds_no_place(self):
         scheduler, servers, workers = self.start_job(
             ["scheduler"] + ["server"] * SERVERS + ["worker"] * 3)
+        scheduler.wait_line("waiting for worker/3")  # so the servers are there
         third = self.start_role("server", "--start-timeout", "2")
         self.assertEqual(third.wait(), 1, third.output)
         self.assertIn("the job has 2 ps, and all of them are there", third.output)
@@ -236,10 +237,67 @@ class Failures(DmlcTest):
 
     def test_signals_end_the_scheduler_in_order(self):
         scheduler = self.start_role("scheduler")
-        scheduler.wait_line("scheduler ready")
+        scheduler.wait_line(f"for {SERVERS} ps and {WORKERS} workers")
         scheduler.signal(signal.SIGTERM)
         self.assertEqual(scheduler.wait(), 0, scheduler.output)
         self.assertIn("scheduler done", scheduler.output)
+
+    def test_a_scheduler_that_is_told_to_end_ends_the_job(self):
+        for number, name in ((signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "SIGINT")):
+            self.job["DMLC_PS_ROOT_PORT"] = str(harness.free_ports(1)[0])
+            scheduler, servers, workers = self.endless()
+            scheduler.signal(number)
+            self.assertEqual(scheduler.wait(), 1, scheduler.output)
+            why = f"the job has ended: {name} came before worker/0, worker/1, worker/2, worker/3 had left"
+            for process in servers + [scheduler]:
+                self.assertEqual(process.wait(), 0 if process is not scheduler else 1, process.output)
+                self.assertIn(why, process.output)
+            for worker in workers:
+                worker.signal(signal.SIGKILL)
+                worker.wait()
+
+    def test_a_scheduler_that_is_told_to_end_before_the_job_has_begun(self):
+        scheduler, servers, workers = self.start_job(["scheduler", "server", "worker"])
+        for process in servers + workers:
+            process.wait_line("waiting for")
+        scheduler.signal(signal.SIGTERM)
+        for process in [scheduler] + servers + workers:
+            self.assertEqual(process.wait(), 1, process.output)
+            self.assertIn("the job has ended: SIGTERM came before it had begun", process.output)
+
+    def test_a_server_without_scheduler_and_workers_ends(self):
+        self.job.update(DMLC_NUM_SERVER="1", DMLC_NUM_WORKER="1", NETWORK_PS_CORE_NUMBER="2")
+        self.model += ["--epochs", "100000", "--quiet=false"]
+        scheduler, (server,), workers = self.start_job(
+            ["scheduler", "server", "worker"], ps_args=["--start-timeout", "5"])
+        workers[0].wait_line("/100000  ")
+        self.assertIn("1 ps with 2 shards, 1 worker\n", scheduler.output)
+        scheduler.signal(signal.SIGKILL)
+        scheduler.wait()
+        server.wait_line("lost the coordinator")
+        time.sleep(7)
+        self.assertTrue(server.running(), server.output)  # for the worker
+        self.stop(workers)
+        self.assertEqual(server.wait(), 1, server.output)
+        self.assertIn("no connection to the scheduler for 5 s, and no worker is left: ends",
+                      server.output)
+
+    def test_a_server_is_lost_for_good(self):
+        scheduler, servers, workers = self.endless({"PS_HEARTBEAT_TIMEOUT": "2"})
+        servers[0].signal(signal.SIGKILL)
+        servers[0].wait()
+        line = scheduler.wait_line("is lost: no heartbeat for 2 s")
+        name = re.search(r"ps/\d", line).group()
+        for worker in workers:
+            worker.signal(signal.SIGTERM)
+        self.assertEqual(scheduler.wait(), 1, scheduler.output)
+        self.assertIn(f"{name} is lost, and nobody came in its place", scheduler.output)
+        self.assertEqual(servers[1].wait(), 0, servers[1].output)
+
+    def test_a_scheduler_that_cannot_be_found(self):
+        env = dict(self.job, DMLC_ROLE="server", DMLC_PS_ROOT_URI="nosuch.invalid")
+        output = self.run_to_end("starling-ps", "--start-timeout", "1", env=env, status=1)
+        self.assertIn("DMLC_PS_ROOT_URI=nosuch.invalid", output)
 
     def test_a_job_outlives_its_scheduler(self):
         scheduler, servers, workers = self.endless()

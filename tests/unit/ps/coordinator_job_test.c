@@ -253,6 +253,132 @@ static void coordinator_job__goes_on_with_another_in_the_place_of_the_lost(void 
     expect(f, "stage 2 err ok: all 2 workers have left");
 }
 
+static struct sl_message register_2_shards(void)
+{
+    return (struct sl_message){.kind = SL_MESSAGE_REGISTER,
+                               .id = 2,
+                               .reg = {.shard_count = 2, .data_endpoint = "tcp://h:1"}};
+}
+
+/* ps/1, peer 12, is lost; what was sent of it is forgotten. */
+static void lose_ps(struct fixture *f)
+{
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){1, 2, 11, 0});
+    expect(f, "12 closed");
+    f->sent_count = 0;
+}
+
+static void coordinator_job__names_a_ps_that_is_lost_for_good(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    lose_ps(f);
+    goodbye(f, 1);
+    goodbye(f, 2);
+    expect(f, "stage 2 err closed: all 2 workers have left; ps/1 is lost, and nobody came in its "
+              "place");
+    expect_part(f, "11#0 ended: all 2 workers have left; ps/1 is lost");
+    goodbye(f, 11);
+    expect_part(f, "stage 3 err ok");
+    expect_nothing(f);
+}
+
+static void coordinator_job__names_a_ps_that_left_before_its_end(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    goodbye(f, 12);
+    goodbye(f, 1);
+    goodbye(f, 2);
+    expect(f, "stage 2 err closed: all 2 workers have left; ps/1 is lost, and nobody came in its "
+              "place");
+}
+
+static void coordinator_job__a_ps_that_was_replaced_is_fine(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    lose_ps(f);
+    assert_int_equal(hello_any(f, 13, PS, 13), 1);
+    say(f, 13, register_2_shards());
+    f->sent_count = 0;
+    goodbye(f, 1);
+    goodbye(f, 2);
+    expect(f, "stage 2 err ok: all 2 workers have left");
+    f->sent_count = 0;
+    goodbye(f, 11);
+    goodbye(f, 13);
+    expect_part(f, "stage 3 err ok");
+}
+
+static void coordinator_job__a_ps_that_was_away_and_does_not_come_back_is_lost(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    cut(f, 12);
+    goodbye(f, 1);
+    goodbye(f, 2);
+    goodbye(f, 11);
+    expect(f, "stage 2 err ok: all 2 workers have left");
+    expect_part(f, "11#0 ended");
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){0});
+    expect(f, "stage 3 err closed: all 2 workers have left; ps/1 is lost, and nobody came in its "
+              "place");
+    expect_nothing(f);
+}
+
+static void coordinator_end_job__tells_every_ps_and_names_who_had_not_left(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    goodbye(f, 1);
+    sl_coordinator_end_job(f->coordinator, "SIGTERM", f->now_ns);
+    expect(f, "stage 2 err closed: SIGTERM came before worker/1 had left");
+    expect_part(f, "#0 ended: SIGTERM came before worker/1 had left");
+    expect_part(f, "#0 ended: SIGTERM came before worker/1 had left");
+    expect_nothing(f);
+    sl_coordinator_end_job(f->coordinator, "SIGTERM", f->now_ns);
+    goodbye(f, 2);
+    goodbye(f, 11);
+    expect_nothing(f);
+    goodbye(f, 12);
+    expect_part(f, "stage 3 err ok");
+    expect_nothing(f);
+}
+
+static void coordinator_end_job__refuses_who_waits_for_the_beginning(void **state)
+{
+    struct fixture *f = *state;
+    fixture_follow(f, 1, 2);
+    assert_int_equal(hello_any(f, 11, PS, 11), 0);
+    say(f, 11, register_2_shards());
+    assert_int_equal(hello_any(f, 1, WORKER, 1), 0);
+    register_worker(f, 1, 5);
+    assert_int_equal(hello_any(f, 2, WORKER, 2), 1);
+    expect_nothing(f);
+    sl_coordinator_end_job(f->coordinator, "SIGINT", f->now_ns);
+    expect(f, "stage 2 err closed: SIGINT came before it had begun");
+    expect_part(f, "11#0 ended: SIGINT came before it had begun");
+    expect_part(f, "1#5 error");
+    expect_nothing(f);
+    register_worker(f, 2, 6); /* now all would be there */
+    expect_part(f, "2#6 error");
+    pass(f, SECOND, (sl_coordinator_peer[]){1, 2, 11, 0});
+    expect_nothing(f);
+    goodbye(f, 11);
+    expect_part(f, "stage 3 err ok");
+}
+
+static void coordinator_end_job__is_over_at_once_where_nobody_has_come(void **state)
+{
+    struct fixture *f = *state;
+    fixture_follow(f, 1, 2);
+    sl_coordinator_end_job(f->coordinator, "SIGTERM", f->now_ns);
+    expect_part(f, "stage 2 err ok");
+    expect_part(f, "stage 3 err ok");
+    expect_nothing(f);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -272,6 +398,13 @@ int main(void)
         CASE(coordinator_job__a_ps_that_does_not_end_is_not_waited_for),
         CASE(coordinator_job__names_who_is_lost_for_good),
         CASE(coordinator_job__goes_on_with_another_in_the_place_of_the_lost),
+        CASE(coordinator_job__names_a_ps_that_is_lost_for_good),
+        CASE(coordinator_job__names_a_ps_that_left_before_its_end),
+        CASE(coordinator_job__a_ps_that_was_replaced_is_fine),
+        CASE(coordinator_job__a_ps_that_was_away_and_does_not_come_back_is_lost),
+        CASE(coordinator_end_job__tells_every_ps_and_names_who_had_not_left),
+        CASE(coordinator_end_job__refuses_who_waits_for_the_beginning),
+        CASE(coordinator_end_job__is_over_at_once_where_nobody_has_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ struct fixture {
     uint64_t lease_ns;
     uint32_t failed_count;
     int failed_err;
-    uint32_t lost_count;
+    uint32_t lost_count, absent_count;
     struct sl_message_lost lost;
 };
 
@@ -181,6 +181,11 @@ static void on_lost(void *ctx, const struct sl_message_lost *lost)
     f->lost = *lost;
 }
 
+static void on_absent(void *ctx)
+{
+    ((struct fixture *)ctx)->absent_count++;
+}
+
 static struct sl_endpoint endpoint_at(uint16_t port)
 {
     return (struct sl_endpoint){.scheme = SL_ENDPOINT_TCP, .port = port, .host = "127.0.0.1"};
@@ -204,6 +209,7 @@ static void open_member(struct fixture *f)
         .joined = on_joined,
         .failed = on_failed,
         .lost = on_lost,
+        .absent = on_absent,
         .ctx = f,
     };
     assert_int_equal(sl_member_open(&options, &f->member), 0);
@@ -447,15 +453,22 @@ static void member_session__survives_a_long_absence_of_the_coordinator(void **st
     struct fixture *f = *state;
     join(f);
     cut(f);
-    /* Connections are accepted, but no hello is answered: it goes on trying. */
-    pass(f, 12 * START_TIMEOUT_NS / SL_CLOCK_NS_PER_MS);
+    /* Connections are accepted, but no hello is answered: it goes on trying, and says so. */
+    pass(f, START_TIMEOUT_NS / SL_CLOCK_NS_PER_MS - 500);
+    assert_int_equal(f->absent_count, 0);
+    pass(f, 1000);
+    assert_int_equal(f->absent_count, 1);
+    pass(f, 11 * START_TIMEOUT_NS / SL_CLOCK_NS_PER_MS);
+    assert_in_range(f->absent_count, 50, 60);
     assert_int_equal(f->failed_count, 0);
     if (f->conn != NULL) {
         cut(f);
     }
     greet(f);
     send_cluster(f, f->register_id, 3);
-    pass(f, 100);
+    uint32_t absent_count = f->absent_count;
+    pass(f, 2000);
+    assert_int_equal(f->absent_count, absent_count);
     assert_int_equal(f->failed_count, 0);
     assert_int_equal(f->joined_count, 1);
 }

@@ -1,0 +1,89 @@
+/* How a process of a job with a scheduler learns that it is over: from the scheduler, from the
+ * scheduler's absence, or, being the scheduler, from its coordinator or a signal. */
+#include <signal.h>
+#include <stdio.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/process_internal.h"
+
+const char *sl_process_signal_name(int signal)
+{
+    return signal == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
+static void tell_main(struct sl_process *process, sl_mail_fn *run, uint64_t a, uint64_t b)
+{
+    struct sl_mail mail = {.run = run, .ctx = process, .a = a, .b = b};
+    int err = sl_mailbox_post(process->cores[0].to_main, mail);
+    sl_assert(err == 0); /* a job has a few stages */
+}
+
+static void main_ended(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_process *process = ctx;
+    sl_log_info("the job has ended: %s", process->why[SL_COORDINATOR_ENDING]);
+    process->over = true;
+}
+
+void sl_process_on_ended(void *ctx, const char *why)
+{
+    struct sl_process *process = ctx;
+    char *text = process->why[SL_COORDINATOR_ENDING];
+    if (text[0] == '\0') {
+        (void)snprintf(text, sizeof process->why[0], "%s", why[0] == '\0' ? "no more" : why);
+        tell_main(process, main_ended, 0, 0);
+    }
+}
+
+static void main_stage(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_process *process = ctx;
+    int err = (int)(int64_t)b;
+    process->over = a == SL_COORDINATOR_OVER;
+    process->job_failed = process->job_failed || err != 0;
+    sl_process_report_stage(process, (enum sl_coordinator_stage)a, err);
+}
+
+void sl_process_on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const char *why)
+{
+    struct sl_process *process = ctx;
+    (void)snprintf(process->why[stage], sizeof process->why[stage], "%s", why);
+    tell_main(process, main_stage, (uint64_t)stage, (uint64_t)(int64_t)err);
+}
+
+/* No connection to the scheduler for long: asks the cores, one after the other, for a worker. */
+static void core_look_for_worker(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_process_core *core = ctx;
+    struct sl_process *process = core->process;
+    if (sl_server_has_worker(core->server)) {
+        return; /* it is asked again in a second */
+    }
+    if (core->index + 1 < process->options.reactor_count) {
+        sl_reactor_post(core->reactor, core->index + 1,
+                        (struct sl_mail){.run = core_look_for_worker, .ctx = core + 1});
+    } else if (!process->abandoned) {
+        process->abandoned = true;
+        sl_log_error("no connection to the scheduler for %llu s, and no worker is left: ends",
+                     process->options.start_timeout_ns / SL_CLOCK_NS_PER_S);
+        sl_process_answer(core, SL_ERR_DEADLINE);
+    }
+    (void)a;
+    (void)b;
+}
+
+void sl_process_on_absent(void *ctx)
+{
+    core_look_for_worker(&((struct sl_process *)ctx)->cores[0], 0, 0);
+}
+
+void sl_process_end_job(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)b;
+    const struct sl_process_core *core = ctx;
+    sl_coordinator_end_job(core->process->coordinator, sl_process_signal_name((int)a),
+                           sl_reactor_now_ns(core->reactor));
+}
