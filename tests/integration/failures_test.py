@@ -26,8 +26,8 @@ class FaultTest(harness.StarlingTest):
         super().setUp()
         self.random = random.Random(f"{SEED} {self.id()}")
 
-    def cluster(self, **options):
-        cluster = sum_job.Cluster(self, lease_s=LEASE_S, **options)
+    def cluster(self, lease_s=LEASE_S, **options):
+        cluster = sum_job.Cluster(self, lease_s=lease_s, **options)
         for ps in cluster.ps:
             ps.wait_line("ready")
         return cluster
@@ -96,7 +96,8 @@ class Network(FaultTest):
         """Each fault once in each mode, on the connections to one ps or the other."""
         for consistency in MODES:
             with self.subTest(consistency=consistency):
-                cluster = self.cluster()
+                # A hello that falls into the black hole is said again after 10 s.
+                cluster = self.cluster(lease_s=40)
                 job = sum_job.SumJob(self, cluster, consistency, iterations=200)
                 workers = job.start_all()
                 for worker in workers:
