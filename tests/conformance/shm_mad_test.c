@@ -26,7 +26,7 @@ static int open_world(void **state)
     world = world_open(2, NULL);
     node_set_policy(&world->nodes[0], (struct policy){.echo = true});
     bystander = peer_connect(&world->nodes[1], &world->nodes[0].bound);
-    WAIT_UNTIL(bystander->open);
+    WAIT_UNTIL(bystander->open && world->nodes[0].peer_count == 1);
     return 0;
 }
 
