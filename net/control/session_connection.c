@@ -6,16 +6,17 @@
 #include "core/log.h"
 #include "net/control/session_internal.h"
 
-#define BACK_OFF_MIN_NS (50 * SL_CLOCK_NS_PER_MS)
-#define BACK_OFF_MAX_NS (1 * SL_CLOCK_NS_PER_S)
-#define NEAR_LOSSES_MAX 4 /* in a row, each soon after its welcome */
-#define RESOLVE_NS      (5 * SL_CLOCK_NS_PER_S)
-#define REPORT_NS       (3 * SL_CLOCK_NS_PER_S)
-#define REPORT_MAX_NS   (60 * SL_CLOCK_NS_PER_S)
+#define BACK_OFF_MIN_NS  (50 * SL_CLOCK_NS_PER_MS)
+#define BACK_OFF_MAX_NS  (1 * SL_CLOCK_NS_PER_S)
+#define ATTEMPTS_A_LEASE 10
+#define NEAR_LOSSES_MAX  4 /* in a row, each soon after its welcome */
+#define RESOLVE_NS       (5 * SL_CLOCK_NS_PER_S)
+#define REPORT_NS        (3 * SL_CLOCK_NS_PER_S)
+#define REPORT_MAX_NS    (60 * SL_CLOCK_NS_PER_S)
 
 /* A peer that is there takes a connection by the near way at once, unless its reactor is held up.
  */
-#define NEAR_CONNECT_NS (3 * SL_CLOCK_NS_PER_S)
+#define NEAR_CONNECT_NS  (3 * SL_CLOCK_NS_PER_S)
 
 static const struct sl_transport_events transport_events;
 
@@ -64,8 +65,8 @@ static void pause_and_retry(struct sl_session *session)
     uint64_t jitter_ns = sl_reactor_random(reactor_of(session)) % (session->back_off_ns / 2);
     sl_session_arm(session, &session->retry, session->back_off_ns + jitter_ns);
     session->back_off_ns *= 2;
-    if (session->back_off_ns > BACK_OFF_MAX_NS) {
-        session->back_off_ns = BACK_OFF_MAX_NS;
+    if (session->back_off_ns > session->back_off_max_ns) {
+        session->back_off_ns = session->back_off_max_ns;
     }
 }
 
@@ -439,8 +440,20 @@ static void resend(struct sl_timer *timer, uint64_t now_ns)
     sl_session_request_send_all((void *)((char *)timer - offsetof(struct sl_session, resend)));
 }
 
+/* A peer that takes a silent one for lost is asked several times before it does. */
+void sl_session_note_lease(struct sl_session *session, uint32_t lease_ms)
+{
+    uint64_t max_ns = lease_ms * SL_CLOCK_NS_PER_MS / ATTEMPTS_A_LEASE;
+    max_ns = lease_ms == 0 || max_ns > BACK_OFF_MAX_NS ? BACK_OFF_MAX_NS : max_ns;
+    session->back_off_max_ns = max_ns < BACK_OFF_MIN_NS ? BACK_OFF_MIN_NS : max_ns;
+    if (session->back_off_ns > session->back_off_max_ns) {
+        session->back_off_ns = session->back_off_max_ns;
+    }
+}
+
 void sl_session_begin(struct sl_session *session)
 {
+    session->back_off_max_ns = BACK_OFF_MAX_NS;
     session->back_off_ns = BACK_OFF_MIN_NS;
     session->report_wait_ns = REPORT_NS;
     session->opened_ns = sl_reactor_now_ns(reactor_of(session));

@@ -50,7 +50,7 @@ struct sl_session {
 
     struct sl_timer retry, report, start_deadline, greeting_deadline, resend;
     uint64_t opened_ns, deadline_ns, welcomed_ns;
-    uint64_t back_off_ns, report_wait_ns;
+    uint64_t back_off_ns, back_off_max_ns, report_wait_ns;
     char obstacle[SL_SESSION_OBSTACLE_BYTES]; /* "": nothing is known */
 
     /* The names in the peer's last Waiting, "ps/1, worker/3"; "": none since the last answer. */
@@ -87,6 +87,9 @@ void sl_session_judge_near(struct sl_session *session);
 /* The first attempt comes in the next turn. */
 void sl_session_begin(struct sl_session *session);
 void sl_session_retry_soon(struct sl_session *session);
+
+/* The welcome said so: pauses stay well below the peer's lease, in ms; 0: it has none. */
+void sl_session_note_lease(struct sl_session *session, uint32_t lease_ms);
 
 /* Disconnects, for another attempt to follow (or, after the welcome of a session that is not
  * persistent, the end). */

@@ -114,7 +114,7 @@ class Network(FaultTest):
 
     def test_coordinator_connections(self):
         """Of the workers and of ps/1; barriers are asked for again."""
-        cluster = self.cluster()
+        cluster = self.cluster(lease_s=20)  # a busy machine makes a welcome take as long as a cut
         args = self.training("--epochs", "20", "--consistency", "bsp")
         workers = self.start_workers(cluster.worker_flags, 4, args)
         cuts = 0

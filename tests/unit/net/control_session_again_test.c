@@ -155,6 +155,22 @@ static void session_lost__pauses_grow_when_connections_do_not_last(void **state)
     session_fixture_teardown(&fixture);
 }
 
+static void session_lost__pauses_stay_below_the_lease(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture);
+    fixture.lease_ms = 2000;
+    session_fixture_greet(&fixture);
+    for (int i = 0; i < 8; i++) {
+        session_fixture_lose(&fixture);
+        uint64_t before_ns = fixture.pair.now_ns;
+        session_fixture_greet_again(&fixture);
+        assert_true(fixture.pair.now_ns - before_ns < 2000 * SL_CLOCK_NS_PER_MS / 5);
+    }
+    session_fixture_teardown(&fixture);
+}
+
 /* What a corrupted connection brings is no reason to give the peer up. */
 static void session_lost__survives_frames_out_of_place(void **state)
 {
@@ -577,6 +593,7 @@ int main(void)
         cmocka_unit_test(session_open__tries_again_after_errors_that_pass),
         cmocka_unit_test(session_lost__has_a_deadline_for_greetings),
         cmocka_unit_test(session_lost__pauses_grow_when_connections_do_not_last),
+        cmocka_unit_test(session_lost__pauses_stay_below_the_lease),
         cmocka_unit_test(session_lost__survives_frames_out_of_place),
         cmocka_unit_test(session_request__is_sent_again_under_its_id),
         cmocka_unit_test(session_request__is_sent_again_when_there_is_room),

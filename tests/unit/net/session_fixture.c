@@ -142,6 +142,7 @@ void session_fixture_send_welcome(struct session_fixture *fixture, uint32_t vers
                                              .credit_requests = 10,
                                              .shard = 3,
                                              .shard_count = 4,
+                                             .lease_ms = fixture->lease_ms,
                                              .software = "test 1"}};
     session_fixture_send_message(fixture, &message);
 }

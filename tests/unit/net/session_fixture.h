@@ -30,6 +30,7 @@ struct session_fixture {
     } heard[SESSION_FIXTURE_HEARD];    /* the first that were received since received_count was 0 */
     bool acceptor_closed;
 
+    uint32_t lease_ms; /* in the acceptor's welcome */
     bool welcomed;
     struct sl_message_welcome welcome;
     uint32_t welcomed_count;
