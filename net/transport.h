@@ -33,7 +33,7 @@ struct sl_transport;
 
 enum sl_transport_capability {
     SL_TRANSPORT_ONE_SIDED = 1 << 0,  /* takes `landing` with a frame: the peer writes there */
-    SL_TRANSPORT_REGISTERS = 1 << 1,  /* memory must be registered before it is sent from */
+    SL_TRANSPORT_REGISTERS = 1 << 1,  /* the medium reads and writes registered memory by itself */
     SL_TRANSPORT_CHECKSUMS = 1 << 2,  /* the medium checks integrity itself */
     SL_TRANSPORT_HANDS_OVER = 1 << 3, /* hand_over works */
     SL_TRANSPORT_STREAMS = 1 << 4,    /* the head of what is sent may be several whole frames, one
@@ -43,7 +43,15 @@ enum sl_transport_capability {
                                        * continuation, as far as the receiver can tell */
     SL_TRANSPORT_SHARES = 1 << 7      /* registered memory is read by the peer where it lies */
 };
-/* What SHARES means. A frame's parts that lie in memory registered with the transport
+/* What REGISTERS means. What lies in memory registered with the transport is sent from there and
+ * received there without a copy, but for what is so short that a copy is cheaper. Other memory may
+ * be used too: it is registered for the occasion, which is slower.
+ *
+ * What ONE_SIDED means for who answers: conn->landing where the peer's memory can be written as
+ * ours can (SHARES); else nothing, and the frame of type REPLY with the request's id goes to the
+ * landing of that request by itself.
+ *
+ * What SHARES means. A frame's parts that lie in memory registered with the transport
  * (core/shared.h) are not copied by the sender, unless they are so short that this is cheaper; all
  * else is, once. A short payload of a REPLY is delivered where the peer has it, since a reply is
  * plain values; so is a long frame, of any type, for which `sink` said SL_TRANSPORT_IN_PLACE, in
@@ -87,6 +95,11 @@ struct sl_transport_options {
      * three times as long. 0: 10 s */
     uint32_t peer_timeout_ms;
     const struct sl_transport_tls *tls; /* TCP only; NULL: in the clear */
+    /* RDMA only. Names of devices, with commas between; NULL: any. */
+    const char *rdma_device;
+    /* RDMA only. The entry, counted from 1, of the GID table of the first of them whose address is
+     * used; 0: the endpoint's address decides. */
+    uint32_t rdma_gid;
     void *medium; /* what a transport that is not of the operating system works on: net/fault's
                    * plan, a simulated network; ignored by the others */
 };
@@ -183,6 +196,10 @@ struct sl_transport {
 
 /* The implementation of a scheme that is built in, or NULL. Any thread. */
 const struct sl_transport_ops *sl_transport_find(enum sl_endpoint_scheme scheme);
+
+/* Why there is none, for messages: "built without RDMA", "libibverbs.so.1: not found"; NULL: there
+ * is one. Any thread. */
+const char *sl_transport_missing(enum sl_endpoint_scheme scheme);
 
 /* Opens a transport on the calling reactor and adds it to the reactor's sources; options may be
  * NULL for the defaults. Asserts that the ops table is complete. Errors: NO_MEMORY, UNSUPPORTED,

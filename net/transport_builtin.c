@@ -17,3 +17,8 @@ const struct sl_transport_ops *sl_transport_find(enum sl_endpoint_scheme scheme)
     }
     return NULL;
 }
+
+const char *sl_transport_missing(enum sl_endpoint_scheme scheme)
+{
+    return sl_transport_find(scheme) == NULL ? "this program is built without it" : NULL;
+}
