@@ -146,6 +146,7 @@ static void build_register(struct build *build, const struct sl_message_register
     build->reg.ps_count = from->ps_count;
     build->reg.worker_count = from->worker_count;
     build->reg.host = text(from->host, sizeof from->host);
+    build->reg.fast_endpoint = text(from->fast_endpoint, sizeof from->fast_endpoint);
     build->control.register_ = &build->reg;
 }
 
@@ -160,6 +161,7 @@ static void build_cluster(struct build *build, const struct sl_message_cluster *
         ps->data_endpoint = text(from->ps[i].data_endpoint, sizeof from->ps[i].data_endpoint);
         ps->shard_count = from->ps[i].shard_count;
         ps->host = text(from->ps[i].host, sizeof from->ps[i].host);
+        ps->fast_endpoint = text(from->ps[i].fast_endpoint, sizeof from->ps[i].fast_endpoint);
         build->cluster.ps_list[i] = ps;
     }
     build->cluster.message.ps = build->cluster.ps_list;

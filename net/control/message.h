@@ -102,13 +102,15 @@ struct sl_message_register {
     uint32_t shard_count;
     uint32_t ps_count, worker_count;
     char host[SL_MESSAGE_NAME_BYTES]; /* ps: net/shm/shm.h; "": not through shared memory */
+    char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* ps: its rdma beside data_endpoint; "": none */
 };
 
 struct sl_message_ps {
     uint32_t task_index;
     uint32_t shard_count;
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
-    char host[SL_MESSAGE_NAME_BYTES]; /* likewise */
+    char host[SL_MESSAGE_NAME_BYTES];            /* likewise */
+    char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* likewise */
 };
 
 struct sl_message_cluster {

@@ -99,10 +99,10 @@ SCHEMA = {
     "Error": {"code": (1, "uint"), "text": (2, "string")},
     "Register": {
         "data_endpoint": (1, "string"), "shard_count": (2, "uint"), "ps_count": (3, "uint"),
-        "worker_count": (4, "uint"), "host": (5, "string")},
+        "worker_count": (4, "uint"), "host": (5, "string"), "fast_endpoint": (6, "string")},
     "Cluster": {"ps": (1, ["Ps"]), "worker_count": (2, "uint")},
     "Ps": {"task_index": (1, "uint"), "data_endpoint": (2, "string"), "shard_count": (3, "uint"),
-           "host": (4, "string")},
+           "host": (4, "string"), "fast_endpoint": (5, "string")},
     "Waiting": {"missing": (1, ["string"])},
     "Optimizer": {
         "kind": (1, "uint"), "lr": (2, "float"), "momentum": (3, "float"), "rho": (4, "float"),

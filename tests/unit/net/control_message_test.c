@@ -21,6 +21,15 @@ static void random_endpoint(uint64_t *seed, char *to, size_t to_bytes)
              (int)(sl_hash_random(seed) % 256), (int)(1 + sl_hash_random(seed) % 65535));
 }
 
+/* Half of the ps have none. */
+static void random_fast_endpoint(uint64_t *seed, char *to, size_t to_bytes)
+{
+    if (sl_hash_random(seed) % 2 == 0) {
+        snprintf(to, to_bytes, "rdma://[fe80::%d]:%d", (int)(sl_hash_random(seed) % 1000),
+                 (int)(1 + sl_hash_random(seed) % 65535));
+    }
+}
+
 static void random_bytes(uint64_t *seed, uint8_t *to, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -58,6 +67,7 @@ static void random_cluster(uint64_t *seed, struct sl_message_cluster *to)
         to->ps[i].task_index = 3 * i + (uint32_t)(sl_hash_random(seed) % 3);
         to->ps[i].shard_count = (uint32_t)(1 + sl_hash_random(seed) % 100);
         random_endpoint(seed, to->ps[i].data_endpoint, sizeof to->ps[i].data_endpoint);
+        random_fast_endpoint(seed, to->ps[i].fast_endpoint, sizeof to->ps[i].fast_endpoint);
     }
 }
 
@@ -109,6 +119,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->reg.worker_count = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
         if (to->reg.shard_count != 0) {
             random_endpoint(seed, to->reg.data_endpoint, sizeof to->reg.data_endpoint);
+            random_fast_endpoint(seed, to->reg.fast_endpoint, sizeof to->reg.fast_endpoint);
         }
         break;
     case SL_MESSAGE_CLUSTER:
@@ -410,6 +421,38 @@ static void message_decode__refuses_odd_losses(void **state)
     assert_int_equal(decode_bytes(lost, sizeof lost), SL_ERR_PROTOCOL);
 }
 
+static int register_with_fast(const char *fast, uint32_t shard_count)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_REGISTER, .reg = {.shard_count = shard_count}};
+    if (shard_count != 0) {
+        snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://h:1");
+    }
+    snprintf(message.reg.fast_endpoint, sizeof message.reg.fast_endpoint, "%s", fast);
+    size_t bytes;
+    uint8_t *encoded = encode(&message, &bytes);
+    int err = decode_bytes(encoded, bytes);
+    free(encoded);
+    return err;
+}
+
+static void message_decode__refuses_odd_fast_endpoints(void **state)
+{
+    (void)state;
+    assert_int_equal(register_with_fast("", 1), SL_OK);
+    assert_int_equal(register_with_fast("rdma://h:1", 1), SL_OK);
+    assert_int_equal(register_with_fast("rdma://h:0", 1), SL_ERR_PROTOCOL);
+    assert_int_equal(register_with_fast("rdma://", 1), SL_ERR_PROTOCOL);
+    assert_int_equal(register_with_fast("carrier://h:1", 1), SL_ERR_PROTOCOL);
+    assert_int_equal(register_with_fast("rdma://h:1", 0), SL_ERR_PROTOCOL);
+    struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "tcp://h:1"};
+    snprintf(ps.fast_endpoint, sizeof ps.fast_endpoint, "rdma://h:0");
+    struct sl_message cluster = {.kind = SL_MESSAGE_CLUSTER, .cluster = {.ps = &ps, .ps_count = 1}};
+    size_t bytes;
+    uint8_t *encoded = encode(&cluster, &bytes);
+    assert_int_equal(decode_bytes(encoded, bytes), SL_ERR_PROTOCOL);
+    free(encoded);
+}
+
 static void message_decode__defuses_texts_for_people(void **state)
 {
     (void)state;
@@ -474,6 +517,9 @@ static void message_decode__takes_the_largest_cluster(void **state)
         ps->shard_count = SL_LIMIT_SHARDS / SL_LIMIT_PS;
         memset(ps->data_endpoint, 'h', HOST_BYTES_MAX);
         memcpy(ps->data_endpoint + HOST_BYTES_MAX, ":65535", 7);
+        memcpy(ps->fast_endpoint, "rdma://", 7);
+        memset(ps->fast_endpoint + 7, 'h', HOST_BYTES_MAX);
+        memcpy(ps->fast_endpoint + 7 + HOST_BYTES_MAX, ":65535", 7);
     }
     size_t bytes;
     uint8_t *encoded = encode(&message, &bytes);
@@ -506,6 +552,7 @@ int main(void)
         cmocka_unit_test(message_decode__refuses_odd_names),
         cmocka_unit_test(message_decode__refuses_nonces_and_proofs_of_other_lengths),
         cmocka_unit_test(message_decode__refuses_odd_losses),
+        cmocka_unit_test(message_decode__refuses_odd_fast_endpoints),
         cmocka_unit_test(message_decode__defuses_texts_for_people),
         cmocka_unit_test(message_decode__makes_unknown_codes_protocol_errors),
         cmocka_unit_test(message_decode__bounds_what_a_hostile_message_costs),
