@@ -1,0 +1,404 @@
+/* What the files of this folder share: the transport's and the connection's state, and what each
+ * file does for the others. Owner reactor throughout, but for what is said of the library and of
+ * moving connections.
+ *
+ *   rdma.c      the ops table, open and close, the turn: poll, flush, arm
+ *   rail.c      one device: protection domain, completion queue, shared receive queue, what it can
+ *   pool.c      its receive buffers, staging blocks and send slots
+ *   memory.c    registered memory: keys for addresses; cache.c and unmapped.c for the rest
+ *   cm.c        rdma_cm's events; listen.c, connect.c, move.c what they mean; address.c which
+ * device conn.c      a connection's life, from the first event to `closed` send.c      frames to
+ * packets, packets to work requests, completions to `sent` receive.c   packets to frames, reads of
+ * long payloads, `sink` and `received` sweep.c     peers that say nothing
+ */
+#ifndef SL_NET_RDMA_INTERNAL_H
+#define SL_NET_RDMA_INTERNAL_H
+
+#include "core/assert.h"
+#include "net/rdma/library.h"
+#include "net/rdma/packet.h"
+#include "net/rdma/rdma.h"
+#include "net/transport.h"
+#include "reactor/ring.h"
+#include "reactor/timer.h"
+
+#define SL_RDMA_QUEUE        512U /* frames of one connection taken and not reported; 2^n */
+#define SL_RDMA_SENDS        128U /* work requests of a queue pair's send queue */
+#define SL_RDMA_SIGNAL_EVERY 32U  /* of them, and the last of a burst where something waits for it \
+                                   */
+#define SL_RDMA_WINDOW_MIN   8U   /* counted packets that a new connection may have outstanding */
+#define SL_RDMA_WINDOW_MAX   64U  /* and one that keeps asking for more (SL_RDMA_STALLED) */
+#define SL_RDMA_SPARE        4U   /* receive buffers of a connection for uncounted packets */
+#define SL_RDMA_READS        16U  /* RDMA reads outstanding on a queue pair, at most */
+#define SL_RDMA_LONG_BYTES                                                                         \
+    6144U                            /* a frame from here on that lies in registered memory is not \
+                                      * copied; all above what fits a packet are long anyway */
+#define SL_RDMA_LANDINGS        512U /* requests of one connection whose landing is remembered */
+#define SL_RDMA_CHUNK_BYTES     (4U << 20) /* of registered memory: one memory region each */
+#define SL_RDMA_PEER_TIMEOUT_MS 10000U
+#define SL_RDMA_POLL_BATCH      32
+
+/* ---- Devices ----------------------------------------------------------------------------------
+ */
+
+struct sl_rdma_conn;
+struct sl_rdma_rail;
+
+enum sl_rdma_block_kind {
+    SL_RDMA_BLOCK_RECEIVE, /* SL_RDMA_PACKET_BYTES */
+    SL_RDMA_BLOCK_STAGING, /* a payload that `sink` is not asked for, and that fits no packet */
+    SL_RDMA_BLOCK_SEND     /* SL_RDMA_PACKET_BYTES: packets that are copied together */
+};
+
+/* Registered memory of the transport's own; also the token of a message that lies in it. */
+struct sl_rdma_block {
+    enum sl_rdma_block_kind kind;
+    uint32_t refs;             /* messages delivered and not released, and whoever reads it now */
+    uint32_t key;              /* local */
+    uint32_t counted;          /* RECEIVE: credit that its release gives back, 0 or 1 */
+    struct sl_rdma_conn *conn; /* RECEIVE: that it came by; for credit, while its serial is: */
+    uint64_t conn_serial;
+    struct sl_rdma_rail *rail;
+    struct sl_rdma_block *next; /* while free; SEND: of those of one work request */
+    uint8_t *at;                /* aligned to 64 */
+};
+
+struct sl_rdma_slab; /* pool.c */
+
+struct sl_rdma_pool {
+    struct sl_rdma_slab *slabs;
+    struct sl_rdma_block *free[3]; /* by kind */
+    uint32_t promised;             /* receive buffers that connections may count on */
+    uint32_t posted;               /* to the shared receive queue, or to queue pairs */
+    uint32_t total[3];
+};
+
+/* What the device can; decided once, by asking or trying. */
+struct sl_rdma_abilities {
+    bool is_iwarp;       /* no immediate data; the target of a read must be writable by peers */
+    bool on_demand;      /* registering pins nothing */
+    bool relaxed_order;  /* IBV_ACCESS_RELAXED_ORDERING is taken */
+    uint32_t inline_max; /* bytes in a work request */
+    uint32_t sge_max;    /* pieces of a SEND, at most SL_RDMA_PIECES + 2 */
+    uint32_t reads_max;  /* outstanding, of a queue pair */
+    uint32_t srq_max;    /* entries of a shared receive queue; 0: it has none */
+    uint32_t cqe_max;
+};
+
+struct sl_rdma_rail {
+    struct sl_rdma *rdma;
+    struct sl_rdma_rail *next;
+    struct ibv_context *verbs; /* librdmacm's */
+    struct ibv_pd *pd;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    struct ibv_srq *srq; /* NULL: each queue pair has receive buffers of its own */
+    struct sl_rdma_abilities can;
+    struct sl_rdma_pool pool;
+    struct sl_rdma_chunks *chunks; /* memory.c: what is registered here of the transport's memory */
+    struct sl_rdma_cache *cache;   /* cache.c */
+    uint32_t events_unacknowledged;
+    uint32_t cq_promised; /* completions that may be outstanding */
+    bool armed;           /* the next completion wakes the channel */
+    bool gone;            /* the device was removed, or is in a fatal state */
+};
+
+/* ---- The transport ----------------------------------------------------------------------------
+ */
+
+/* Memory that the layers above registered. */
+struct sl_rdma_region {
+    uint8_t *base;
+    size_t bytes;
+    bool peers_write; /* it was shared for writing (core/shared.h): landings may be in it */
+    uint64_t serial;  /* of this registration: chunks of an older one do not serve it */
+};
+#define SL_RDMA_REGIONS 512U
+
+struct sl_rdma_listener;
+
+struct sl_rdma {
+    struct sl_transport base;
+    const struct sl_rdma_library *library;
+    struct sl_ring *ring;
+    struct sl_ring_op op; /* watches: */
+    int epoll_fd;         /* the event channel, each rail's completion channel and its device */
+    bool watching, closing, armed;
+    bool cm_ready; /* the event channel may have something */
+    struct rdma_event_channel *cm;
+    struct sl_rdma_rail *rails;
+    struct sl_rdma_conn **conns; /* [conn_capacity], by index; NULL: free */
+    uint32_t conn_count, conn_capacity;
+    struct sl_rdma_conn *dirty; /* to be looked at by the next flush */
+    struct sl_rdma_conn *ready; /* to be looked at by the next poll: retries, ends */
+    struct sl_rdma_listener *listeners;
+    struct sl_rdma_region regions[SL_RDMA_REGIONS];
+    uint32_t region_end;
+    uint64_t region_serial, conn_serial;
+    char devices[256];  /* the option, or "" */
+    uint32_t gid;       /* the option */
+    uint32_t next_rail; /* for who connects next */
+    uint32_t connections_max, peer_timeout_ms, buffers_max;
+    struct sl_timer sweep;
+    uint64_t log_next_ns;
+    uint32_t log_dropped;
+    struct sl_transport_stats stats;
+};
+
+/* ---- Connections ------------------------------------------------------------------------------
+ */
+
+enum sl_rdma_life {
+    SL_RDMA_RESOLVING, /* connect: address and route; or the request was sent */
+    SL_RDMA_ACCEPTING, /* accept was said, ESTABLISHED has not come */
+    SL_RDMA_LIVE,
+    SL_RDMA_MOVING, /* who connected: was told to, and connects once more; the upper layer sees OPEN
+                     */
+    SL_RDMA_LEAVING,  /* who accepted: handed over; its upper layer has forgotten it */
+    SL_RDMA_DRAINING, /* disconnect: what is queued is sent, what arrives is dropped */
+    SL_RDMA_ENDED     /* the queue pair is made quiet; then `closed` */
+};
+
+/* A queue pair and what belongs to it: a connection that moves has two for a while. */
+struct sl_rdma_link {
+    struct rdma_cm_id *id; /* ->qp; NULL: none */
+    uint32_t generation;   /* part of wr_id: completions of an older queue pair are recognized */
+    uint32_t sends_posted, sends_completed; /* work requests; run over */
+    bool established, disconnected;
+    bool last_wqe; /* in the error state the device has given back all receive buffers */
+};
+
+struct sl_rdma_send;    /* send.c */
+struct sl_rdma_receive; /* receive.c */
+
+struct sl_rdma_conn {
+    struct sl_conn base;
+    struct sl_rdma *rdma;
+    struct sl_rdma_rail *rail; /* NULL until it is known */
+    enum sl_rdma_life life;
+    uint32_t index; /* in conns: part of wr_id */
+    uint64_t serial;
+    struct sl_rdma_link link, old; /* old: until the move is done */
+    int end_err;
+    bool dirty, ready;
+    struct sl_rdma_conn *dirty_next, *ready_next;
+    struct sl_timer timer; /* RESOLVING, ACCEPTING, MOVING, LEAVING, DRAINING, ENDED: patience */
+    struct sl_endpoint endpoint; /* who connected: for the second time */
+    /* Credit and counts, which outlast a move. */
+    uint32_t limit_theirs; /* counted packets that we may send in all */
+    uint32_t limit_ours;   /* that the peer may send: told, or to be told */
+    uint32_t limit_told;   /* the last that was */
+    uint32_t window;       /* limit_ours is so much ahead of what was consumed */
+    uint32_t counted_sent, counted_received, counted_consumed;
+    uint32_t longs_sent, longs_done; /* LONG packets of ours, and how many were read */
+    uint32_t reads_done, reads_told; /* LONG packets of the peer that were read; told */
+    uint32_t reads_peer;             /* RDMA reads that the peer serves at a time */
+    bool peer_stalled;               /* wishes for a larger window */
+    bool note_due; /* the peer must hear of limits or counts though we have nothing to send */
+    bool bye_received;
+    uint64_t heard_ns; /* when something came from the peer, or the device said it is there */
+    struct sl_rdma_send *send;
+    struct sl_rdma_receive *receive;
+    struct sl_rdma_move *move; /* LEAVING: what goes along; move.c */
+};
+
+/* ---- rdma.c -----------------------------------------------------------------------------------
+ */
+
+bool sl_rdma_may_log(struct sl_rdma *rdma); /* one line in a second about peers' misdeeds */
+
+/* Adds a descriptor to what wakes the reactor; `what` comes back: a rail, or NULL for rdma_cm. */
+int sl_rdma_watch(struct sl_rdma *rdma, int fd, struct sl_rdma_rail *what);
+void sl_rdma_unwatch(struct sl_rdma *rdma, int fd);
+
+static inline void sl_rdma_mark_dirty(struct sl_rdma_conn *conn)
+{
+    if (!conn->dirty) {
+        conn->dirty = true;
+        conn->dirty_next = conn->rdma->dirty;
+        conn->rdma->dirty = conn;
+    }
+}
+
+static inline void sl_rdma_mark_ready(struct sl_rdma_conn *conn)
+{
+    if (!conn->ready) {
+        conn->ready = true;
+        conn->ready_next = conn->rdma->ready;
+        conn->rdma->ready = conn;
+    }
+}
+
+/* wr_id: bit 0 set, a receive block's address; else generation (24 bits), kind (2: SEND or WRITE
+ * from send.c 0, READ from receive.c 1), number (20), index of the connection (17), zero (1). */
+#define SL_RDMA_WR_SEND 0
+#define SL_RDMA_WR_READ 1
+static inline uint64_t sl_rdma_wr_id(const struct sl_rdma_conn *conn, uint32_t kind,
+                                     uint32_t number)
+{
+    return (uint64_t)(conn->link.generation & 0xffffff) << 40 | (uint64_t)kind << 38 |
+           (uint64_t)(number & 0xfffff) << 18 | (uint64_t)conn->index << 1;
+}
+
+/* ---- rail.c, pool.c (memory of the transport's own) -------------------------------------------
+ */
+
+/* The rail for a device, opened when it is new. Errors: NO_MEMORY, UNSUPPORTED, IO; logged. */
+int sl_rdma_rail_get(struct sl_rdma *rdma, struct ibv_context *verbs, struct sl_rdma_rail **out);
+void sl_rdma_rail_close_all(struct sl_rdma *rdma); /* no queue pairs, no messages held */
+
+/* Asynchronous events of the device: marks connections whose queue pair they concern. */
+void sl_rdma_rail_read_events(struct sl_rdma_rail *rail);
+
+/* Reserves room in the completion queue and receive buffers for one connection with `window`, and
+ * posts them; or changes what it has. False: the memory or the queue's limit does not allow it. */
+bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, uint32_t window);
+void sl_rdma_pool_release(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn);
+
+/* Free blocks; NULL: none can be had now. */
+struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind);
+void sl_rdma_pool_put(struct sl_rdma_block *block); /* refs 0; RECEIVE: posts it again */
+
+/* ---- memory.c (memory of others), cache.c -----------------------------------------------------
+ */
+
+int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t bytes);
+void sl_rdma_memory_unregister(struct sl_transport *transport, void *base);
+
+enum sl_rdma_use {
+    SL_RDMA_USE_SEND,   /* the device reads: SEND, WRITE from it */
+    SL_RDMA_USE_READ,   /* peers read it */
+    SL_RDMA_USE_SINK,   /* the target of our reads */
+    SL_RDMA_USE_LANDING /* peers write it */
+};
+
+/* One part of a range, under one key. `hold` keeps what was registered for the occasion; NULL for
+ * memory that the layers above registered. */
+struct sl_rdma_span {
+    uint8_t *at;
+    uint32_t bytes;
+    uint32_t local_key, remote_key;
+    struct sl_rdma_hold *hold;
+};
+
+/* Keys for a range: writes at most span_max spans that cover it, in order; returns their count.
+ * 0: it cannot be had (no memory lock limit left, not registered and for_the_occasion false, too
+ * many spans): nothing is held then. Registered memory is registered with the device now, chunk by
+ * chunk, where it was not before. */
+uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t bytes,
+                             enum sl_rdma_use use, bool for_the_occasion,
+                             struct sl_rdma_span *spans, uint32_t span_max);
+
+/* The device no longer uses the spans. */
+void sl_rdma_memory_drop(struct sl_rdma_rail *rail, const struct sl_rdma_span *spans,
+                         uint32_t count);
+
+int sl_rdma_memory_open(struct sl_rdma_rail *rail);
+void sl_rdma_memory_close(struct sl_rdma_rail *rail);
+
+/* ---- cm.c, listen.c, connect.c, address.c -----------------------------------------------------
+ */
+
+int sl_rdma_cm_open(struct sl_rdma *rdma);
+void sl_rdma_cm_close(struct sl_rdma *rdma);
+void sl_rdma_cm_poll(
+    struct sl_rdma *rdma); /* handles events; cm_ready says that there may be some */
+
+int sl_rdma_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                   const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
+void sl_rdma_listen_close(struct sl_rdma *rdma);
+int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                    const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
+
+/* The address to bind to before connecting to or listening on `endpoint`, by the options
+ * rdma_device and rdma_gid and the rails near the reactor's NUMA node, each in turn. OK with family
+ * AF_UNSPEC: the system decides. Errors: NOT_FOUND, INVALID, logged: no such device, no such GID.
+ */
+int sl_rdma_address_choose(struct sl_rdma *rdma, const struct sl_endpoint *endpoint,
+                           const struct sockaddr_storage *to, struct sockaddr_storage *from);
+
+/* ---- conn.c, move.c, sweep.c ------------------------------------------------------------------
+ */
+
+/* A connection in the table, RESOLVING, with send and receive state; NULL: no memory. */
+struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
+                                      const struct sl_transport_events *events, void *ctx);
+
+/* The queue pair of link.id, on its device's rail; also the window. Errors: as rail_get. */
+int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn, struct sl_rdma_link *link);
+struct rdma_conn_param sl_rdma_conn_param(const struct sl_rdma_conn *conn,
+                                          struct sl_rdma_hello *hello);
+
+/* Says `closed` with this error once the queue pair is quiet; not from here. What has been received
+ * before CLOSED is delivered first. Idempotent: the first error stays. */
+void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err);
+
+/* Of conns in `ready`, from poll: goes on with an end, a move, a drain. Returns whether work was
+ * done. */
+bool sl_rdma_conn_visit(struct sl_rdma_conn *conn);
+void sl_rdma_conn_disconnect(struct sl_conn *conn);
+void sl_rdma_conn_cancel_all(struct sl_rdma *rdma); /* `closed` with CANCELLED, now */
+struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id); /* NULL: of the past */
+
+int sl_rdma_move_hand_over(struct sl_conn *conn, struct sl_transport *to,
+                           const struct sl_transport_events *events, void *ctx, void *user);
+void sl_rdma_move_told(struct sl_rdma_conn *conn, uint64_t ticket);        /* MOVE came */
+void sl_rdma_move_packet(struct sl_rdma_conn *conn, const uint8_t *packet, /* LEAVING: keeps it */
+                         uint32_t bytes);
+/* A connect request with a ticket. Takes the id over; false: unknown, the caller rejects. */
+bool sl_rdma_move_arrived(struct sl_rdma *rdma, struct rdma_cm_id *id, uint64_t ticket);
+
+void sl_rdma_sweep_open(struct sl_rdma *rdma);
+void sl_rdma_sweep_close(struct sl_rdma *rdma);
+
+/* ---- send.c -----------------------------------------------------------------------------------
+ */
+
+int sl_rdma_send_open(struct sl_rdma_conn *conn);
+void sl_rdma_send_close(struct sl_rdma_conn *conn); /* drops what is held; reports nothing */
+
+uint32_t sl_rdma_send_burst(struct sl_conn *conn, const struct sl_transport_frame *frames,
+                            uint32_t count);
+
+/* Makes packets of what is queued, as far as credit and the send queue go, and rings once. */
+void sl_rdma_send_flush(struct sl_rdma_conn *conn);
+
+/* An uncounted packet: NOTE, MOVE, MOVED, BYE, behind everything posted before. False: the send
+ * queue is full, again later. */
+bool sl_rdma_send_uncounted(struct sl_rdma_conn *conn, enum sl_rdma_packet_kind kind, uint8_t flags,
+                            uint64_t ticket);
+
+/* Nothing is queued, outstanding at the device, or unread by the peer. */
+bool sl_rdma_send_is_done(const struct sl_rdma_conn *conn);
+/* Whether something is published that the peer has neither taken nor answered for (sweep). */
+bool sl_rdma_send_waits(const struct sl_rdma_conn *conn);
+void sl_rdma_send_completed(struct sl_rdma_conn *conn, uint32_t number); /* all up to it, too */
+void sl_rdma_send_report(
+    struct sl_rdma_conn *conn); /* `sent`, `writable` as they are due; from poll */
+
+/* Landings of the peer's requests, given back or used up by the frame of their id. */
+void sl_rdma_send_remember(struct sl_rdma_conn *conn, uint64_t request_id,
+                           const struct sl_rdma_piece *pieces, uint32_t count);
+
+/* Whether a request of this id was sent with a landing, and where; NULL: no. */
+void *sl_rdma_send_landing(const struct sl_rdma_conn *conn, uint64_t request_id, uint32_t *bytes);
+
+/* ---- receive.c --------------------------------------------------------------------------------
+ */
+
+int sl_rdma_receive_open(struct sl_rdma_conn *conn);
+void sl_rdma_receive_close(struct sl_rdma_conn *conn);
+
+/* A packet has come in a block of the rail's, which is receive's from now on. */
+void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *block, uint32_t bytes);
+
+/* One that came to another reactor's queue pair before the connection moved here; copied. */
+int sl_rdma_receive_copy(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes);
+
+void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number, bool failed);
+/* Asks `sink` again, reads and delivers what could not be before; true: something was done. */
+bool sl_rdma_receive_visit(struct sl_rdma_conn *conn);
+bool sl_rdma_receive_is_done(const struct sl_rdma_conn *conn); /* all that came was delivered */
+void sl_rdma_receive_release(struct sl_conn *conn, const struct sl_transport_message *message);
+
+#endif

@@ -1,0 +1,77 @@
+/* What one SEND carries, and what rdma_cm carries in private data. Little-endian; both ends are of
+ * protocol version SL_RDMA_VERSION. No I/O.
+ *
+ * A packet: head, then by its kind
+ *   FRAMES   whole frames (header and payload), each begun at a multiple of 8
+ *   LANDING  piece_count pieces where the answer may be written, then one whole frame
+ *   LONG     a frame's header, whose payload lies in the piece_count pieces behind it, which the
+ *            receiver reads; then landing_count pieces where the answer may be written
+ *   WRITTEN  a frame's header; its payload has been written to the landing of the request of the
+ *            same id
+ *   NOTE     nothing more
+ *   MOVE     ticket: connect once more, and go on there; nothing follows on this queue pair
+ *   MOVED    the answer to it, and the last packet on this queue pair
+ *   BYE      the last packet: the sender closes once its frames are consumed
+ * Counts run over: they are compared by difference. They belong to the connection, and go on when
+ * it moves to another queue pair. */
+#ifndef SL_NET_RDMA_PACKET_H
+#define SL_NET_RDMA_PACKET_H
+
+#include <stdint.h>
+
+#include "net/wire/frame.h"
+
+#define SL_RDMA_MAGIC        0x4d52504cU /* in private data */
+#define SL_RDMA_VERSION      1
+#define SL_RDMA_PACKET_BYTES 8192U /* at most, head included */
+#define SL_RDMA_PIECES       8U    /* of one kind in a packet */
+
+enum sl_rdma_packet_kind {
+    SL_RDMA_FRAMES = 1,
+    SL_RDMA_LANDING = 2,
+    SL_RDMA_LONG = 3,
+    SL_RDMA_WRITTEN = 4,
+    SL_RDMA_NOTE = 5,
+    SL_RDMA_MOVE = 6,
+    SL_RDMA_MOVED = 7,
+    SL_RDMA_BYE = 8
+};
+
+enum sl_rdma_packet_flag {
+    SL_RDMA_STALLED =
+        1 << 0,           /* the sender has more to send than its credit: a larger window helps */
+    SL_RDMA_PING = 1 << 1 /* answer with a NOTE */
+};
+
+/* kinds up to WRITTEN use credit, one each, and are counted; the others none. */
+struct sl_rdma_packet {
+    uint32_t limit; /* the receiver of this may have sent so many counted packets in all */
+    uint32_t done;  /* LONG packets of the receiver of this whose payload has been read, in all */
+    uint8_t kind;
+    uint8_t flags;
+    uint8_t piece_count, landing_count;
+    uint32_t frame_bytes; /* FRAMES: of all frames, padding included; LANDING: of the frame */
+};
+
+/* Memory of the sender's process. */
+struct sl_rdma_piece {
+    uint64_t at;
+    uint32_t key; /* remote */
+    uint32_t bytes;
+};
+
+/* With connect and accept. */
+struct sl_rdma_hello {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t is_move; /* connect: `ticket` says which connection goes on here */
+    uint32_t limit;   /* as in a packet; not looked at when is_move */
+    uint32_t reads;   /* RDMA reads that this side serves at a time */
+    uint64_t ticket;
+};
+
+_Static_assert(sizeof(struct sl_rdma_packet) == 16, "the wire");
+_Static_assert(sizeof(struct sl_rdma_piece) == 16, "the wire");
+_Static_assert(sizeof(struct sl_rdma_hello) == 24, "fits 56 bytes of private data");
+
+#endif
