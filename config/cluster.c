@@ -374,8 +374,14 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         struct sl_cluster_ps *ps = &cluster->ps[i];
         ps->control = from_map ? sources->map.entries[i].control : hosts->items[i];
-        const struct sl_endpoint *data = sl_endpoint_map_find(&sources->map, &ps->control);
-        ps->data = data != NULL ? *data : ps->control;
+        ps->data = ps->control;
+        const struct sl_endpoint_map_entry *entry =
+            sl_endpoint_map_find(&sources->map, &ps->control);
+        if (entry != NULL) {
+            ps->data = entry->data;
+            ps->fast = entry->fast;
+            ps->has_fast = entry->has_fast;
+        }
     }
     cluster->coordinator = cluster->ps[0].control;
     return 0;

@@ -7,7 +7,7 @@
  *      scheduler of its own, and the ps have no control endpoints, so that whatever names ps hosts
  *      contradicts them; its "server" is a ps
  *   4. the endpoint map (--endpoint-map FILE, else ./.endpoint_map when it exists), which adds the
- *      data endpoint of each ps; when nothing else names the ps hosts, its control endpoints, in
+ *      data endpoints of each ps; when nothing else names the ps hosts, its control endpoints, in
  *      the order of the lines, are the ps hosts. Without a map the control endpoint serves both.
  * Before start. */
 #ifndef SL_CONFIG_CLUSTER_H
@@ -25,6 +25,8 @@ enum sl_cluster_role { SL_CLUSTER_PS, SL_CLUSTER_WORKER, SL_CLUSTER_SCHEDULER };
 struct sl_cluster_ps {
     struct sl_endpoint control;
     struct sl_endpoint data; /* equal to control where no map says otherwise */
+    struct sl_endpoint fast; /* of rdma, beside data, which is tcp then */
+    bool has_fast;
 };
 
 struct sl_cluster {

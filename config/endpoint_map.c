@@ -10,8 +10,12 @@
 #include "config/hosts.h"
 #include "core/limits.h"
 
-/* Ample for SL_LIMIT_PS lines of two endpoints each, and as much again in comments. */
-#define FILE_BYTES_MAX ((size_t)2 * SL_LIMIT_PS * 2 * SL_LIMIT_ENDPOINT_BYTES)
+/* Ample for SL_LIMIT_PS lines of three endpoints each, and for comments. */
+#define FILE_BYTES_MAX ((size_t)4 * SL_LIMIT_PS * SL_LIMIT_ENDPOINT_BYTES)
+
+#define DATA_ACCEPTED                                                                              \
+    "accepts one endpoint, or one of rdma and one of tcp, such as "                                \
+    "rdma://10.0.0.1:5556,tcp://10.0.0.1:5555"
 
 /* A file being read: for errors, and to grow the map. */
 struct reader {
@@ -88,6 +92,26 @@ static char *trim(char *text)
     return text;
 }
 
+static bool same_data(const struct sl_endpoint *a, const struct sl_endpoint *b)
+{
+    return a->port != 0 && a->scheme == b->scheme && sl_hosts_same(a, b);
+}
+
+/* One of the entry's data endpoints that the other entry has too, or NULL. */
+static const struct sl_endpoint *find_shared(const struct sl_endpoint_map_entry *entry,
+                                             const struct sl_endpoint_map_entry *other)
+{
+    const struct sl_endpoint *ours[] = {&entry->data, entry->has_fast ? &entry->fast : NULL};
+    const struct sl_endpoint *theirs[] = {&other->data, other->has_fast ? &other->fast : NULL};
+    for (int i = 0; i < 4; i++) {
+        const struct sl_endpoint *one = ours[i / 2], *two = theirs[i % 2];
+        if (one != NULL && two != NULL && same_data(one, two)) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
 static int check_unique(struct reader *reader, const struct sl_endpoint_map *map,
                         const struct sl_endpoint_map_entry *entry)
 {
@@ -98,12 +122,50 @@ static int check_unique(struct reader *reader, const struct sl_endpoint_map *map
                           "control endpoint %s:%u is already in line %u; each is named once",
                           entry->control.host, entry->control.port, reader->entry_lines[i]);
         }
-        if (entry->data.port != 0 && other->data.scheme == entry->data.scheme &&
-            sl_hosts_same(&other->data, &entry->data)) {
+        const struct sl_endpoint *shared = find_shared(entry, other);
+        if (shared != NULL) {
             return refuse(reader, SL_ERR_INVALID,
                           "data endpoint %s:%u is already in line %u; each ps has its own",
-                          entry->data.host, entry->data.port, reader->entry_lines[i]);
+                          shared->host, shared->port, reader->entry_lines[i]);
         }
+    }
+    return 0;
+}
+
+static int parse_endpoint(struct reader *reader, char *text, struct sl_endpoint *out)
+{
+    char why[256];
+    return sl_endpoint_parse(trim(text), out, why, sizeof why) == 0
+               ? 0
+               : refuse(reader, SL_ERR_INVALID, "data endpoint %s", why);
+}
+
+/* "uri", or "uri,uri". */
+static int parse_data(struct reader *reader, char *text, struct sl_endpoint_map_entry *entry)
+{
+    char *comma = strchr(text, ',');
+    if (comma == NULL) {
+        return parse_endpoint(reader, text, &entry->data);
+    }
+    if (strchr(comma + 1, ',') != NULL) {
+        return refuse(reader, SL_ERR_INVALID, "\"%.120s\": " DATA_ACCEPTED, trim(text));
+    }
+    *comma = '\0';
+    struct sl_endpoint first, second;
+    int err = parse_endpoint(reader, text, &first);
+    if (err == 0) {
+        err = parse_endpoint(reader, comma + 1, &second);
+    }
+    if (err != 0) {
+        return err;
+    }
+    const bool is_fast_first = first.scheme == SL_ENDPOINT_RDMA;
+    entry->fast = is_fast_first ? first : second;
+    entry->data = is_fast_first ? second : first;
+    entry->has_fast = true;
+    if (entry->fast.scheme != SL_ENDPOINT_RDMA || entry->data.scheme != SL_ENDPOINT_TCP) {
+        return refuse(reader, SL_ERR_INVALID, "\"%.120s,%.120s\": " DATA_ACCEPTED, trim(text),
+                      trim(comma + 1));
     }
     return 0;
 }
@@ -123,14 +185,14 @@ static int parse_line(struct reader *reader, char *line, struct sl_endpoint_map 
     }
     *equals = '\0';
     char why[256];
-    struct sl_endpoint_map_entry entry;
+    struct sl_endpoint_map_entry entry = {0};
     if (sl_hosts_parse_control(trim(line), &entry.control, why, sizeof why) != 0) {
         return refuse(reader, SL_ERR_INVALID, "control endpoint %s", why);
     }
-    if (sl_endpoint_parse(trim(equals + 1), &entry.data, why, sizeof why) != 0) {
-        return refuse(reader, SL_ERR_INVALID, "data endpoint %s", why);
+    int err = parse_data(reader, equals + 1, &entry);
+    if (err == 0) {
+        err = check_unique(reader, map, &entry);
     }
-    int err = check_unique(reader, map, &entry);
     if (err != 0) {
         return err;
     }
@@ -195,12 +257,12 @@ void sl_endpoint_map_fini(struct sl_endpoint_map *map)
     *map = (struct sl_endpoint_map){0};
 }
 
-const struct sl_endpoint *sl_endpoint_map_find(const struct sl_endpoint_map *map,
-                                               const struct sl_endpoint *control)
+const struct sl_endpoint_map_entry *sl_endpoint_map_find(const struct sl_endpoint_map *map,
+                                                         const struct sl_endpoint *control)
 {
     for (uint32_t i = 0; i < map->count; i++) {
         if (sl_hosts_same(&map->entries[i].control, control)) {
-            return &map->entries[i].data;
+            return &map->entries[i];
         }
     }
     return NULL;

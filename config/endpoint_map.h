@@ -1,15 +1,20 @@
 /* StarServer's endpoint map: lines "control_host:port=data_uri". Blank lines and lines that begin
  * with # are skipped, white space around an endpoint too. A control endpoint is tcp and named once;
- * so is a data endpoint, unless its port is 0. Before start. */
+ * so is a data endpoint, unless its port is 0. In the place of one data endpoint there may be two
+ * with a comma between, one of rdma and one of tcp, in either order. Before start. */
 #ifndef SL_CONFIG_ENDPOINT_MAP_H
 #define SL_CONFIG_ENDPOINT_MAP_H
+
+#include <stdbool.h>
 
 #include "core/endpoint.h"
 #include "core/err.h"
 
 struct sl_endpoint_map_entry {
     struct sl_endpoint control;
-    struct sl_endpoint data;
+    struct sl_endpoint data; /* of two: the one of tcp */
+    struct sl_endpoint fast; /* of two: the one of rdma */
+    bool has_fast;
 };
 
 struct sl_endpoint_map {
@@ -24,8 +29,8 @@ int sl_endpoint_map_read(const char *path, struct sl_endpoint_map *out, char *re
                          size_t reason_bytes);
 void sl_endpoint_map_fini(struct sl_endpoint_map *map);
 
-/* The data endpoint of a control endpoint, or NULL when the map does not name it. */
-const struct sl_endpoint *sl_endpoint_map_find(const struct sl_endpoint_map *map,
-                                               const struct sl_endpoint *control);
+/* The entry of a control endpoint, or NULL when the map does not name it. */
+const struct sl_endpoint_map_entry *sl_endpoint_map_find(const struct sl_endpoint_map *map,
+                                                         const struct sl_endpoint *control);
 
 #endif

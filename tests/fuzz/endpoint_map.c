@@ -5,6 +5,30 @@
 #include "core/assert.h"
 #include "tests/fuzz/input.h"
 
+static void check_endpoint(const struct sl_endpoint *endpoint)
+{
+    char text[SL_LIMIT_ENDPOINT_BYTES + 16];
+    struct sl_endpoint again;
+    sl_endpoint_format(endpoint, text, sizeof text);
+    sl_assert(sl_endpoint_parse(text, &again, NULL, 0) == 0);
+    sl_assert(again.scheme == endpoint->scheme);
+    sl_assert(again.port == endpoint->port);
+    sl_assert(strcmp(again.host, endpoint->host) == 0);
+}
+
+static void check_entry(const struct sl_endpoint_map *map,
+                        const struct sl_endpoint_map_entry *entry)
+{
+    sl_assert(sl_endpoint_map_find(map, &entry->control) == entry);
+    check_endpoint(&entry->control);
+    check_endpoint(&entry->data);
+    if (entry->has_fast) {
+        sl_assert(entry->data.scheme == SL_ENDPOINT_TCP);
+        sl_assert(entry->fast.scheme == SL_ENDPOINT_RDMA);
+        check_endpoint(&entry->fast);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
 {
     struct fuzz_input_file file = fuzz_input_file_open(bytes, byte_count);
@@ -15,14 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
         sl_assert(strstr(reason, file.path) == reason);
     } else {
         for (uint32_t i = 0; i < map.count; i++) {
-            const struct sl_endpoint *control = &map.entries[i].control;
-            sl_assert(sl_endpoint_map_find(&map, control) == &map.entries[i].data);
-            char text[SL_LIMIT_ENDPOINT_BYTES];
-            struct sl_endpoint again;
-            sl_endpoint_format(control, text, sizeof text);
-            sl_assert(sl_endpoint_parse(text, &again, reason, sizeof reason) == 0);
-            sl_assert(again.port == control->port);
-            sl_assert(strcmp(again.host, control->host) == 0);
+            check_entry(&map, &map.entries[i]);
         }
         sl_endpoint_map_fini(&map);
     }

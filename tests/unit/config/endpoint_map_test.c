@@ -102,6 +102,16 @@ static void endpoint_map_read__refuses_with_file_and_line(void **state)
         {"a:1=b:2\n#\na:2=tcp://B:2\n", 3, "already in line 1"},
         {"a:1=b:2 # no comment here\n", 1, "0 to 65535"},
         {"\xff\xfe:1=b:2\n", 1, "neither a name"},
+        {"a:1=rdma://b:2,rdma://b:3\n", 1, "accepts one endpoint, or one of rdma and one of tcp"},
+        {"a:1=b:2,b:3\n", 1, "accepts one endpoint, or one of rdma and one of tcp"},
+        {"a:1=rdma://b:2,shm://b:3\n", 1, "accepts one endpoint, or one of rdma and one of tcp"},
+        {"a:1=shm://b:3,rdma://b:2\n", 1, "accepts one endpoint, or one of rdma and one of tcp"},
+        {"a:1=rdma://b:2,b:3,b:4\n", 1, "accepts one endpoint, or one of rdma and one of tcp"},
+        {"a:1=rdma://b:2,\n", 1, "data endpoint"},
+        {"a:1=,b:2\n", 1, "data endpoint"},
+        {"a:1=rdma://b:2,b:3\na:2=b:4,rdma://B:2\n", 2, "data endpoint B:2 is already in line 1"},
+        {"a:1=rdma://b:2\na:2=b:4,rdma://b:2\n", 2, "already in line 1"},
+        {"a:1=rdma://b:2,b:3\na:2=b:3\n", 2, "data endpoint b:3 is already in line 1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sl_endpoint_map map = {.count = 4711};
@@ -115,6 +125,34 @@ static void endpoint_map_read__refuses_with_file_and_line(void **state)
         }
         assert_int_equal(map.count, 4711);
     }
+}
+
+static void endpoint_map_read__rdma_beside_tcp_is_the_fast_one(void **state)
+{
+    (void)state;
+    const char text[] = "a:1=rdma://[::1]:5 , tcp://b:6\n"
+                        "a:2=b:7,rdma://b:7\n"
+                        "a:3=rdma://b:0,b:0\n"
+                        "a:4=rdma://b:8\n"
+                        "a:5=b:0,rdma://b:0\n";
+    struct sl_endpoint_map map;
+    char reason[256] = "";
+    assert_int_equal(read_text(text, sizeof text - 1, &map, reason, sizeof reason), 0);
+    assert_int_equal(map.count, 5);
+    const struct sl_endpoint_map_entry *entry = &map.entries[0];
+    assert_true(entry->has_fast);
+    assert_int_equal(entry->fast.scheme, SL_ENDPOINT_RDMA);
+    assert_string_equal(entry->fast.host, "::1");
+    assert_int_equal(entry->fast.port, 5);
+    assert_int_equal(entry->data.scheme, SL_ENDPOINT_TCP);
+    assert_int_equal(entry->data.port, 6);
+    entry = &map.entries[1];
+    assert_true(entry->has_fast);
+    assert_int_equal(entry->fast.scheme, SL_ENDPOINT_RDMA);
+    assert_int_equal(entry->data.scheme, SL_ENDPOINT_TCP);
+    assert_false(map.entries[3].has_fast);
+    assert_int_equal(map.entries[3].data.scheme, SL_ENDPOINT_RDMA);
+    sl_endpoint_map_fini(&map);
 }
 
 static void endpoint_map_read__nul_byte_is_refused(void **state)
@@ -199,7 +237,7 @@ static void endpoint_map_find__ignores_case_but_not_the_port(void **state)
     assert_int_equal(read_text(text, sizeof text - 1, &map, reason, sizeof reason), 0);
     const struct sl_endpoint same = {.host = "hOST", .port = 1};
     const struct sl_endpoint other = {.host = "host", .port = 2};
-    assert_ptr_equal(sl_endpoint_map_find(&map, &same), &map.entries[0].data);
+    assert_ptr_equal(sl_endpoint_map_find(&map, &same), &map.entries[0]);
     assert_null(sl_endpoint_map_find(&map, &other));
     sl_endpoint_map_fini(&map);
 }
@@ -212,6 +250,7 @@ int main(void)
         WITH_FILE(endpoint_map_read__takes_lines_blanks_comments_and_crlf),
         WITH_FILE(endpoint_map_read__empty_file_is_an_empty_map),
         WITH_FILE(endpoint_map_read__refuses_with_file_and_line),
+        WITH_FILE(endpoint_map_read__rdma_beside_tcp_is_the_fast_one),
         WITH_FILE(endpoint_map_read__nul_byte_is_refused),
         WITH_FILE(endpoint_map_read__same_port_0_or_other_scheme_is_no_clash),
         cmocka_unit_test(endpoint_map_read__missing_file_is_not_found),
