@@ -192,9 +192,24 @@ struct sl_client_options {
     /* Shards of the same machine, network namespace and user are reached over TCP too, instead of
      * shared memory. */
     bool no_shm;
+    /* Shards that are reached by RDMA and by TCP are reached over TCP. */
+    bool no_rdma;
+    /* RDMA: names of the devices that may be used, with commas between; NULL: any. Copied. */
+    const char *rdma_device;
+    /* RDMA: the entry of the device's GID table, counted from 1, that is its address; 0: the
+     * shard's address decides. */
+    uint32_t rdma_gid;
     /* How often the coordinator hears of this client; 0, or not below the cluster's lease: four
      * times a lease. */
     uint32_t heartbeat_ms;
+    /* Shards that can be reached over RDMA and over TCP are reached over TCP. */
+    bool no_rdma;
+    /* Of RDMA: names of devices, with commas between, such as "mlx5_0,mlx5_1"; NULL: whichever
+     * reaches the shard. Copied. */
+    const char *rdma_device;
+    /* Of RDMA: the entry, counted from 1, of the GID table of the first of those devices whose
+     * address is used (what tools call index 3 is 4 here); 0: the endpoint's address decides. */
+    uint32_t rdma_gid;
 };
 
 /* A client whose connection breaks connects again, with back-off, and sends again what was not

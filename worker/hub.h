@@ -39,11 +39,13 @@ struct sl_hub_options {
     const struct sl_transport_ops *(*find_transport)(enum sl_endpoint_scheme scheme);
     struct sl_transport_options transport;
     char congestion_control[16]; /* what transport.congestion_control points to; TCP_CA_NAME_MAX */
+    char rdma_device[256];       /* what transport.rdma_device points to */
     struct sl_transport_tls tls; /* what transport.tls points to; its strings are the client's */
     struct sl_secret secret;
     struct sl_message_hello hello; /* without purpose and shard */
     char host[SL_SHM_HOST_BYTES];  /* shards with the same are reached through shared memory; "":
                                     * none */
+    bool no_rdma;                  /* where TCP leads to the same shard */
     struct sl_endpoint coordinator;
     char coordinator_name[SL_LIMIT_ENDPOINT_BYTES + 16]; /* "coordinator (tcp://…)" */
     uint32_t ps_count, worker_count;                     /* expected; 0: unknown */

@@ -63,9 +63,9 @@ static int calls_result(const struct sl_client *client, uint32_t count)
 
 /* ---- Beginning */
 
-static bool is_path(const char *path)
+static bool is_given(const char *text)
 {
-    return path != NULL && path[0] != '\0';
+    return text != NULL && text[0] != '\0';
 }
 
 static int check_security(const struct sl_client_options *options)
@@ -76,8 +76,8 @@ static int check_security(const struct sl_client_options *options)
                      SL_SECRET_BYTES_MIN, SL_SECRET_BYTES_MAX);
         return SL_ERR_INVALID;
     }
-    bool all = is_path(options->tls_certificate) && is_path(options->tls_key) &&
-               is_path(options->tls_authority);
+    bool all = is_given(options->tls_certificate) && is_given(options->tls_key) &&
+               is_given(options->tls_authority);
     bool none = options->tls_certificate == NULL && options->tls_key == NULL &&
                 options->tls_authority == NULL;
     if (!all && !none) {
@@ -116,6 +116,11 @@ static int check_options(const struct sl_client_options *options,
             sizeof((struct sl_hub_options *)0)->congestion_control) {
         sl_log_error("client: congestion_control %s: accepts names of up to 15 bytes",
                      options->congestion_control);
+        return SL_ERR_INVALID;
+    }
+    if (options->rdma_device != NULL &&
+        strlen(options->rdma_device) >= sizeof((struct sl_hub_options *)0)->rdma_device) {
+        sl_log_error("client: rdma_device: accepts names of up to 255 bytes in all");
         return SL_ERR_INVALID;
     }
     return check_security(options);
@@ -173,6 +178,12 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
                  options->congestion_control);
         to->transport.congestion_control = to->congestion_control;
     }
+    if (is_given(options->rdma_device)) {
+        snprintf(to->rdma_device, sizeof to->rdma_device, "%s", options->rdma_device);
+        to->transport.rdma_device = to->rdma_device;
+    }
+    to->transport.rdma_gid = options->rdma_gid;
+    to->no_rdma = options->no_rdma;
     if (setup->host != NULL && !options->no_shm) {
         snprintf(to->host, sizeof to->host, "%s", setup->host);
     }
