@@ -192,13 +192,6 @@ struct sl_client_options {
     /* Shards of the same machine, network namespace and user are reached over TCP too, instead of
      * shared memory. */
     bool no_shm;
-    /* Shards that are reached by RDMA and by TCP are reached over TCP. */
-    bool no_rdma;
-    /* RDMA: names of the devices that may be used, with commas between; NULL: any. Copied. */
-    const char *rdma_device;
-    /* RDMA: the entry of the device's GID table, counted from 1, that is its address; 0: the
-     * shard's address decides. */
-    uint32_t rdma_gid;
     /* How often the coordinator hears of this client; 0, or not below the cluster's lease: four
      * times a lease. */
     uint32_t heartbeat_ms;

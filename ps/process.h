@@ -26,7 +26,9 @@ struct sl_process_options {
     struct sl_endpoint coordinator; /* control endpoint of ps/0 or the scheduler */
     struct sl_endpoint control;     /* ours; not SERVER */
     struct sl_endpoint data;        /* ours; may equal control; not SCHEDULER */
-    uint32_t reactor_count;         /* SCHEDULER: 1 */
+    struct sl_endpoint fast;        /* ours, of rdma, beside data, which is tcp then */
+    bool has_fast;
+    uint32_t reactor_count; /* SCHEDULER: 1 */
     bool polling;
     bool pin;
     bool checksum;
@@ -38,6 +40,8 @@ struct sl_process_options {
     const struct sl_secret *secret;     /* outlives the run; NULL: the cluster has none */
     const struct sl_transport_tls *tls; /* likewise; NULL: in the clear */
     const char *congestion_control;     /* NULL: the system's */
+    const char *rdma_device;            /* as struct sl_transport_options has the two */
+    uint32_t rdma_gid;
     bool shm; /* workers of this host may come through shared memory, beside the data endpoint */
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added up */
 };
