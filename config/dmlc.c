@@ -90,7 +90,7 @@ static int read_host(const struct reader *reader, const char *name,
 static int read_interface(const struct reader *reader, char out[IFNAMSIZ])
 {
     const char *value = value_of("DMLC_INTERFACE");
-    if (value == NULL) {
+    if (value == NULL || strcmp(value, "auto") == 0) {
         return 0;
     }
     if (strlen(value) >= IFNAMSIZ || strchr(value, '/') != NULL) {
@@ -105,15 +105,18 @@ static int read_interface(const struct reader *reader, char out[IFNAMSIZ])
 
 static int read_rdma(const struct reader *reader, const char **out)
 {
+    static const char *const names[] = {"1", "ibverbs", "rdma"};
     const char *value = value_of("DMLC_ENABLE_RDMA");
-    if (value != NULL && strcmp(value, "1") == 0) {
-        *out = "1";
-    } else if (value != NULL && strcmp(value, "ibverbs") == 0) {
-        *out = "ibverbs";
-    } else if (value != NULL && strcmp(value, "0") != 0) {
-        return refuse(reader, "DMLC_ENABLE_RDMA=%.80s: accepts 0, 1 or ibverbs", value);
+    if (value == NULL || strcmp(value, "0") == 0) {
+        return 0;
     }
-    return 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            *out = names[i];
+            return 0;
+        }
+    }
+    return refuse(reader, "DMLC_ENABLE_RDMA=%.80s: accepts 0, 1, ibverbs or rdma", value);
 }
 
 /* DMLC_RANK is ps-lite's for every role; DMLC_WORKER_ID BytePS's, for workers. */
@@ -259,15 +262,4 @@ const char *sl_dmlc_role_name(enum sl_dmlc_role role)
     sl_assert(role >= SL_DMLC_SCHEDULER);
     sl_assert(role <= SL_DMLC_WORKER);
     return role_names[role];
-}
-
-int sl_dmlc_check_rdma(const struct sl_dmlc *dmlc, bool available, char *reason,
-                       size_t reason_bytes)
-{
-    if (!dmlc->in_use || dmlc->rdma == NULL || available) {
-        return 0;
-    }
-    (void)snprintf(reason, reason_bytes,
-                   "DMLC_ENABLE_RDMA=%s: this build has no rdma transport; accepts 0", dmlc->rdma);
-    return SL_ERR_UNSUPPORTED;
 }

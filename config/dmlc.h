@@ -20,10 +20,10 @@ struct sl_dmlc {
     uint32_t worker_count;    /* DMLC_NUM_WORKER */
     uint32_t server_count;    /* DMLC_NUM_SERVER: processes */
     struct sl_endpoint root;  /* DMLC_PS_ROOT_URI, a host, and DMLC_PS_ROOT_PORT: the scheduler */
-    char interface[IFNAMSIZ]; /* DMLC_INTERFACE; "": none */
+    char interface[IFNAMSIZ]; /* DMLC_INTERFACE; "": none, or "auto" */
     char node_host[SL_LIMIT_ENDPOINT_BYTES]; /* DMLC_NODE_HOST; "": none */
     uint16_t port;                           /* DMLC_PORT, of a server's data endpoint; 0: any */
-    const char *rdma;          /* DMLC_ENABLE_RDMA: "1" or "ibverbs"; NULL: 0, or unset */
+    const char *rdma;          /* DMLC_ENABLE_RDMA: 1, ibverbs or rdma; NULL: 0, or unset */
     int64_t rank;              /* DMLC_RANK, or a worker's DMLC_WORKER_ID; -1: the scheduler's */
     const char *rank_variable; /* which of the two said it; NULL: none */
     uint32_t group_size; /* DMLC_GROUP_SIZE: servers, that is shards, of a process; 0: unset */
@@ -40,11 +40,6 @@ int sl_dmlc_read(struct sl_dmlc *out, char *reason, size_t reason_bytes);
 
 /* "scheduler", "server", "worker". */
 const char *sl_dmlc_role_name(enum sl_dmlc_role role);
-
-/* available: of the rdma transport, in this build. Errors: UNSUPPORTED, with reason, when
- * DMLC_ENABLE_RDMA asks for it in vain. */
-int sl_dmlc_check_rdma(const struct sl_dmlc *dmlc, bool available, char *reason,
-                       size_t reason_bytes);
 
 /* Where the processes of the job reach this one: DMLC_NODE_HOST, else the address of
  * DMLC_INTERFACE, else the address from which this machine would talk to the scheduler. Looks names

@@ -117,6 +117,7 @@ int sl_env_read(uint32_t core_count, struct sl_env *out, char *reason, size_t re
         .worker_reactors = reactors,
         .log_level = SL_LOG_INFO,
         .shm = true,
+        .rdma = true,
     };
     bool ps_unpinned = true, worker_unpinned = true;
     int err = read_reactors(&reader, "NETWORK_PS_CORE_NUMBER", 1, &env.ps_reactors);
@@ -140,6 +141,9 @@ int sl_env_read(uint32_t core_count, struct sl_env *out, char *reason, size_t re
     }
     if (err == 0) {
         err = read_bool(&reader, "STARLING_SHM", &env.shm);
+    }
+    if (err == 0) {
+        err = read_bool(&reader, "STARLING_RDMA", &env.rdma);
     }
     if (err == 0) {
         err = read_congestion_control(&reader, "STARLING_TCP_CONGESTION", env.congestion_control);

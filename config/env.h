@@ -19,6 +19,7 @@ struct sl_env {
     bool worker_pin;             /* not WORKER_DISABLE_PIN_CORES, likewise */
     enum sl_log_level log_level; /* STARLING_LOG: debug, info, warn, error, off; default info */
     bool shm;                    /* STARLING_SHM: through shared memory where possible; true */
+    bool rdma;                   /* STARLING_RDMA: by RDMA where a ps has both ways; true */
     char congestion_control[16]; /* STARLING_TCP_CONGESTION, such as "cubic"; "": the system's */
 };
 

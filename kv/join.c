@@ -7,7 +7,6 @@
 #include "config/dmlc.h"
 #include "config/env.h"
 #include "core/log.h"
-#include "net/transport.h"
 #include "net/verbose.h"
 #include "reactor/topology.h"
 
@@ -16,13 +15,13 @@ static int resolve(struct sl_join *join, struct sl_env *env, struct sl_dmlc *dml
 {
     const struct sl_cluster_flags no_flags = {.task_index = -1};
     const struct sl_security_flags no_security = {0};
+    const struct sl_rdma_choice_flags no_rdma = {0};
     int err = sl_env_read(sl_topology_core_count(), env, reason, reason_bytes);
     if (err == 0) {
         err = sl_dmlc_read(dmlc, reason, reason_bytes);
     }
     if (err == 0) {
-        err = sl_dmlc_check_rdma(dmlc, sl_transport_find(SL_ENDPOINT_RDMA) != NULL, reason,
-                                 reason_bytes);
+        err = sl_rdma_choice_read(&no_rdma, &join->rdma, reason, reason_bytes);
     }
     if (err == 0) {
         err = sl_cluster_resolve(SL_CLUSTER_WORKER, &no_flags, getenv("TF_CONFIG"), dmlc,
@@ -53,6 +52,9 @@ static void fill_options(struct sl_join *join, const struct sl_env *env, const s
         .secret = join->security.secret.byte_count == 0 ? NULL : join->security.secret.bytes,
         .secret_bytes = join->security.secret.byte_count,
         .no_shm = !env->shm,
+        .no_rdma = !env->rdma,
+        .rdma_device = join->rdma.device[0] == '\0' ? NULL : join->rdma.device,
+        .rdma_gid = join->rdma.gid,
     };
 }
 

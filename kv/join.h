@@ -6,6 +6,7 @@
 #include <starling_kv.h>
 
 #include "config/cluster.h"
+#include "config/rdma_choice.h"
 #include "config/security.h"
 
 struct sl_join {
@@ -14,6 +15,7 @@ struct sl_join {
     struct sl_security security;
     char coordinator[SL_LIMIT_ENDPOINT_BYTES + 16];
     char congestion_control[16];
+    struct sl_rdma_choice rdma;
 };
 
 /* Reads the environment, sets up the log; a caller-driven client. The reason of a failure is

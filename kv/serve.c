@@ -12,6 +12,7 @@
 #include "config/cluster.h"
 #include "config/dmlc.h"
 #include "config/env.h"
+#include "config/rdma_choice.h"
 #include "config/security.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -29,6 +30,9 @@
 
 #define REASON_BYTES       1024
 
+/* Control, data, fast. */
+#define ENDPOINTS_MAX      3
+
 struct flags {
     struct sl_cluster_flags cluster;
     const char *memory_limit;
@@ -38,6 +42,8 @@ struct flags {
     bool checksum;
     struct sl_security_flags security;
     bool insecure;
+    struct sl_rdma_choice_flags rdma;
+    bool offers_rdma;
 };
 
 /* What the options point to, as long as the process runs. */
@@ -47,6 +53,7 @@ struct sources {
     struct sl_cluster cluster;
     struct sl_security security;
     struct sl_transport_tls tls;
+    struct sl_rdma_choice rdma;
 };
 
 /* As the command line says; before it is read, the defaults. */
@@ -131,6 +138,12 @@ static const struct sl_cli_option OPTIONS[] = {
      .target = &flags.insecure,
      .help = "Listens on a network without a secret: whoever reaches the endpoints may read "
              "and change the parameters."},
+    SL_RDMA_CHOICE_OPTIONS(flags.rdma),
+    {.kind = SL_CLI_FLAG,
+     .name = "rdma",
+     .target = &flags.offers_rdma,
+     .help = "Serves by RDMA beside TCP, at the same host and a free port. An endpoint map may say "
+             "the port, or leave TCP out. `starling-ps doctor` says what is missing."},
 };
 
 static int parse_flags(int argc, char **argv, char *reason)
@@ -180,7 +193,7 @@ static void warn_wildcard(const struct sl_endpoint *endpoint)
 
 /* The endpoints at which others reach the process. */
 static uint32_t list_endpoints(const struct sl_process_options *options,
-                               const struct sl_endpoint *endpoints[2])
+                               const struct sl_endpoint *endpoints[ENDPOINTS_MAX])
 {
     uint32_t count = 0;
     if (options->kind != SL_PROCESS_SERVER) {
@@ -191,12 +204,15 @@ static uint32_t list_endpoints(const struct sl_process_options *options,
     if (has_data) {
         endpoints[count++] = &options->data;
     }
+    if (options->has_fast) {
+        endpoints[count++] = &options->fast;
+    }
     return count;
 }
 
 static void warn_insecure(const struct sl_process_options *options)
 {
-    const struct sl_endpoint *endpoints[2];
+    const struct sl_endpoint *endpoints[ENDPOINTS_MAX];
     uint32_t count = list_endpoints(options, endpoints);
     const struct sl_endpoint *endpoint = NULL;
     for (uint32_t i = 0; i < count && endpoint == NULL; i++) {
@@ -252,8 +268,7 @@ static int read_sources(struct sources *sources, char *reason)
         err = sl_dmlc_read(&sources->dmlc, reason, REASON_BYTES);
     }
     if (err == 0) {
-        err = sl_dmlc_check_rdma(&sources->dmlc, sl_transport_find(SL_ENDPOINT_RDMA) != NULL,
-                                 reason, REASON_BYTES);
+        err = sl_rdma_choice_read(&flags.rdma, &sources->rdma, reason, REASON_BYTES);
     }
     if (err == 0) {
         err = sl_cluster_resolve(SL_CLUSTER_PS, &flags.cluster, getenv("TF_CONFIG"), &sources->dmlc,
@@ -316,10 +331,12 @@ static int fill_endpoints(const struct sources *sources, struct sl_process_optio
         options->kind = SL_PROCESS_PS;
         options->control = cluster->ps[cluster->task_index].control;
         options->data = cluster->ps[cluster->task_index].data;
+        options->fast = cluster->ps[cluster->task_index].fast;
+        options->has_fast = cluster->ps[cluster->task_index].has_fast;
         return 0;
     }
     options->kind = SL_PROCESS_SERVER;
-    options->data.scheme = sources->dmlc.rdma != NULL ? SL_ENDPOINT_RDMA : SL_ENDPOINT_TCP;
+    options->data.scheme = SL_ENDPOINT_TCP;
     options->data.port = sources->dmlc.port;
     return find_host(&sources->dmlc, options->data.host, reason);
 }
@@ -342,27 +359,66 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
     options->drain_timeout_ns = flags.drain_timeout_s * SL_CLOCK_NS_PER_S;
     options->congestion_control =
         env->congestion_control[0] == '\0' ? NULL : env->congestion_control;
+    options->rdma_device = sources->rdma.device[0] == '\0' ? NULL : sources->rdma.device;
+    options->rdma_gid = sources->rdma.gid;
     options->shm = options->kind != SL_PROCESS_SCHEDULER && env->shm;
     fill_security(sources, options);
+}
+
+/* What the flag or ps-lite's variable asks for, where no map has said more. Errors: INVALID. */
+static int settle_fast(const struct sources *sources, struct sl_process_options *options,
+                       char *reason)
+{
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(&options->data, text, sizeof text);
+    if (flags.offers_rdma && !sources->env.rdma) {
+        (void)snprintf(reason, REASON_BYTES,
+                       "--rdma contradicts STARLING_RDMA=0; leave out one of the two");
+        return SL_ERR_INVALID;
+    }
+    if (flags.offers_rdma && options->data.scheme == SL_ENDPOINT_SHM) {
+        (void)snprintf(reason, REASON_BYTES,
+                       "--rdma contradicts the data endpoint %s: rdma goes beside tcp only", text);
+        return SL_ERR_INVALID;
+    }
+    const bool by_dmlc = options->kind == SL_PROCESS_SERVER && sources->dmlc.rdma != NULL;
+    const bool is_asked = options->has_fast || flags.offers_rdma || by_dmlc;
+    const bool is_beside = options->data.scheme == SL_ENDPOINT_TCP;
+    if (is_asked && is_beside && !options->has_fast) {
+        options->fast = options->data;
+        options->fast.scheme = SL_ENDPOINT_RDMA;
+        options->fast.port = 0;
+    }
+    options->has_fast = is_asked && is_beside && sources->env.rdma;
+    return 0;
+}
+
+static int check_data(const struct sl_process_options *options, char *reason)
+{
+    const char *missing =
+        options->kind == SL_PROCESS_SCHEDULER ? NULL : sl_transport_missing(options->data.scheme);
+    if (missing == NULL) {
+        return 0;
+    }
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(&options->data, text, sizeof text);
+    const char *also = sl_transport_missing(SL_ENDPOINT_RDMA) == NULL ? ", rdma" : "";
+    (void)snprintf(reason, REASON_BYTES,
+                   "data endpoint %s: %s; accepts tcp, shm%s here (`starling-ps doctor "
+                   "--transport %.*s` says more)",
+                   text, missing, also, (int)strcspn(text, ":"), text);
+    return SL_ERR_UNSUPPORTED;
 }
 
 static int check_endpoints(const struct sources *sources, const struct sl_process_options *options,
                            char *reason)
 {
-    if (options->kind != SL_PROCESS_SCHEDULER && sl_transport_find(options->data.scheme) == NULL) {
-        char text[SL_LIMIT_ENDPOINT_BYTES];
-        sl_endpoint_format(&options->data, text, sizeof text);
-        (void)snprintf(reason, REASON_BYTES,
-                       "data endpoint %s: this build has no such transport; accepts tcp and shm",
-                       text);
-        return SL_ERR_UNSUPPORTED;
-    }
-    const struct sl_endpoint *endpoints[2];
+    const struct sl_endpoint *endpoints[ENDPOINTS_MAX];
     uint32_t count = list_endpoints(options, endpoints);
-    int err = 0;
+    int err = check_data(options, reason);
     for (uint32_t i = 0; i < count && err == 0; i++) {
         err = sl_security_check_exposure(&sources->security, flags.insecure,
-                                         endpoints[i] == &options->data ? "data" : "control",
+                                         endpoints[i] == &options->control ? "control" : "data",
                                          endpoints[i], reason, REASON_BYTES);
     }
     return err;
@@ -395,6 +451,9 @@ static int configure(struct sources *sources, struct sl_process_options *options
     }
     if (err == 0) {
         fill_options(sources, options);
+        err = settle_fast(sources, options, reason);
+    }
+    if (err == 0) {
         err = check_endpoints(sources, options, reason);
     }
     return err;

@@ -129,6 +129,7 @@ static int append_shared(struct sl_plan_task *task, const struct sl_launch_optio
         snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)options->lease_s);
         err = append_flag(argv, "--lease", seconds);
     }
+    err = err == 0 && options->rdma ? sl_words_append(argv, "--rdma") : err;
     return err == 0 && options->insecure ? sl_words_append(argv, "--insecure") : err;
 }
 

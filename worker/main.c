@@ -29,6 +29,7 @@ struct job {
     struct sl_dmlc dmlc;
     struct sl_cluster cluster;
     struct sl_security security;
+    struct sl_rdma_choice rdma;
     struct sl_trainer_options options;
     struct sl_reader_options test; /* of the data to evaluate on */
     struct sl_reader *train;
@@ -79,8 +80,7 @@ static int read_environment(struct job *job, char *reason, size_t reason_bytes)
         err = sl_dmlc_read(&job->dmlc, reason, reason_bytes);
     }
     if (err == 0) {
-        err = sl_dmlc_check_rdma(&job->dmlc, sl_transport_find(SL_ENDPOINT_RDMA) != NULL, reason,
-                                 reason_bytes);
+        err = sl_rdma_choice_read(&job->flags.rdma, &job->rdma, reason, reason_bytes);
     }
     if (err == 0) {
         err = sl_cluster_resolve(SL_CLUSTER_WORKER, &job->flags.cluster, getenv("TF_CONFIG"),
@@ -252,6 +252,16 @@ static bool is_driven(const struct job *job)
     return driven;
 }
 
+/* A script that asks for RDMA gets TCP where there is none. */
+static void warn_without_rdma(const struct job *job)
+{
+    const char *why = sl_transport_missing(SL_ENDPOINT_RDMA);
+    if (job->dmlc.in_use && job->dmlc.rdma != NULL && job->env.rdma && why != NULL) {
+        sl_log_warn("DMLC_ENABLE_RDMA=%s, but there is no RDMA here: %s; goes over tcp",
+                    job->dmlc.rdma, why);
+    }
+}
+
 static int connect_cluster(struct job *job)
 {
     char coordinator[SL_LIMIT_ENDPOINT_BYTES + 16];
@@ -279,6 +289,9 @@ static int connect_cluster(struct job *job)
         .tls_authority = job->security.authority,
         .tls_peer_name = job->security.peer_name,
         .no_shm = !job->env.shm,
+        .no_rdma = !job->env.rdma,
+        .rdma_device = job->rdma.device[0] == '\0' ? NULL : job->rdma.device,
+        .rdma_gid = job->rdma.gid,
     };
     waiting = 1;
     int err = sl_client_create(&options, &job->options.client);
@@ -396,6 +409,7 @@ int main(int argc, char **argv)
         status = EXIT_FAILED;
         goto out;
     }
+    warn_without_rdma(job);
     catch_signals();
     status = run(job);
 out:

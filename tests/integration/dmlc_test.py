@@ -2,12 +2,14 @@
 """Jobs that are started as ps-lite's are: by DMLC_ROLE and its like, with a scheduler of their own, in
 any order. STARLING_DMLC_ORDERS says how many shuffled orders of start are tried."""
 
+import glob
 import json
 import os
 import random
 import re
 import signal
 import time
+import unittest
 
 import harness
 
@@ -331,6 +333,15 @@ class Verbose(DmlcTest):
             self.assertEqual("received control" in scheduler.output, expected)
 
 
+class Rdma(DmlcTest):
+    @unittest.skipIf(glob.glob("/sys/class/infiniband/*"), "this machine has RDMA")
+    def test_tcp_where_there_is_none(self):
+        job = self.start_job(env={"DMLC_ENABLE_RDMA": "ibverbs"})
+        self.ends_well(*job)
+        for server in job[1]:
+            self.assertRegex(server.output, r"rdma://127\.0\.0\.1:0: .*\bdoctor\b")
+
+
 class BadValues(DmlcTest):
     def test_each_variable(self):
         for variable, value, accepted in (
@@ -342,7 +353,7 @@ class BadValues(DmlcTest):
                 ("DMLC_INTERFACE", "a/b", "network interface"),
                 ("DMLC_NODE_HOST", "a b", "address of a host"),
                 ("DMLC_PORT", "http", "from 0 to 65535"),
-                ("DMLC_ENABLE_RDMA", "yes", "0, 1 or ibverbs"),
+                ("DMLC_ENABLE_RDMA", "yes", "0, 1, ibverbs or rdma"),
                 ("DMLC_RANK", "2", "0 to 1"),
                 ("DMLC_GROUP_SIZE", "0", "from 1 to 256"),
                 ("PS_VERBOSE", "3", "from 0 to 2"),
@@ -359,12 +370,10 @@ class BadValues(DmlcTest):
             del env[variable]
             self.refuses("starling-worker", env, f"{variable} is not set", args=self.model)
 
-    def test_rdma_is_not_in_this_build(self):
-        for name, role in (("starling-ps", "server"), ("starling-ps", "scheduler"),
-                           ("starling-worker", "worker")):
-            for value in ("1", "ibverbs"):
-                env = dict(self.job, DMLC_ROLE=role, DMLC_ENABLE_RDMA=value)
-                self.refuses(name, env, f"DMLC_ENABLE_RDMA={value}", "no rdma transport")
+    def test_other_vans(self):
+        for van in ("ucx", "fabric", "multivan"):
+            self.refuses("starling-ps", dict(self.job, DMLC_ROLE="server", DMLC_ENABLE_RDMA=van),
+                         f"DMLC_ENABLE_RDMA={van}", "0, 1, ibverbs or rdma")
 
     def test_contradictions_name_both(self):
         server = dict(self.job, DMLC_ROLE="server")

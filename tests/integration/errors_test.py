@@ -36,6 +36,20 @@ class FlagErrors(harness.StarlingTest):
         self.refuses("starling-worker", ["--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a",
                                          "--job-name", "ps", "--task-index", "0"], "job-name")
 
+    def test_rdma(self):
+        ps = ["--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a"]
+        for name in ("starling-ps", "starling-worker"):
+            self.refuses(name, ps + ["--rdma-device", "a,,b"], "--rdma-device=a,,b", "mlx5_0")
+            self.refuses(name, ps + ["--rdma-gid-index", "first"], "--rdma-gid-index=first", "0 to 65535")
+            self.refuses(name, ps, "MC_GID_INDEX is 3", "NCCL_IB_GID_INDEX is 1", "--rdma-gid-index",
+                         env={"MC_GID_INDEX": "3", "NCCL_IB_GID_INDEX": "1"})
+        self.refuses("starling-ps", ps + ["--rdma"], "--rdma", "STARLING_RDMA=0", env={"STARLING_RDMA": "0"})
+        near = self.file("near", "127.0.0.1:1=shm://near:1\n")
+        self.refuses("starling-ps", ["--endpoint-map", near, "--rdma"], "--rdma", "shm://near:1")
+        other = self.file("other", "127.0.0.1:1=dpdk://127.0.0.1:1\n")
+        self.refuses("starling-ps", ["--endpoint-map", other], "dpdk://127.0.0.1:1",
+                     "accepts tcp, shm", "doctor --transport dpdk")
+
     def test_bad_model(self):
         self.refuses("starling-worker", ["--model", "svm"], "svm", "lr", "deepfm")
 
@@ -85,6 +99,11 @@ class EndpointMapErrors(harness.StarlingTest):
 
     def test_duplicate(self):
         self.refuses("127.0.0.1:3333=127.0.0.1:1\n127.0.0.1:3333=127.0.0.1:2\n", ":2:")
+
+    def test_more_than_one_data_endpoint(self):
+        for line in ("127.0.0.1:3333=127.0.0.1:1,127.0.0.1:2", "127.0.0.1:3333=rdma://h:1,shm://h:2",
+                     "127.0.0.1:3333=rdma://h:1,h:2,h:3"):
+            self.refuses(line + "\n", ":1:", line.split("=")[1], "one of rdma and one of tcp")
 
     def test_missing_file(self):
         output = self.run_to_end("starling-ps", "--endpoint-map", "/nonexistent/map", status=2)

@@ -404,6 +404,14 @@ class Losses(LaunchTest):
         self.assertIn("the report", self.launched("--restart-workers", 1, "--log-dir", logs))
 
 
+class Rdma(LaunchTest):
+    def test_every_ps_is_told(self):
+        output = self.launched("--ps", 2, "--rdma")
+        for index in range(2):
+            self.assertRegex(output, rf"(?m)^\[ps/{index}\] ps args: .* --rdma$")
+        self.assertNotRegex(output, r"(?m)^\[worker/0\] worker args: .* --rdma")
+
+
 class Security(LaunchTest):
     def test_flags_reach_all_processes(self):
         """Read before anything is started, where this is the machine that they must be on."""

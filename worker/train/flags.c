@@ -31,6 +31,7 @@ static const char *const PROTOCOL_NAMES[] = {"star_server", "star_server_lite"};
 struct raw {
     struct sl_cluster_flags cluster;
     struct sl_security_flags security;
+    struct sl_rdma_choice_flags rdma;
     struct sl_cli_list data;
     const char *test, *hidden, *consistency, *report;
     int format, model, optimizer, protocol;
@@ -78,6 +79,7 @@ static const struct sl_cli_option OPTIONS[] = {
      .help = "Comes to a job that runs: the task index may be beyond the job's workers. It trains,"
              " from where the job is, on the part of the data of index modulo workers."},
     SL_SECURITY_OPTIONS(raw.security),
+    SL_RDMA_CHOICE_OPTIONS(raw.rdma),
 
     {.kind = SL_CLI_SECTION, .name = "Data"},
     {.kind = SL_CLI_STRINGS,
@@ -438,6 +440,7 @@ int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, si
     struct sl_flags flags = {
         .cluster = raw.cluster,
         .security = raw.security,
+        .rdma = raw.rdma,
         .data = raw.data,
         .test = raw.test,
         .format = FORMATS[raw.format],

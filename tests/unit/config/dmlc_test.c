@@ -128,15 +128,27 @@ static void dmlc_read__takes_what_is_said(void **state)
     assert_int_equal(dmlc.heartbeat_timeout_s, 30);
     set("DMLC_PS_ROOT_URI", "fe80::1");
     assert_string_equal(read_all().root.host, "fe80::1");
-    set("DMLC_ENABLE_RDMA", "ibverbs");
-    assert_string_equal(read_all().rdma, "ibverbs");
-    dmlc = read_all();
-    char reason[512] = "";
-    assert_int_equal(sl_dmlc_check_rdma(&dmlc, false, reason, sizeof reason), SL_ERR_UNSUPPORTED);
-    assert_words(reason, WORDS("DMLC_ENABLE_RDMA=ibverbs", "rdma", "accepts 0"));
-    assert_int_equal(sl_dmlc_check_rdma(&dmlc, true, reason, sizeof reason), 0);
     set("DMLC_ENABLE_RDMA", "0");
     assert_null(read_all().rdma);
+}
+
+static void dmlc_read__rdma_has_three_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"1", "ibverbs", "rdma"};
+    set_job("server");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        set("DMLC_ENABLE_RDMA", names[i]);
+        assert_string_equal(read_all().rdma, names[i]);
+    }
+}
+
+static void dmlc_read__an_interface_of_auto_is_none(void **state)
+{
+    (void)state;
+    set_job("server");
+    set("DMLC_INTERFACE", "auto");
+    assert_string_equal(read_all().interface, "");
 }
 
 static void dmlc_read__a_worker_may_have_byteps_id(void **state)
@@ -168,7 +180,9 @@ static void dmlc_read__bad_values_name_what_is_accepted(void **state)
         {"DMLC_INTERFACE", "an-interface-too-long", "network interface"},
         {"DMLC_NODE_HOST", "a/b", "name or the address of a host"},
         {"DMLC_PORT", "-1", "from 0 to 65535"},
-        {"DMLC_ENABLE_RDMA", "true", "0, 1 or ibverbs"},
+        {"DMLC_ENABLE_RDMA", "true", "0, 1, ibverbs or rdma"},
+        {"DMLC_ENABLE_RDMA", "ucx", "0, 1, ibverbs or rdma"},
+        {"DMLC_ENABLE_RDMA", "fabric", "0, 1, ibverbs or rdma"},
         {"DMLC_RANK", "-1", "from 0 to 16383"},
         {"DMLC_WORKER_ID", "x", "from 0 to 16383"},
         {"DMLC_GROUP_SIZE", "0", "from 1 to 256"},
@@ -350,6 +364,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(dmlc_read__says_nothing_where_nothing_is_set, unset_all,
                                         unset_all),
         cmocka_unit_test_setup_teardown(dmlc_read__takes_what_is_said, unset_all, unset_all),
+        cmocka_unit_test_setup_teardown(dmlc_read__rdma_has_three_names, unset_all, unset_all),
+        cmocka_unit_test_setup_teardown(dmlc_read__an_interface_of_auto_is_none, unset_all,
+                                        unset_all),
         cmocka_unit_test_setup_teardown(dmlc_read__a_worker_may_have_byteps_id, unset_all,
                                         unset_all),
         cmocka_unit_test_setup_teardown(dmlc_read__bad_values_name_what_is_accepted, unset_all,

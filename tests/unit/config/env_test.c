@@ -16,6 +16,7 @@ static const char *const names[] = {
     "NETWORK_PS_CORE_NUMBER", "NETWORK_WORKER_CORE_NUMBER", "PS_ENABLE_POLLING",
     "WORKER_ENABLE_POLLING",  "PS_DISABLE_PIN_CORES",       "WORKER_DISABLE_PIN_CORES",
     "STARLING_LOG",           "STARLING_TCP_CONGESTION",    "STARLING_SHM",
+    "STARLING_RDMA",
 };
 
 static int clear(void **state)
@@ -39,7 +40,7 @@ static void env_read__defaults(void **state)
     assert_false(env.ps_pin || env.worker_pin);
     assert_int_equal(env.log_level, SL_LOG_INFO);
     assert_string_equal(env.congestion_control, "");
-    assert_true(env.shm);
+    assert_true(env.shm && env.rdma);
     assert_int_equal(sl_env_read(96, &env, reason, sizeof reason), 0);
     assert_int_equal(env.ps_reactors, 16);
     setenv("NETWORK_WORKER_CORE_NUMBER", "0", 1);
@@ -50,7 +51,8 @@ static void env_read__defaults(void **state)
 static void env_read__takes_every_variable(void **state)
 {
     (void)state;
-    static const char *const values[] = {"2", "256", "TRUE", "1", "0", "False", "Warn", "bbr", "0"};
+    static const char *const values[] = {"2",     "256",  "TRUE", "1", "0",
+                                         "False", "Warn", "bbr",  "0", "0"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         setenv(names[i], values[i], 1);
     }
@@ -63,7 +65,7 @@ static void env_read__takes_every_variable(void **state)
     assert_true(env.ps_pin && env.worker_pin);
     assert_int_equal(env.log_level, SL_LOG_WARN);
     assert_string_equal(env.congestion_control, "bbr");
-    assert_false(env.shm);
+    assert_false(env.shm || env.rdma);
 }
 
 static void env_read__bad_value_names_variable_value_and_accepted(void **state)
@@ -88,6 +90,7 @@ static void env_read__bad_value_names_variable_value_and_accepted(void **state)
         {"STARLING_TCP_CONGESTION", "sixteen-letters-", "such as cubic"},
         {"STARLING_TCP_CONGESTION", "cu bic", "such as cubic"},
         {"STARLING_SHM", "off", "0, 1, true or false"},
+        {"STARLING_RDMA", "2", "0, 1, true or false"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         clear(NULL);

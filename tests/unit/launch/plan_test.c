@@ -60,12 +60,13 @@ static void plan_command__hands_on_what_is_for_all(void **state)
         .ps_args = "--x",
         .worker_args = some_arguments,
         .security = {.secret_file = "s", .tls_cert = "c", .tls_key = "k", .tls_ca = "a"},
+        .rdma = true,
         .insecure = true,
         .lease_s = 3,
     };
     assert_ends(SL_CLUSTER_PS, &options,
                 " '--secret-file' 's' '--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--lease' "
-                "'3' '--insecure' '--x'");
+                "'3' '--rdma' '--insecure' '--x'");
     assert_ends(SL_CLUSTER_WORKER, &options,
                 " '--secret-file' 's' '--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--data' "
                 "'d'");
