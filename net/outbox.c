@@ -105,7 +105,7 @@ int sl_outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool check
 int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum,
                           struct sl_transport *transport)
 {
-    sl_assert((transport->ops->capabilities & SL_TRANSPORT_SHARES) != 0);
+    sl_assert((transport->ops->capabilities & (SL_TRANSPORT_SHARES | SL_TRANSPORT_REGISTERS)) != 0);
     int err = init(outbox, memory_bytes_max, checksum);
     if (err != 0) {
         return err;
@@ -124,6 +124,13 @@ int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, boo
     }
     outbox->base = shared->base;
     return 0;
+}
+
+int sl_outbox_register(struct sl_outbox *outbox, struct sl_transport *transport)
+{
+    sl_assert(outbox->base != NULL);
+    sl_assert((transport->ops->capabilities & SL_TRANSPORT_REGISTERS) != 0);
+    return sl_transport_memory_register(transport, outbox->base, outbox->bytes);
 }
 
 static uint8_t *unit_at(const struct sl_outbox *outbox, uint32_t unit)

@@ -54,12 +54,19 @@ struct sl_outbox {
  * SL_OUTBOX_MEMORY_BYTES_MIN). */
 int sl_outbox_init(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum);
 
-/* As above, in memory that is registered with a transport that SHARES: whatever is committed to its
- * connections, but for `rest`, goes without a copy. Peers can read all of it. Errors: IO too. */
+/* As above, in memory that is registered with a transport that SHARES or REGISTERS: whatever is
+ * committed to its connections, but for `rest`, goes without a copy. Peers of one that SHARES can
+ * read all of it. Errors: IO too. */
 int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, bool checksum,
                           struct sl_transport *transport);
 
-/* Every connection that it was used with must be closed; if it is shared, the transport too. */
+/* Registers the memory with a transport that REGISTERS, whatever others it is used with: what is
+ * committed to its connections, but for `rest`, goes without a copy from now on. Errors: those of
+ * sl_transport_memory_register; then it works as before. */
+int sl_outbox_register(struct sl_outbox *outbox, struct sl_transport *transport);
+
+/* Every connection that it was used with must be closed, and every transport that it is registered
+ * with too. */
 void sl_outbox_fini(struct sl_outbox *outbox);
 
 /* Room for a frame of header and payload_bytes, at most SL_LIMIT_FRAME_PAYLOAD_BYTES, aligned to 8:

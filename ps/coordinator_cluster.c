@@ -79,6 +79,7 @@ static void publish(struct sl_coordinator *coordinator, uint64_t now_ns)
         ps[task].shard_count = from->shard_count;
         memcpy(ps[task].data_endpoint, from->data_endpoint, sizeof ps[task].data_endpoint);
         memcpy(ps[task].host, from->host, sizeof ps[task].host);
+        memcpy(ps[task].fast_endpoint, from->fast_endpoint, sizeof ps[task].fast_endpoint);
     }
     struct sl_message message = {
         .kind = SL_MESSAGE_CLUSTER,
@@ -156,7 +157,8 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     bool is_known = known->shard_count != 0;
     bool is_new = known->client_id != member->hello.client_id;
     bool moved = strcmp(known->data_endpoint, reg->data_endpoint) != 0 ||
-                 strcmp(known->host, reg->host) != 0;
+                 strcmp(known->host, reg->host) != 0 ||
+                 strcmp(known->fast_endpoint, reg->fast_endpoint) != 0;
     if (is_known && (is_new || moved)) {
         coordinator->cluster_version++;
         sl_log_warn("%s came back at %s%s", member->name, reg->data_endpoint,
@@ -168,6 +170,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     known->gone = false;
     memcpy(known->data_endpoint, reg->data_endpoint, sizeof known->data_endpoint);
     memcpy(known->host, reg->host, sizeof known->host);
+    memcpy(known->fast_endpoint, reg->fast_endpoint, sizeof known->fast_endpoint);
     return true;
 }
 

@@ -38,6 +38,7 @@ struct sl_coordinator_ps {
     bool restarted;       /* it is not the first process of its task */
     bool gone;            /* that process was lost, or left before the end, and none came since */
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
+    char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char host[SL_MESSAGE_NAME_BYTES]; /* as it registered */
 };
 

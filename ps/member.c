@@ -143,6 +143,10 @@ static void register_once(struct sl_member *member)
                 .worker_count = options->worker_count},
     };
     sl_endpoint_format(&options->data, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
+    if (options->has_fast) {
+        sl_endpoint_format(&options->fast, message.reg.fast_endpoint,
+                           sizeof message.reg.fast_endpoint);
+    }
     (void)snprintf(message.reg.host, sizeof message.reg.host, "%s",
                    options->host == NULL ? "" : options->host);
     member->registering = true;

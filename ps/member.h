@@ -23,7 +23,9 @@ struct sl_member_options {
     bool any_task;        /* the coordinator chooses it; task_index is 0 */
     uint32_t shard_count; /* of this process */
     uint32_t ps_count, worker_count;
-    struct sl_endpoint data;        /* where its shards are reached */
+    struct sl_endpoint data; /* where its shards are reached */
+    struct sl_endpoint fast; /* where they are reached by RDMA too */
+    bool has_fast;
     const char *host;               /* net/shm/shm.h, when they are reached through shared memory
                                      * too; NULL or "": they are not. Outlives the member */
     uint64_t incarnation;           /* of the process: its client_id */

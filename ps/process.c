@@ -56,13 +56,12 @@ static int core_start(void *ctx)
     struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
     const struct sl_process_options *options = &process->options;
-    const bool only_shm = options->data.scheme == SL_ENDPOINT_SHM;
     struct sl_server_options server = {
         .reactor = core->reactor,
-        .transport = sl_transport_find(only_shm ? options->control.scheme : options->data.scheme),
-        .local = only_shm || options->shm ? sl_transport_find(SL_ENDPOINT_SHM) : NULL,
         .transport_options = {.congestion_control = options->congestion_control,
-                              .tls = options->tls},
+                              .tls = options->tls,
+                              .rdma_device = options->rdma_device,
+                              .rdma_gid = options->rdma_gid},
         .shard = {.memory_bytes_max = options->memory_bytes_max / options->reactor_count,
                   .kv_handler = options->kv_handler},
         .task_index = options->task_index,
@@ -74,8 +73,10 @@ static int core_start(void *ctx)
         .secret = options->secret,
         .incarnation = process->incarnation,
     };
+    sl_process_listen_choose(process, &server);
     int err = sl_server_create(&server, &core->server);
     process->servers[core->index] = core->server;
+    sl_process_listen_created(core, err);
     return err;
 }
 
@@ -89,11 +90,6 @@ static void core_stop(void *ctx)
         sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
     }
     sl_server_destroy(&core->server);
-}
-
-static bool same_endpoint(const struct sl_endpoint *a, const struct sl_endpoint *b)
-{
-    return a->scheme == b->scheme && a->port == b->port && strcmp(a->host, b->host) == 0;
 }
 
 /* Its reactor knows which shard it has: the last step of the start. */
@@ -166,6 +162,8 @@ static int join(struct sl_process *process)
     const struct sl_process_options *options = &process->options;
     struct sl_endpoint data = options->data;
     data.port = process->bound_data.port; /* by its own name, at the port that was free */
+    struct sl_endpoint fast = options->fast;
+    fast.port = process->bound_fast.port;
     const struct sl_member_options member = {
         .reactor = process->reactors[0],
         .transport = sl_transport_find(options->coordinator.scheme),
@@ -179,6 +177,8 @@ static int join(struct sl_process *process)
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
         .data = data,
+        .fast = fast,
+        .has_fast = options->has_fast,
         .host = process->host,
         .incarnation = process->incarnation,
         .secret = options->secret,
@@ -195,48 +195,6 @@ static int join(struct sl_process *process)
     return sl_member_open(&member, &process->member);
 }
 
-/* Where workers of this host come through shared memory: at the data endpoint's own address, which
- * they know already. Without that they come as all others do. */
-static void listen_near(struct sl_process_core *core)
-{
-    struct sl_process *process = core->process;
-    const struct sl_process_options *options = &process->options;
-    if (options->data.scheme != SL_ENDPOINT_SHM) {
-        if (!options->shm) {
-            return;
-        }
-        struct sl_endpoint near = options->data;
-        near.scheme = SL_ENDPOINT_SHM;
-        near.port = process->bound_data.port;
-        int err = sl_server_listen(core->server, &near, NULL);
-        if (err != 0) {
-            char text[SL_LIMIT_ENDPOINT_BYTES];
-            sl_endpoint_format(&near, text, sizeof text);
-            sl_log_warn("%s: %s: workers of this host come by the network", text, sl_err_name(err));
-            return;
-        }
-    }
-    sl_shm_host(process->host);
-}
-
-static int listen_all(struct sl_process_core *core)
-{
-    struct sl_process *process = core->process;
-    const struct sl_process_options *options = &process->options;
-    int err = 0;
-    if (options->kind != SL_PROCESS_SERVER) {
-        err = sl_server_listen(core->server, &options->control, &process->bound_control);
-        process->bound_data = process->bound_control;
-    }
-    bool has_more =
-        options->kind == SL_PROCESS_SERVER ||
-        (options->kind == SL_PROCESS_PS && !same_endpoint(&options->control, &options->data));
-    if (err == 0 && has_more) {
-        err = sl_server_listen(core->server, &options->data, &process->bound_data);
-    }
-    return err;
-}
-
 /* Reactor 0: listens, and joins the cluster; each core answers when it knows its shard. A scheduler
  * has no more to do. */
 static void core_join(void *ctx, uint64_t a, uint64_t b)
@@ -244,9 +202,8 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
     (void)a;
     (void)b;
     struct sl_process_core *core = ctx;
-    int err = listen_all(core);
+    int err = sl_process_listen(core);
     if (err == 0 && !is_scheduler(core->process)) {
-        listen_near(core);
         err = join(core->process);
     }
     if (err != 0 || is_scheduler(core->process)) {
@@ -332,14 +289,21 @@ static int block_signals(struct sl_process *process)
     return process->signal_fd < 0 ? SL_ERR_IO : 0;
 }
 
-/* A connection is a descriptor: the system's customary 1024 would be few. */
-static void raise_descriptor_limit(void)
+static void raise_limit(__rlimit_resource_t resource)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
+        (void)setrlimit(resource, &limit);
     }
+}
+
+/* A connection is a descriptor: the system's customary 1024 would be few. What RDMA registers
+ * counts as locked. */
+static void raise_limits(void)
+{
+    raise_limit(RLIMIT_NOFILE);
+    raise_limit(RLIMIT_MEMLOCK);
 }
 
 static int create_core(struct sl_process *process, uint32_t index)
@@ -409,8 +373,11 @@ static int create(struct sl_process *process)
     if (process->cores == NULL || process->reactors == NULL || process->servers == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    raise_descriptor_limit();
-    int err = block_signals(process);
+    raise_limits();
+    int err = sl_process_listen_check(process);
+    if (err == 0) {
+        err = block_signals(process);
+    }
     if (err == 0) {
         err = sl_mailbox_create(&process->mailbox);
     }

@@ -1,5 +1,5 @@
-/* What process.c (its life), process_job.c (why that is over) and process_report.c (what it prints)
- * share. */
+/* What process.c (its life), process_listen.c (where it is reached), process_job.c (why its life is
+ * over) and process_report.c (what it prints) share. */
 #ifndef SL_PS_PROCESS_INTERNAL_H
 #define SL_PS_PROCESS_INTERNAL_H
 
@@ -35,7 +35,7 @@ struct sl_process {
     uint32_t created_count; /* of reactors */
     uint32_t started_count;
     struct sl_coordinator *coordinator;
-    struct sl_endpoint bound_control, bound_data;
+    struct sl_endpoint bound_control, bound_data, bound_fast;
     char host[SL_SHM_HOST_BYTES]; /* "": nobody comes through shared memory */
     char name[16];                /* "ps/1", "scheduler"; "ps" as long as it has no task */
 
@@ -61,6 +61,23 @@ struct sl_process {
 /* Tells the main thread that what it asked for is done, or that something failed. The core's
  * reactor. */
 void sl_process_answer(struct sl_process_core *core, int result);
+
+/* ---- process_listen.c ---- */
+
+/* Before any core is there: a fast endpoint that cannot be is dropped, with a warning. Errors:
+ * UNSUPPORTED (there is no other way to the shards), logged. */
+int sl_process_listen_check(struct sl_process *process);
+
+/* The transports that a server of the process needs. */
+void sl_process_listen_choose(const struct sl_process *process, struct sl_server_options *server);
+
+/* The core's server was created with them, or was not: what that means for a fast endpoint. The
+ * core's reactor; the first core's comes before the others'. */
+void sl_process_listen_created(struct sl_process_core *core, int err);
+
+/* Listens at all endpoints of the process. Reactor 0. Errors: those of sl_server_listen for the
+ * control and the data endpoint, logged. */
+int sl_process_listen(struct sl_process_core *core);
 
 /* ---- process_job.c: on reactor 0 ---- */
 

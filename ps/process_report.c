@@ -33,15 +33,19 @@ void sl_process_report_ready(const struct sl_process *process)
     char data[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&process->bound_control, control, sizeof control);
     sl_endpoint_format(&process->bound_data, data, sizeof data);
+    char fast[SL_LIMIT_ENDPOINT_BYTES] = "";
+    if (process->options.has_fast) {
+        sl_endpoint_format(&process->bound_fast, fast, sizeof fast);
+    }
     if (process->options.kind == SL_PROCESS_SCHEDULER) {
         report_scheduler(process, control);
     } else {
         const bool has_control = process->options.kind == SL_PROCESS_PS;
-        (void)printf("%s ready: %s%s%sdata %s, shards %u-%u of %u\n", process->name,
-                     has_control ? "control " : "", has_control ? control : "",
-                     has_control ? ", " : "", data, process->first_shard,
-                     process->first_shard + process->options.reactor_count - 1,
-                     process->shard_count);
+        (void)printf(
+            "%s ready: %s%s%sdata %s%s%s, shards %u-%u of %u\n", process->name,
+            has_control ? "control " : "", has_control ? control : "", has_control ? ", " : "",
+            data, fast[0] == '\0' ? "" : " and ", fast, process->first_shard,
+            process->first_shard + process->options.reactor_count - 1, process->shard_count);
     }
     (void)fflush(stdout);
 }

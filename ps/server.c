@@ -64,12 +64,10 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     if (err != 0) {
         goto fini_requests;
     }
-    err = sl_transport_open(options->transport, options->reactor, &options->transport_options,
-                            &server->transport);
+    err = sl_server_transports_open(server);
     if (err != 0) {
         goto fini_sessions;
     }
-    sl_server_local_open(server);
     sl_server_queue_init(server);
     if (options->coordinator != NULL) {
         server->coordinator_timer.run = tick_coordinator;
@@ -102,8 +100,7 @@ void sl_server_destroy(struct sl_server **server)
     sl_timer_disarm(timers, &self->drain_timer);
     self->drained = NULL;
     self->draining = true;
-    sl_transport_close(&self->local);
-    sl_transport_close(&self->transport);
+    sl_server_transports_close(self);
     sl_assert(self->conns == NULL);
     sl_timer_disarm(timers, &self->watch_timer);
     sl_server_sessions_fini(&self->sessions);
@@ -119,21 +116,6 @@ void sl_server_destroy(struct sl_server **server)
     sl_outbox_fini(&self->replies);
     free(self);
     *server = NULL;
-}
-
-int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoint,
-                     struct sl_endpoint *bound)
-{
-    sl_reactor_assert_owner(server->options.reactor);
-    struct sl_transport *transport = server->transport;
-    if (endpoint->scheme == SL_ENDPOINT_SHM) {
-        transport = server->local;
-        int err = transport == NULL ? SL_ERR_UNSUPPORTED : sl_server_local_begin(server);
-        if (err != 0) {
-            return err;
-        }
-    }
-    return sl_transport_listen(transport, endpoint, &sl_server_events, server, bound);
 }
 
 int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count)
@@ -179,17 +161,10 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
     if (err != 0) {
         return err;
     }
-    struct sl_transport_stats transport;
-    struct sl_transport_stats local = {0};
-    sl_transport_get_stats(server->transport, &transport);
-    if (server->local != NULL) {
-        sl_transport_get_stats(server->local, &local);
-    }
     struct sl_reactor_stats reactor;
     sl_reactor_get_stats(server->options.reactor, &reactor);
     stats.requests = server->request_count;
-    stats.bytes_in = transport.bytes_received + local.bytes_received;
-    stats.bytes_out = transport.bytes_sent + local.bytes_sent;
+    sl_server_transports_count(server, &stats.bytes_in, &stats.bytes_out);
     stats.stalls = reactor.stalls;
     *out = stats;
     return 0;
@@ -313,7 +288,7 @@ static void on_connected(void *ctx, struct sl_conn *conn)
 int sl_server_hand_over(struct sl_server_conn *conn, struct sl_server *to)
 {
     struct sl_server *from = conn->server;
-    struct sl_transport *transport = conn->shares ? to->local : to->transport;
+    struct sl_transport *transport = sl_server_transports_like(to, conn->conn);
     if (transport == NULL) {
         sl_transport_disconnect(conn->conn);
         return SL_ERR_UNSUPPORTED;

@@ -27,6 +27,9 @@
  * once is read where the client has it; only what is checked of it, all but its values, is copied
  * before. Where the client says where its answer shall lie, it is made there.
  *
+ * RDMA: connections of the fast transport use the outbox and the buffers of the first one's, which
+ * are registered with it.
+ *
  * Peers that stop: a connection with unsent frames, of which none was sent for 10 s, is closed, and
  * one whose long frame is not complete 10 s after it found room; while others wait for the memory,
  * the former after 2 s. The peer connects again, and goes on. Owner reactor, unless said otherwise.
@@ -51,7 +54,10 @@ struct sl_server_options {
     const struct sl_transport_ops *transport;
     /* A second one, for endpoints shm://, whose connections share memory; NULL: none. */
     const struct sl_transport_ops *local;
-    struct sl_transport_options transport_options; /* of both; TLS is the first one's */
+    /* A third one, for endpoints rdma://, by which a device fetches and delivers; NULL: none. */
+    const struct sl_transport_ops *fast;
+    bool needs_fast;                               /* it is an error if that cannot be opened */
+    struct sl_transport_options transport_options; /* of all; TLS is the first one's */
     struct sl_shard_options shard;    /* index and count come with sl_server_set_shard */
     uint32_t task_index;              /* of the ps process */
     uint32_t local_index;             /* of the shard within this process = of the reactor */
@@ -66,11 +72,16 @@ struct sl_server_options {
 };
 
 /* On the reactor's thread. A local transport that cannot be opened is logged: the server does
- * without. Errors: NO_MEMORY, UNSUPPORTED. */
+ * without; so is a fast one, unless it is needed. Errors: NO_MEMORY, UNSUPPORTED; those of opening
+ * a transport. */
 int sl_server_create(const struct sl_server_options *options, struct sl_server **out);
 
-/* Listens; several endpoints are possible (control, data, shm). *bound: the port chosen. Errors:
- * those of sl_transport_listen, UNSUPPORTED (shm:// without a local transport), NO_MEMORY. */
+/* It has a fast transport. */
+bool sl_server_has_fast(const struct sl_server *server);
+
+/* Listens; several endpoints are possible (control, data, shm, rdma). *bound: the port chosen.
+ * Errors: those of sl_transport_listen, UNSUPPORTED (shm:// without a local transport, rdma://
+ * without a fast one), NO_MEMORY. */
 int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoint,
                      struct sl_endpoint *bound);
 

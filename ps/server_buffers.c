@@ -116,6 +116,12 @@ int sl_server_buffers_init_shared(struct sl_server_buffers *buffers, size_t byte
     return err;
 }
 
+int sl_server_buffers_register(struct sl_server_buffers *buffers, struct sl_transport *transport)
+{
+    sl_assert((transport->ops->capabilities & SL_TRANSPORT_REGISTERS) != 0);
+    return sl_transport_memory_register(transport, buffers->base, buffers->bytes);
+}
+
 void sl_server_buffers_fini(struct sl_server_buffers *buffers)
 {
     sl_assert(buffers->used_bytes == 0);

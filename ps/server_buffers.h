@@ -42,6 +42,10 @@ int sl_server_buffers_init(struct sl_server_buffers *buffers, size_t bytes);
 int sl_server_buffers_init_shared(struct sl_server_buffers *buffers, size_t bytes,
                                   struct sl_transport *transport);
 
+/* Registers the memory with a transport that REGISTERS, which must be closed before fini. Errors:
+ * those of sl_transport_memory_register; then it works as before. */
+int sl_server_buffers_register(struct sl_server_buffers *buffers, struct sl_transport *transport);
+
 void sl_server_buffers_fini(struct sl_server_buffers *buffers);
 
 /* Room for `bytes`, 1 to SL_LIMIT_FRAME_PAYLOAD_BYTES, while no more than `used_bytes_max` are in

@@ -182,7 +182,7 @@ struct sl_server_log_limit {
 struct sl_server {
     struct sl_server_options options;
     struct sl_transport *transport;
-    struct sl_transport *local; /* NULL: none */
+    struct sl_transport *local, *fast; /* NULL: none */
     struct sl_outbox replies, control;
     struct sl_server_buffers buffers;
     /* Those of the local transport's connections, when it has had one: */
@@ -279,9 +279,23 @@ void sl_server_send_drop(struct sl_server_conn *conn);
 /* Of the server. */
 void sl_server_send_fini(struct sl_server *server);
 
+/* ---- server_transports.c ---- */
+
+/* Errors: those of the first transport, and of one that is needed. */
+int sl_server_transports_open(struct sl_server *server);
+void sl_server_transports_close(struct sl_server *server);
+
+/* The server's transport of the connection's kind; NULL: it has none. The ops of all servers of a
+ * process are the same, and each is of another kind. Any reactor of the process. */
+struct sl_transport *sl_server_transports_like(const struct sl_server *server,
+                                               const struct sl_conn *conn);
+
+/* What all of them have received and sent. */
+void sl_server_transports_count(const struct sl_server *server, uint64_t *bytes_in,
+                                uint64_t *bytes_out);
+
 /* ---- server_local.c: connections that share memory ---- */
 
-void sl_server_local_open(struct sl_server *server);
 void sl_server_local_fini(struct sl_server *server);
 
 /* Makes the memory for their replies, unless it is there. Errors: NO_MEMORY, IO. */

@@ -4,26 +4,10 @@
  * since a peer that ends the connection uses its memory for other things. */
 #include <string.h>
 
-#include "core/log.h"
 #include "ps/server_internal.h"
 
 #define BYTES_PER_KEY 256 /* of the turn's budget: see ps/shard.h */
 #define SPARE_KEYS    16
-
-void sl_server_local_open(struct sl_server *server)
-{
-    const struct sl_server_options *options = &server->options;
-    if (options->local == NULL) {
-        return;
-    }
-    struct sl_transport_options transport = options->transport_options;
-    transport.tls = NULL;
-    int err = sl_transport_open(options->local, options->reactor, &transport, &server->local);
-    if (err != 0) {
-        sl_log_warn("shard on %s: no transport through shared memory: %s",
-                    sl_reactor_name(options->reactor), sl_err_name(err));
-    }
-}
 
 int sl_server_local_begin(struct sl_server *server)
 {
