@@ -6,13 +6,16 @@
  *   rail.c      one device: protection domain, completion queue, shared receive queue, what it can
  *   pool.c      its receive buffers, staging blocks and send slots
  *   memory.c    registered memory: keys for addresses; cache.c and unmapped.c for the rest
- *   cm.c        rdma_cm's events; listen.c, connect.c, move.c what they mean; address.c which
- * device conn.c      a connection's life, from the first event to `closed` send.c      frames to
- * packets, packets to work requests, completions to `sent` receive.c   packets to frames, reads of
- * long payloads, `sink` and `received` sweep.c     peers that say nothing
+ *   cm.c        rdma_cm's events; listen.c, connect.c, move.c what they mean; address.c from where
+ *   conn.c      a connection's life, from the first event to `closed`
+ *   send.c      frames to packets, packets to work requests, completions to `sent`
+ *   receive.c   packets to frames, reads of long payloads, `sink` and `received`
+ *   sweep.c     peers that say nothing
  */
 #ifndef SL_NET_RDMA_INTERNAL_H
 #define SL_NET_RDMA_INTERNAL_H
+
+#include <stdatomic.h>
 
 #include "core/assert.h"
 #include "net/rdma/library.h"
@@ -22,14 +25,15 @@
 #include "reactor/ring.h"
 #include "reactor/timer.h"
 
-#define SL_RDMA_QUEUE        512U /* frames of one connection taken and not reported; 2^n */
-#define SL_RDMA_SENDS        128U /* work requests of a queue pair's send queue */
-#define SL_RDMA_SIGNAL_EVERY 32U  /* of them, and the last of a burst where something waits for it \
-                                   */
-#define SL_RDMA_WINDOW_MIN   8U   /* counted packets that a new connection may have outstanding */
-#define SL_RDMA_WINDOW_MAX   64U  /* and one that keeps asking for more (SL_RDMA_STALLED) */
-#define SL_RDMA_SPARE        4U   /* receive buffers of a connection for uncounted packets */
-#define SL_RDMA_READS        16U  /* RDMA reads outstanding on a queue pair, at most */
+#define SL_RDMA_QUEUE 512U /* frames of one connection taken and not reported; 2^n */
+#define SL_RDMA_SENDS 128U /* work requests of a queue pair's send queue */
+#define SL_RDMA_SIGNAL_EVERY                                                                       \
+    32U                        /* of them, and the last of a burst where something waits for it    \
+                                */
+#define SL_RDMA_WINDOW_MIN 8U  /* counted packets that a new connection may have outstanding */
+#define SL_RDMA_WINDOW_MAX 64U /* and one that keeps asking for more (SL_RDMA_STALLED) */
+#define SL_RDMA_SPARE      4U  /* receive buffers of a connection for uncounted packets */
+#define SL_RDMA_READS      16U /* RDMA reads outstanding on a queue pair, at most */
 #define SL_RDMA_LONG_BYTES                                                                         \
     6144U                            /* a frame from here on that lies in registered memory is not \
                                       * copied; all above what fits a packet are long anyway */
@@ -98,9 +102,12 @@ struct sl_rdma_rail {
     struct sl_rdma_chunks *chunks; /* memory.c: what is registered here of the transport's memory */
     struct sl_rdma_cache *cache;   /* cache.c */
     uint32_t events_unacknowledged;
-    uint32_t cq_promised; /* completions that may be outstanding */
-    bool armed;           /* the next completion wakes the channel */
-    bool gone;            /* the device was removed, or is in a fatal state */
+    uint32_t cq_promised;           /* completions that may be outstanding */
+    uint32_t seen_next, seen_count; /* of `seen`: completions polled and not looked at */
+    uint32_t empties;               /* times that the completion queue was seen empty; runs over */
+    bool armed;                     /* the next completion wakes the channel */
+    bool gone;                      /* the device was removed, or is in a fatal state */
+    struct ibv_wc seen[SL_RDMA_POLL_BATCH];
 };
 
 /* ---- The transport ----------------------------------------------------------------------------
@@ -114,6 +121,7 @@ struct sl_rdma_region {
     uint64_t serial;  /* of this registration: chunks of an older one do not serve it */
 };
 #define SL_RDMA_REGIONS 512U
+#define SL_RDMA_BUCKETS 1024U /* 2^n */
 
 struct sl_rdma_listener;
 
@@ -123,14 +131,17 @@ struct sl_rdma {
     struct sl_ring *ring;
     struct sl_ring_op op; /* watches: */
     int epoll_fd;         /* the event channel, each rail's completion channel and its device */
-    bool watching, closing, armed;
+    bool watching, closing;
     bool cm_ready; /* the event channel may have something */
+    bool awake;    /* a connection was marked ready since the last poll looked */
     struct rdma_event_channel *cm;
     struct sl_rdma_rail *rails;
     struct sl_rdma_conn **conns; /* [conn_capacity], by index; NULL: free */
     uint32_t conn_count, conn_capacity;
     struct sl_rdma_conn *dirty; /* to be looked at by the next flush */
     struct sl_rdma_conn *ready; /* to be looked at by the next poll: retries, ends */
+    struct sl_rdma_conn *by_queue_pair[SL_RDMA_BUCKETS];
+    struct sl_rdma_move *moves; /* tickets given out */
     struct sl_rdma_listener *listeners;
     struct sl_rdma_region regions[SL_RDMA_REGIONS];
     uint32_t region_end;
@@ -159,13 +170,17 @@ enum sl_rdma_life {
     SL_RDMA_ENDED     /* the queue pair is made quiet; then `closed` */
 };
 
-/* A queue pair and what belongs to it: a connection that moves has two for a while. */
+/* A queue pair and what belongs to it. A connection that moves gets another one: none of the first
+ * one's work requests is outstanding then. The queue pair's qp_context is its link. */
 struct sl_rdma_link {
     struct rdma_cm_id *id; /* ->qp; NULL: none */
     uint32_t generation;   /* part of wr_id: completions of an older queue pair are recognized */
-    uint32_t sends_posted, sends_completed; /* work requests; run over */
+    uint32_t sends_posted, sends_completed; /* work requests, reads included; run over */
+    uint32_t receives; /* without a shared receive queue: buffers posted and not completed */
     bool established, disconnected;
-    bool last_wqe; /* in the error state the device has given back all receive buffers */
+    /* In the error state the device has given back all receive buffers. By whichever reactor reads
+     * the device's events, since all that use it in a process share them. */
+    atomic_bool last_wqe;
 };
 
 struct sl_rdma_send;    /* send.c */
@@ -178,10 +193,15 @@ struct sl_rdma_conn {
     enum sl_rdma_life life;
     uint32_t index; /* in conns: part of wr_id */
     uint64_t serial;
-    struct sl_rdma_link link, old; /* old: until the move is done */
+    struct sl_rdma_link link;
     int end_err;
     bool dirty, ready;
-    struct sl_rdma_conn *dirty_next, *ready_next;
+    bool unannounced; /* the layer above has not heard of it, and does not hear of its end */
+    bool bye_sent;
+    bool quieting;     /* ENDED: the queue pair is in the error state */
+    bool quiet_waited; /* and as long as the device may take to give back receive buffers */
+    uint32_t empties;  /* of the rail, when the end was seen: what came before is delivered first */
+    struct sl_rdma_conn *dirty_next, *ready_next, *queue_pair_next;
     struct sl_timer timer; /* RESOLVING, ACCEPTING, MOVING, LEAVING, DRAINING, ENDED: patience */
     struct sl_endpoint endpoint; /* who connected: for the second time */
     /* Credit and counts, which outlast a move. */
@@ -196,10 +216,15 @@ struct sl_rdma_conn {
     bool peer_stalled;               /* wishes for a larger window */
     bool note_due; /* the peer must hear of limits or counts though we have nothing to send */
     bool bye_received;
-    uint64_t heard_ns; /* when something came from the peer, or the device said it is there */
+    bool heard;            /* a packet came, since the last sweep */
+    uint32_t quiet_rounds; /* of the sweep, without */
+    uint32_t pings;        /* sent since it was heard */
+    uint64_t quiet_since_ns;
+    uint32_t attempts; /* RESOLVING, MOVING: requests that a busy listener did not take */
     struct sl_rdma_send *send;
     struct sl_rdma_receive *receive;
-    struct sl_rdma_move *move; /* LEAVING: what goes along; move.c */
+    struct sl_rdma_move *move; /* LEAVING: what goes along; ACCEPTING: what came along */
+    uint64_t ticket;           /* MOVING */
 };
 
 /* ---- rdma.c -----------------------------------------------------------------------------------
@@ -220,13 +245,22 @@ static inline void sl_rdma_mark_dirty(struct sl_rdma_conn *conn)
     }
 }
 
-static inline void sl_rdma_mark_ready(struct sl_rdma_conn *conn)
+/* For what the next poll may ask again, without keeping the reactor awake for it: `sink` said NULL,
+ * or a pool is empty. */
+static inline void sl_rdma_mark_waiting(struct sl_rdma_conn *conn)
 {
     if (!conn->ready) {
         conn->ready = true;
         conn->ready_next = conn->rdma->ready;
         conn->rdma->ready = conn;
     }
+}
+
+/* For what the next poll can do. */
+static inline void sl_rdma_mark_ready(struct sl_rdma_conn *conn)
+{
+    sl_rdma_mark_waiting(conn);
+    conn->rdma->awake = true;
 }
 
 /* wr_id: bit 0 set, a receive block's address; else generation (24 bits), kind (2: SEND or WRITE
@@ -338,13 +372,27 @@ void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err);
 bool sl_rdma_conn_visit(struct sl_rdma_conn *conn);
 void sl_rdma_conn_disconnect(struct sl_conn *conn);
 void sl_rdma_conn_cancel_all(struct sl_rdma *rdma); /* `closed` with CANCELLED, now */
-struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id); /* NULL: of the past */
+/* From a completion; NULL: of the past. */
+struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id);
+struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_rail *rail, uint32_t number);
+
+/* Packets that have to do with the queue pair and not with frames; receive.c has checked them and
+ * taken what their head says. From inside receive_block. */
+void sl_rdma_conn_said_bye(struct sl_rdma_conn *conn);
+void sl_rdma_move_told(struct sl_rdma_conn *conn, uint64_t ticket); /* MOVE */
 
 int sl_rdma_move_hand_over(struct sl_conn *conn, struct sl_transport *to,
                            const struct sl_transport_events *events, void *ctx, void *user);
-void sl_rdma_move_told(struct sl_rdma_conn *conn, uint64_t ticket);        /* MOVE came */
-void sl_rdma_move_packet(struct sl_rdma_conn *conn, const uint8_t *packet, /* LEAVING: keeps it */
-                         uint32_t bytes);
+
+/* LEAVING: keeps a copy of a packet for the next owner, who will take it as if it came there: it
+ * must not be counted in counted_received here. What comes from the queue pair in this state does
+ * not get as far as receive.c. But what receive.c held when `received` returned with the connection
+ * LEAVING, it gives to this, in order: the rest of the packet in progress (as a packet of its own),
+ * and those behind it; and takes those out of counted_received that it had counted, and never adds
+ * them to counted_consumed. So an accepted connection reads no payload ahead of the frame that is
+ * being delivered, until one has been delivered and it has stayed. */
+void sl_rdma_move_packet(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes);
+
 /* A connect request with a ticket. Takes the id over; false: unknown, the caller rejects. */
 bool sl_rdma_move_arrived(struct sl_rdma *rdma, struct rdma_cm_id *id, uint64_t ticket);
 
