@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/log.h"
 #include "worker/control.h"
 
 #define RETRY_NS         SL_CLOCK_NS_PER_MS
@@ -22,7 +23,8 @@ uint64_t sl_hub_time_left(const struct sl_hub *hub, uint64_t deadline_ns)
                                     : SL_CLOCK_NS_PER_MS;
 }
 
-/* Shared memory is of one machine and one user: there is nobody to hide it from. */
+/* Shared memory is of one machine and one user: there is nobody to hide it from. Over RDMA nothing
+ * goes when there should be TLS: link_connection.c. */
 static struct sl_transport_options options_for(const struct sl_hub *hub,
                                                enum sl_endpoint_scheme scheme)
 {
@@ -49,6 +51,36 @@ int sl_hub_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme, struct 
     }
     *out = *slot;
     return 0;
+}
+
+const char *sl_hub_obstacle(enum sl_endpoint_scheme scheme, int err)
+{
+    const char *missing = err == SL_ERR_UNSUPPORTED ? sl_transport_missing(scheme) : NULL;
+    return missing != NULL ? missing : sl_err_name(err);
+}
+
+/* One of the client's reactors is enough. That there is no RDMA is nothing unusual. */
+static void say_missing(const struct sl_hub *hub, enum sl_endpoint_scheme scheme, int err)
+{
+    bool is_shm = scheme == SL_ENDPOINT_SHM;
+    if (hub->first_shard == 0) {
+        sl_log_write(is_shm ? SL_LOG_WARN : SL_LOG_INFO, "client: not %s: %s; over TCP",
+                     is_shm ? "through shared memory" : "over RDMA", sl_hub_obstacle(scheme, err));
+    }
+}
+
+struct sl_transport *sl_hub_near_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme)
+{
+    struct sl_transport *transport = NULL;
+    if (hub->is_missing[scheme]) {
+        return NULL;
+    }
+    int err = sl_hub_transport(hub, scheme, &transport);
+    if (err != 0) {
+        hub->is_missing[scheme] = true;
+        say_missing(hub, scheme, err);
+    }
+    return transport;
 }
 
 struct sl_outbox *sl_hub_outbox(struct sl_hub *hub, enum sl_endpoint_scheme scheme)

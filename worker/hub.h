@@ -71,6 +71,7 @@ struct sl_hub {
     const struct sl_hub_options *options;
 
     struct sl_transport *transports[SL_HUB_SCHEMES];
+    bool is_missing[SL_HUB_SCHEMES]; /* that transport, for near ways: it could not be opened */
     struct sl_outbox outbox;
     struct sl_outbox shared_outbox; /* for a transport that shares, once there is one */
     struct sl_pool buffers;         /* of SL_LIMIT_FRAME_PAYLOAD_BYTES each */
@@ -151,6 +152,13 @@ int sl_hub_note_table(struct sl_hub *hub, uint32_t id, const struct sl_table_spe
 
 /* The transport of a scheme, opened at its first use. Errors: UNSUPPORTED, NO_MEMORY. */
 int sl_hub_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme, struct sl_transport **out);
+
+/* The same for a way that there is another beside: NULL, said once by the client, when the
+ * transport cannot be opened; then it is not tried again. */
+struct sl_transport *sl_hub_near_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme);
+
+/* Why the transport of this scheme could not be opened, with that error. Static storage. */
+const char *sl_hub_obstacle(enum sl_endpoint_scheme scheme, int err);
 
 /* The outbox for connections of a scheme whose transport is open. */
 struct sl_outbox *sl_hub_outbox(struct sl_hub *hub, enum sl_endpoint_scheme scheme);

@@ -8,18 +8,43 @@
 #include "worker/hub.h"
 #include "worker/link.h"
 
+static bool is_on_this_host(const struct sl_hub_options *options, const struct sl_message_ps *ps)
+{
+    return options->host[0] != '\0' && strcmp(options->host, ps->host) == 0;
+}
+
+/* Where RDMA leads to the ps, too, and may be used. A ps of another version may offer what this one
+ * does not know: it does without. */
+static bool has_fast(const struct sl_hub_options *options, const struct sl_message_ps *ps,
+                     struct sl_endpoint *out)
+{
+    char ignored[160];
+    return ps->fast_endpoint[0] != '\0' && !options->no_rdma && options->transport.tls == NULL &&
+           sl_endpoint_parse(ps->fast_endpoint, out, ignored, sizeof ignored) == 0 &&
+           out->scheme == SL_ENDPOINT_RDMA;
+}
+
 int sl_link_find_place(const struct sl_hub_options *options, const struct sl_message_ps *ps,
                        struct sl_link_place *out, char *reason, size_t reason_bytes)
 {
-    struct sl_link_place place;
+    struct sl_link_place place = {.has_near = false};
     int err = sl_endpoint_parse(ps->data_endpoint, &place.endpoint, reason, reason_bytes);
     if (err != 0) {
         return err;
     }
-    place.near = place.endpoint;
-    place.near.scheme = SL_ENDPOINT_SHM;
-    place.has_near = place.endpoint.scheme == SL_ENDPOINT_TCP && options->host[0] != '\0' &&
-                     strcmp(options->host, ps->host) == 0;
+    if (place.endpoint.scheme == SL_ENDPOINT_RDMA && options->transport.tls != NULL) {
+        snprintf(reason, reason_bytes,
+                 "%.100s: there is no TLS over RDMA: give the ps a TCP endpoint too",
+                 ps->data_endpoint);
+        return SL_ERR_INVALID;
+    }
+    if (place.endpoint.scheme == SL_ENDPOINT_TCP && is_on_this_host(options, ps)) {
+        place.near = place.endpoint;
+        place.near.scheme = SL_ENDPOINT_SHM;
+        place.has_near = true;
+    } else if (place.endpoint.scheme == SL_ENDPOINT_TCP) {
+        place.has_near = has_fast(options, ps, &place.near);
+    }
     *out = place;
     return 0;
 }
@@ -241,13 +266,12 @@ static const struct sl_session_events link_events = {
 static struct sl_session_near near_of(struct sl_link *link)
 {
     struct sl_session_near near = {.transport = NULL};
-    int err =
-        link->place.has_near ? sl_hub_transport(link->hub, SL_ENDPOINT_SHM, &near.transport) : 0;
-    if (err != 0) {
-        sl_log_warn("%s: not through shared memory: %s", link->name, sl_err_name(err));
+    if (link->place.has_near) {
+        enum sl_endpoint_scheme scheme = link->place.near.scheme;
+        near.transport = sl_hub_near_transport(link->hub, scheme);
+        near.outbox = sl_hub_outbox(link->hub, scheme);
+        near.endpoint = link->place.near;
     }
-    near.outbox = sl_hub_outbox(link->hub, SL_ENDPOINT_SHM);
-    near.endpoint = link->place.near;
     return near;
 }
 
@@ -276,7 +300,8 @@ void sl_link_open(struct sl_link *link, struct sl_call *call)
     }
     if (err != 0) {
         link->state = SL_LINK_CLOSED;
-        snprintf(link->reason, sizeof link->reason, "cannot connect: %s", sl_err_name(err));
+        snprintf(link->reason, sizeof link->reason, "cannot connect: %s",
+                 sl_hub_obstacle(link->place.endpoint.scheme, err));
         sl_call_fail(call, err, "%s: %s", link->name, link->reason);
         opened(link);
     }

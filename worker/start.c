@@ -286,21 +286,44 @@ static int count_shards(const struct sl_message_cluster *cluster, uint32_t *out)
     return 0;
 }
 
-static int fill_link(struct sl_client *client, const struct sl_message_ps *ps, uint32_t local_shard,
-                     struct sl_link *link)
+static void fill_link(struct sl_client *client, const struct sl_message_ps *ps,
+                      uint32_t local_shard, const struct sl_link_place *place, struct sl_link *link)
 {
-    char reason[160];
-    int err = sl_link_find_place(&client->hub_options, ps, &link->place, reason, sizeof reason);
-    if (err != 0) {
-        sl_log_error("client: data endpoint of ps/%u: %s", ps->task_index, reason);
-        return err;
-    }
+    link->place = *place;
     link->shard = (uint32_t)(link - client->links);
     link->hub = &client->hubs[sl_client_hub_of(client, link->shard)];
     link->ps_task = ps->task_index;
     link->local_shard = local_shard;
     sl_link_set_name(link);
+}
+
+/* The next links, of all shards of this ps. */
+static int fill_links(struct sl_client *client, const struct sl_message_ps *ps,
+                      struct sl_link **next)
+{
+    char reason[SL_LIMIT_ENDPOINT_BYTES];
+    struct sl_link_place place;
+    int err = sl_link_find_place(&client->hub_options, ps, &place, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("client: data endpoint of ps/%u: %s", ps->task_index, reason);
+        return err;
+    }
+    for (uint32_t shard = 0; shard < ps->shard_count; shard++) {
+        fill_link(client, ps, shard, &place, (*next)++);
+    }
     return 0;
+}
+
+static void say_what_tls_forbids(const struct sl_client *client)
+{
+    const struct sl_message_cluster *cluster = &client->cluster;
+    bool forbids = false;
+    for (uint32_t i = 0; i < cluster->ps_count && client->hub_options.transport.tls != NULL; i++) {
+        forbids = forbids || cluster->ps[i].fast_endpoint[0] != '\0';
+    }
+    if (forbids) {
+        sl_log_info("client: not over RDMA, which has no TLS; over TCP");
+    }
 }
 
 /* Where some shard is reached through shared memory, what is sent to it is put there. */
@@ -330,15 +353,14 @@ static int make_links(struct sl_client *client)
     if (client->links == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    struct sl_link *link = client->links;
+    struct sl_link *next = client->links;
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
-        for (uint32_t shard = 0; shard < cluster->ps[i].shard_count; shard++, link++) {
-            err = fill_link(client, &cluster->ps[i], shard, link);
-            if (err != 0) {
-                return err;
-            }
+        err = fill_links(client, &cluster->ps[i], &next);
+        if (err != 0) {
+            return err;
         }
     }
+    say_what_tls_forbids(client);
     client->shard_count = shard_count;
     make_wire_memory(client, shard_count);
     return 0;

@@ -282,6 +282,10 @@ void sl_session_set_near(struct sl_session *session, const struct sl_session_nea
     session->options.near = *near;
     session->near_failed = false;
     session->near_from_ns = 0;
+    session->near_losses = 0;
+    if (session->is_near && session->state == SL_SESSION_RESOLVING) {
+        sl_session_retry_soon(session); /* the look-up is for the other one */
+    }
 }
 
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session)

@@ -17,13 +17,15 @@
  * after the welcome are a loss too; before it, what is no Starling ends it.
  *
  * A host name is looked up anew for each attempt, without making the reactor wait (net/resolve.h);
- * of its addresses each attempt takes the next. Numeric hosts take no thread.
+ * of its addresses each attempt takes the next. Numeric hosts take no thread, nor do those of shm,
+ * which are found by the name itself.
  *
- * A session may have a nearer way to its peer than its endpoint, such as shared memory. Every
- * connection is tried that way first, and where it fails before the welcome, whyever, by the
+ * A session may have a nearer way to its peer than its endpoint, such as shared memory or RDMA.
+ * Every connection is tried that way first, and where it fails before the welcome, whyever, by the
  * endpoint at once. When that one is welcomed, the log says so once, and the near way is left alone
  * for SL_SESSION_NEAR_PAUSE_NS, or until the owner tells of it anew; as long as neither is, both
- * are tried.
+ * are tried. It is left alone, too, when its connections do not last: when four in a row end at
+ * once, or two by a fault of the medium (IO, DEADLINE) within SL_SESSION_NEAR_LASTS_NS.
  *
  * A welcome that does not come within SL_SESSION_GREETING_NS on a later connection makes it try
  * anew; the first may take as long as the start timeout, since the cluster has to come together.
@@ -40,6 +42,7 @@
 
 #define SL_SESSION_GREETING_NS   (10 * SL_CLOCK_NS_PER_S)
 #define SL_SESSION_NEAR_PAUSE_NS (60 * SL_CLOCK_NS_PER_S)
+#define SL_SESSION_NEAR_LASTS_NS (10 * SL_CLOCK_NS_PER_S)
 
 struct sl_session;
 
@@ -74,7 +77,7 @@ struct sl_session_events {
 struct sl_session_near {
     struct sl_transport *transport; /* of the same reactor; NULL: there is none */
     struct sl_outbox *outbox;       /* for it; as the session's */
-    struct sl_endpoint endpoint;    /* taken as it is: no name is looked up */
+    struct sl_endpoint endpoint;
 };
 
 struct sl_session_options {

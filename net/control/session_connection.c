@@ -6,17 +6,25 @@
 #include "core/log.h"
 #include "net/control/session_internal.h"
 
-#define BACK_OFF_MIN_NS  (50 * SL_CLOCK_NS_PER_MS)
-#define BACK_OFF_MAX_NS  (1 * SL_CLOCK_NS_PER_S)
-#define ATTEMPTS_A_LEASE 10
-#define NEAR_LOSSES_MAX  4 /* in a row, each soon after its welcome */
-#define RESOLVE_NS       (5 * SL_CLOCK_NS_PER_S)
-#define REPORT_NS        (3 * SL_CLOCK_NS_PER_S)
-#define REPORT_MAX_NS    (60 * SL_CLOCK_NS_PER_S)
+#define BACK_OFF_MIN_NS     (50 * SL_CLOCK_NS_PER_MS)
+#define BACK_OFF_MAX_NS     (1 * SL_CLOCK_NS_PER_S)
+#define ATTEMPTS_A_LEASE    10
+#define RESOLVE_NS          (5 * SL_CLOCK_NS_PER_S)
+#define REPORT_NS           (3 * SL_CLOCK_NS_PER_S)
+#define REPORT_MAX_NS       (60 * SL_CLOCK_NS_PER_S)
 
-/* A peer that is there takes a connection by the near way at once, unless its reactor is held up.
- */
-#define NEAR_CONNECT_NS  (3 * SL_CLOCK_NS_PER_S)
+/* A peer that is there takes a connection by the near way at once, unless its reactor is held up,
+ * or everybody comes at a time, as when a job starts: then who gives up would do without the near
+ * way for long. Later there is a lease to keep, and the endpoint to be tried within it. */
+#define NEAR_CONNECT_NS     (3 * SL_CLOCK_NS_PER_S)
+#define NEAR_CONNECT_MAX_NS (10 * SL_CLOCK_NS_PER_S)
+#define NEAR_START_SHARE    4 /* of the start timeout one part */
+
+/* Of losses by the near way, weighed. What the medium is at fault for costs seconds each time: over
+ * RDMA the device repeats on its own, for so long, what is lost. */
+#define NEAR_LOSSES_MAX     4
+#define NEAR_LOSS           1
+#define NEAR_FAULT          2
 
 static const struct sl_transport_events transport_events;
 
@@ -72,6 +80,15 @@ static void pause_and_retry(struct sl_session *session)
 
 static void attempt_failed(struct sl_session *session, const char *why);
 
+static uint64_t near_connect_ns(const struct sl_session *session)
+{
+    if (session->was_welcomed) {
+        return NEAR_CONNECT_NS;
+    }
+    uint64_t share_ns = session->options.start_timeout_ns / NEAR_START_SHARE;
+    return share_ns < NEAR_CONNECT_MAX_NS ? share_ns : NEAR_CONNECT_MAX_NS;
+}
+
 static void connect_to(struct sl_session *session, const struct sl_endpoint *numeric)
 {
     session->proved = false;
@@ -84,7 +101,7 @@ static void connect_to(struct sl_session *session, const struct sl_endpoint *num
     }
     session->state = SL_SESSION_CONNECTING;
     if (session->is_near) {
-        sl_session_arm(session, &session->greeting_deadline, NEAR_CONNECT_NS);
+        sl_session_arm(session, &session->greeting_deadline, near_connect_ns(session));
     } else if (session->was_welcomed) {
         sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
     }
@@ -100,20 +117,20 @@ static void resolved(void *ctx, const struct sl_resolve_found *found)
         attempt_failed(session, found->reason);
         return;
     }
-    connect_to(session, &found->addresses[session->attempt_count++ % found->address_count]);
+    uint32_t attempt = session->attempt_counts[session->is_near]++;
+    connect_to(session, &found->addresses[attempt % found->address_count]);
 }
 
-static void attempt_by_endpoint(struct sl_session *session)
+static void attempt_by(struct sl_session *session, bool near)
 {
-    const struct sl_endpoint *endpoint = &session->options.endpoint;
-    sl_session_take_way(session, false);
-    /* Shared memory is found by the name itself. */
-    if (endpoint->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(endpoint)) {
-        connect_to(session, endpoint);
+    sl_session_take_way(session, near);
+    const struct sl_endpoint *way = &session->way;
+    if (way->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(way)) {
+        connect_to(session, way);
         return;
     }
-    int err = sl_resolve_start(reactor_of(session), endpoint, RESOLVE_NS, sl_resolve_lookup,
-                               resolved, session, &session->resolve);
+    int err = sl_resolve_start(reactor_of(session), way, RESOLVE_NS, sl_resolve_lookup, resolved,
+                               session, &session->resolve);
     if (err != SL_OK) {
         attempt_failed(session, err == SL_ERR_AGAIN ? "too many names are being looked up at a time"
                                                     : "no memory or thread to look its name up");
@@ -128,7 +145,7 @@ static void attempt_failed(struct sl_session *session, const char *why)
     if (session->is_near) {
         session->near_failed = true;
         (void)snprintf(session->near_obstacle, sizeof session->near_obstacle, "%s", why);
-        attempt_by_endpoint(session);
+        attempt_by(session, false);
     } else {
         sl_session_set_obstacle(session, why);
         pause_and_retry(session);
@@ -138,12 +155,7 @@ static void attempt_failed(struct sl_session *session, const char *why)
 static void attempt(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, retry));
-    if (session->options.near.transport != NULL && now_ns >= session->near_from_ns) {
-        sl_session_take_way(session, true);
-        connect_to(session, &session->way);
-    } else {
-        attempt_by_endpoint(session);
-    }
+    attempt_by(session, session->options.near.transport != NULL && now_ns >= session->near_from_ns);
 }
 
 void sl_session_judge_near(struct sl_session *session)
@@ -360,18 +372,34 @@ static void closed_by_us(struct sl_session *session)
     }
 }
 
+/* What does not last by the near way may last by the other. */
+static void judge_loss(struct sl_session *session, int err, uint64_t now_ns)
+{
+    const bool is_fault = err == SL_ERR_IO || err == SL_ERR_DEADLINE;
+    const uint64_t soon_ns = is_fault ? SL_SESSION_NEAR_LASTS_NS : session->back_off_ns;
+    if (now_ns - session->welcomed_ns >= soon_ns) {
+        session->near_losses = 0;
+        return;
+    }
+    session->near_losses += is_fault ? NEAR_FAULT : NEAR_LOSS;
+    if (session->near_losses >= NEAR_LOSSES_MAX) {
+        session->near_losses = 0;
+        session->near_from_ns = now_ns + SL_SESSION_NEAR_PAUSE_NS;
+        sl_log_warn("%s: connections by %s do not last: it is left alone for a while",
+                    session->peer_name, session->peer);
+    }
+}
+
 /* The connection broke after its welcome. A pause that it outlived is over; one that it did not
- * goes on growing, since a peer that ends each connection at once is not to be overrun; and what
- * ends at once by the near way may last by the other. */
+ * goes on growing, since a peer that ends each connection at once is not to be overrun. */
 static void lose(struct sl_session *session, int err)
 {
     const uint64_t now_ns = sl_reactor_now_ns(reactor_of(session));
+    if (session->is_near) {
+        judge_loss(session, err, now_ns);
+    }
     if (now_ns - session->welcomed_ns >= session->back_off_ns) {
         session->back_off_ns = BACK_OFF_MIN_NS;
-        session->near_losses = 0;
-    } else if (session->is_near && ++session->near_losses == NEAR_LOSSES_MAX) {
-        session->near_losses = 0;
-        session->near_from_ns = now_ns + SL_SESSION_NEAR_PAUSE_NS;
     }
     session->waited_for[0] = '\0';
     sl_timer_disarm(sl_reactor_timers(reactor_of(session)), &session->resend);

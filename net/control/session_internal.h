@@ -32,13 +32,13 @@ struct sl_session {
 
     enum sl_session_state state;
     struct sl_resolve *resolve; /* NULL: no look-up in progress */
-    uint32_t attempt_count;     /* to connect to one of a name's addresses */
     struct sl_endpoint way;     /* in use */
     bool is_near;               /* it is the near one */
+    uint32_t attempt_counts[2]; /* to connect to one of a name's addresses; by is_near */
     struct sl_outbox *outbox;   /* for it */
     bool near_failed;           /* since the last welcome; near_obstacle says why */
     uint64_t near_from_ns;      /* not before, the near way is tried again */
-    uint32_t near_losses;       /* of its connections, each soon after a welcome */
+    uint32_t near_losses;       /* of its connections, weighed, each soon after a welcome */
     char near_obstacle[SL_SESSION_OBSTACLE_BYTES];
     struct sl_conn *conn; /* NULL: none; else it has not been reported closed */
     struct sl_outbox_queue queue;

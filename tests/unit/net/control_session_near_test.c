@@ -6,11 +6,15 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/log.h"
+#include "net/resolve.h"
+#include "tests/support/localhost.h"
 #include "tests/unit/net/session_fixture.h"
 
 /* The near way leads over a network of its own, to the same acceptor. */
@@ -22,14 +26,54 @@ struct near_fixture {
     struct sl_session_near near;
 };
 
+/* What a connection by the near way ends with, as its owner hears of it; 0: as it is. */
+static int near_end;
+static bool near_is_silent; /* what is connected to gives no answer */
+static const struct sl_transport_events *near_events;
+static struct sl_endpoint near_target; /* of the last that was made */
+static struct sl_conn *near_conn;
+
+static void closed_near(void *ctx, struct sl_conn *conn, int err)
+{
+    near_events->closed(ctx, conn, near_end != 0 ? near_end : err);
+}
+
+/* Once: the session's events are the same for every connection. */
+static int connect_near(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                        const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+{
+    static struct sl_transport_events spy;
+    near_events = events;
+    spy = *events;
+    spy.closed = closed_near;
+    near_target = *endpoint;
+    int err = sl_loop_transport_ops.connect(transport, endpoint, &spy, ctx, out);
+    near_conn = *out;
+    return err;
+}
+
+static uint32_t poll_near(struct sl_transport *transport, uint32_t budget)
+{
+    return near_is_silent && near_conn != NULL && near_conn->state == SL_CONN_CONNECTING
+               ? 0
+               : sl_loop_transport_ops.poll(transport, budget);
+}
+
+static struct sl_transport_ops near_ops;
+
 static void setup(struct near_fixture *fixture)
 {
+    near_end = 0;
+    near_is_silent = false;
+    near_conn = NULL;
+    near_ops = sl_loop_transport_ops;
+    near_ops.connect = connect_near;
+    near_ops.poll = poll_near;
     session_fixture_setup_as(&fixture->base, SL_MESSAGE_PURPOSE_DATA, true, NULL);
     sl_loop_network_init(&fixture->network, 12);
     const struct sl_transport_options options = {.medium = &fixture->network};
     struct sl_stepped_pair *pair = &fixture->base.pair;
-    assert_int_equal(
-        sl_transport_open(&sl_loop_transport_ops, pair->a.reactor, &options, &fixture->ours), 0);
+    assert_int_equal(sl_transport_open(&near_ops, pair->a.reactor, &options, &fixture->ours), 0);
     assert_int_equal(
         sl_transport_open(&sl_loop_transport_ops, pair->b.reactor, &options, &fixture->peers), 0);
     assert_int_equal(sl_outbox_init(&fixture->outbox, SL_OUTBOX_MEMORY_BYTES_MIN, false), 0);
@@ -61,15 +105,29 @@ static void listen_far(struct near_fixture *fixture)
 }
 
 /* The session is welcomed, this way. */
-static void greeted(struct near_fixture *fixture, bool near)
+static void expect_way(struct near_fixture *fixture, bool near)
 {
-    session_fixture_greet_again(&fixture->base);
     assert_int_equal(sl_session_endpoint(fixture->base.session)->scheme,
-                     near ? SL_ENDPOINT_SHM : SL_ENDPOINT_TCP);
+                     near ? fixture->near.endpoint.scheme : SL_ENDPOINT_TCP);
     assert_ptr_equal(sl_session_outbox(fixture->base.session),
                      near ? &fixture->outbox : &fixture->base.outbox);
     assert_ptr_equal(fixture->base.accepted->transport,
                      near ? fixture->peers : fixture->base.pair.b.transport);
+}
+
+static void greeted(struct near_fixture *fixture, bool near)
+{
+    session_fixture_greet_again(&fixture->base);
+    expect_way(fixture, near);
+}
+
+/* After a hello that has come already. */
+static void welcomed(struct near_fixture *fixture, bool near)
+{
+    fixture->base.welcomed = false;
+    session_fixture_send_welcome(&fixture->base, SL_FRAME_PROTOCOL_VERSION);
+    session_fixture_until(&fixture->base, session_fixture_is_welcomed);
+    expect_way(fixture, near);
 }
 
 static void session_near__is_the_way_that_is_taken(void **state)
@@ -89,14 +147,15 @@ static void session_near__is_the_way_that_is_taken(void **state)
 }
 
 /* The process's standard error goes to a pipe meanwhile. */
-static void greeted_with_words(struct near_fixture *fixture, bool near, char *words, size_t bytes)
+static void with_words(struct near_fixture *fixture, void (*act)(struct near_fixture *, bool),
+                       bool near, char *words, size_t bytes)
 {
     int ends[2];
     int old = dup(STDERR_FILENO);
     assert_int_equal(pipe(ends), 0);
     assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
     sl_log_setup(SL_LOG_WARN, "test");
-    greeted(fixture, near);
+    act(fixture, near);
     sl_log_setup(SL_LOG_OFF, "test");
     assert_true(dup2(old, STDERR_FILENO) >= 0);
     close(old);
@@ -104,6 +163,11 @@ static void greeted_with_words(struct near_fixture *fixture, bool near, char *wo
     ssize_t got = read(ends[0], words, bytes - 1);
     words[got > 0 ? got : 0] = '\0';
     close(ends[0]);
+}
+
+static void greeted_with_words(struct near_fixture *fixture, bool near, char *words, size_t bytes)
+{
+    with_words(fixture, greeted, near, words, bytes);
 }
 
 static void session_near__that_is_refused_goes_on_by_the_endpoint_at_once(void **state)
@@ -234,6 +298,159 @@ static void session_near__with_nobody_anywhere_ends_by_the_start_deadline(void *
     teardown(&fixture);
 }
 
+/* ---- Over RDMA */
+
+/* As the near way is from now on. */
+static void go_over_rdma(struct near_fixture *fixture, const char *host)
+{
+    fixture->near.endpoint.scheme = SL_ENDPOINT_RDMA;
+    snprintf(fixture->near.endpoint.host, sizeof fixture->near.endpoint.host, "%s", host);
+    sl_session_set_near(fixture->base.session, &fixture->near);
+}
+
+/* In step with the real time that a look-up takes. */
+static void until_slowly(struct near_fixture *fixture, bool (*done)(void *ctx))
+{
+    for (int i = 0; i < 8000 && !done(&fixture->base); i++) {
+        session_fixture_pass(&fixture->base, 1);
+        nanosleep(&(struct timespec){.tv_nsec = SL_CLOCK_NS_PER_MS}, NULL);
+    }
+    assert_true(done(&fixture->base));
+}
+
+static void session_near__by_a_name_is_looked_up(void **state)
+{
+    (void)state;
+    SKIP_WITHOUT_LOCALHOST();
+    struct near_fixture fixture;
+    setup(&fixture);
+    go_over_rdma(&fixture, "localhost");
+    listen_near(&fixture);
+    listen_far(&fixture);
+    until_slowly(&fixture, session_fixture_has_received);
+    welcomed(&fixture, true);
+    assert_int_equal(near_target.scheme, SL_ENDPOINT_RDMA);
+    assert_int_equal(near_target.port, 7);
+    assert_true(sl_resolve_is_numeric(&near_target));
+    assert_string_equal(near_target.name, "localhost");
+    teardown(&fixture);
+}
+
+static void session_near__by_a_name_that_is_none_goes_on_by_the_endpoint(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    go_over_rdma(&fixture, "nobody.invalid");
+    listen_near(&fixture);
+    listen_far(&fixture);
+    until_slowly(&fixture, session_fixture_has_received);
+    char words[512];
+    with_words(&fixture, welcomed, false, words, sizeof words);
+    assert_non_null(strstr(words, "ps/1 shard 1: not through rdma://nobody.invalid:7: cannot "
+                                  "resolve host \"nobody.invalid\""));
+    teardown(&fixture);
+}
+
+/* The transport of the way that is looked up may be gone when its address is found. */
+static void session_set_near__forgets_a_look_up(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    go_over_rdma(&fixture, "localhost");
+    listen_far(&fixture);
+    session_fixture_pass(&fixture.base, 1);
+    sl_session_set_near(fixture.base.session, &(struct sl_session_near){.transport = NULL});
+    greeted(&fixture, false);
+    assert_int_equal(fixture.base.accepted_count, 1);
+    teardown(&fixture);
+}
+
+static void lose_near(struct near_fixture *fixture, int err)
+{
+    greeted(fixture, true);
+    near_end = err;
+    session_fixture_lose(&fixture->base);
+    near_end = 0;
+    assert_int_equal(fixture->base.lost_err, err);
+}
+
+static void session_near__whose_medium_fails_twice_is_left_alone_for_a_while(void **state)
+{
+    (void)state;
+    static const int errs[] = {SL_ERR_IO, SL_ERR_DEADLINE};
+    for (size_t i = 0; i < sizeof errs / sizeof *errs; i++) {
+        struct near_fixture fixture;
+        setup(&fixture);
+        go_over_rdma(&fixture, "10.0.0.1");
+        listen_near(&fixture);
+        listen_far(&fixture);
+        lose_near(&fixture, errs[i]);
+        greeted(&fixture, true);
+        session_fixture_pass(&fixture.base, 9000); /* as long as devices try */
+        near_end = errs[i];
+        session_fixture_lose(&fixture.base);
+        near_end = 0;
+        greeted(&fixture, false);
+        session_fixture_lose(&fixture.base);
+        greeted(&fixture, false);
+        session_fixture_pass(&fixture.base,
+                             (uint32_t)(SL_SESSION_NEAR_PAUSE_NS / SL_CLOCK_NS_PER_MS));
+        session_fixture_lose(&fixture.base);
+        greeted(&fixture, true);
+        teardown(&fixture);
+    }
+}
+
+static void session_near__that_lasts_between_failures_is_kept(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    go_over_rdma(&fixture, "10.0.0.1");
+    listen_near(&fixture);
+    listen_far(&fixture);
+    lose_near(&fixture, SL_ERR_IO);
+    for (int i = 0; i < 3; i++) {
+        greeted(&fixture, true);
+        session_fixture_pass(&fixture.base,
+                             (uint32_t)(SL_SESSION_NEAR_LASTS_NS / SL_CLOCK_NS_PER_MS));
+        near_end = SL_ERR_IO;
+        session_fixture_lose(&fixture.base);
+        near_end = 0;
+    }
+    lose_near(&fixture, SL_ERR_CLOSED); /* the peer's doing */
+    greeted(&fixture, true);
+    teardown(&fixture);
+}
+
+/* rdma_cm tries for long to reach a host that is gone. */
+static void session_near__without_an_answer_goes_on_by_the_endpoint(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    setup(&fixture);
+    go_over_rdma(&fixture, "10.0.0.1");
+    near_is_silent = true;
+    listen_far(&fixture);
+    session_fixture_pass(&fixture.base, START_TIMEOUT_NS / SL_CLOCK_NS_PER_MS / 4 - 100);
+    assert_int_equal(fixture.base.accepted_count, 0);
+    session_fixture_pass(&fixture.base, 200);
+    assert_int_equal(fixture.base.accepted_count, 1);
+    char words[512];
+    with_words(&fixture, welcomed, false, words, sizeof words);
+    assert_non_null(strstr(words, "not through rdma://10.0.0.1:7: no answer from the host; over"));
+    /* Later there is a lease to keep. */
+    sl_session_set_near(fixture.base.session, &fixture.near);
+    session_fixture_lose(&fixture.base);
+    session_fixture_pass(&fixture.base, 2900);
+    assert_int_equal(fixture.base.accepted_count, 1);
+    greeted(&fixture, false);
+    assert_true(fixture.base.pair.now_ns < 8 * SL_CLOCK_NS_PER_S);
+    teardown(&fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +463,12 @@ int main(void)
         cmocka_unit_test(session_near__is_kept_when_the_peer_says_not_yet),
         cmocka_unit_test(session_near__refused_for_good_is_the_end),
         cmocka_unit_test(session_near__with_nobody_anywhere_ends_by_the_start_deadline),
+        cmocka_unit_test(session_near__by_a_name_is_looked_up),
+        cmocka_unit_test(session_near__by_a_name_that_is_none_goes_on_by_the_endpoint),
+        cmocka_unit_test(session_set_near__forgets_a_look_up),
+        cmocka_unit_test(session_near__whose_medium_fails_twice_is_left_alone_for_a_while),
+        cmocka_unit_test(session_near__that_lasts_between_failures_is_kept),
+        cmocka_unit_test(session_near__without_an_answer_goes_on_by_the_endpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
