@@ -25,18 +25,14 @@
 #include "reactor/ring.h"
 #include "reactor/timer.h"
 
-#define SL_RDMA_QUEUE 512U /* frames of one connection taken and not reported; 2^n */
-#define SL_RDMA_SENDS 128U /* work requests of a queue pair's send queue */
-#define SL_RDMA_SIGNAL_EVERY                                                                       \
-    32U                        /* of them, and the last of a burst where something waits for it    \
-                                */
-#define SL_RDMA_WINDOW_MIN 8U  /* counted packets that a new connection may have outstanding */
-#define SL_RDMA_WINDOW_MAX 64U /* and one that keeps asking for more (SL_RDMA_STALLED) */
-#define SL_RDMA_SPARE      4U  /* receive buffers of a connection for uncounted packets */
-#define SL_RDMA_READS      16U /* RDMA reads outstanding on a queue pair, at most */
-#define SL_RDMA_LONG_BYTES                                                                         \
-    6144U                            /* a frame from here on that lies in registered memory is not \
-                                      * copied; all above what fits a packet are long anyway */
+#define SL_RDMA_QUEUE           512U /* frames of one connection taken and not reported; 2^n */
+#define SL_RDMA_SENDS           128U /* work requests of a queue pair's send queue */
+#define SL_RDMA_SIGNAL_EVERY    32U /* of them; also the last of a burst that something waits for */
+#define SL_RDMA_WINDOW_MIN      8U  /* counted packets that a new connection may have outstanding */
+#define SL_RDMA_WINDOW_MAX      64U /* and one that keeps asking for more (SL_RDMA_STALLED) */
+#define SL_RDMA_SPARE           4U  /* receive buffers of a connection for uncounted packets */
+#define SL_RDMA_READS           16U /* RDMA reads outstanding on a queue pair, at most */
+#define SL_RDMA_LONG_BYTES      6144U /* an answer's payload from here on is written to its landing */
 #define SL_RDMA_LANDINGS        512U /* requests of one connection whose landing is remembered */
 #define SL_RDMA_CHUNK_BYTES     (4U << 20) /* of registered memory: one memory region each */
 #define SL_RDMA_PEER_TIMEOUT_MS 10000U
@@ -59,6 +55,7 @@ struct sl_rdma_block {
     enum sl_rdma_block_kind kind;
     uint32_t refs;             /* messages delivered and not released, and whoever reads it now */
     uint32_t key;              /* local */
+    uint32_t remote_key;       /* STAGING: peers may read it */
     uint32_t counted;          /* RECEIVE: credit that its release gives back, 0 or 1 */
     struct sl_rdma_conn *conn; /* RECEIVE: that it came by; for credit, while its serial is: */
     uint64_t conn_serial;
@@ -175,7 +172,8 @@ enum sl_rdma_life {
 struct sl_rdma_link {
     struct rdma_cm_id *id; /* ->qp; NULL: none */
     uint32_t generation;   /* part of wr_id: completions of an older queue pair are recognized */
-    uint32_t sends_posted, sends_completed; /* work requests, reads included; run over */
+    uint32_t sends_posted, sends_completed; /* work requests, reads included; run over, and go on
+                                             * from one queue pair to the next */
     uint32_t receives; /* without a shared receive queue: buffers posted and not completed */
     bool established, disconnected;
     /* In the error state the device has given back all receive buffers. By whichever reactor reads

@@ -1,15 +1,18 @@
 /* What one SEND carries, and what rdma_cm carries in private data. Little-endian; both ends are of
  * protocol version SL_RDMA_VERSION. No I/O.
  *
- * A packet: head, then by its kind
+ * A packet: head, then piece_count pieces of the sender's memory that its receiver reads, then
+ * landing_count pieces of it where the receiver may write the answer to the frame, then frame_bytes
+ * of frames; nothing more. By its kind:
  *   FRAMES   whole frames (header and payload), each begun at a multiple of 8
- *   LANDING  piece_count pieces where the answer may be written, then one whole frame
- *   LONG     a frame's header, whose payload lies in the piece_count pieces behind it, which the
- *            receiver reads; then landing_count pieces where the answer may be written
- *   WRITTEN  a frame's header; its payload has been written to the landing of the request of the
+ *   LANDING  landing pieces, one whole frame
+ *   LONG     pieces, maybe landing pieces, and of the frame the header and the beginning of the
+ *            payload, maybe none: the rest of it lies in the pieces
+ *   WRITTEN  a frame's header: its payload has been written to the landing of the request of the
  *            same id
  *   NOTE     nothing more
- *   MOVE     ticket: connect once more, and go on there; nothing follows on this queue pair
+ *   MOVE     ticket (8 bytes): connect once more, and go on there; nothing follows on this queue
+ *            pair
  *   MOVED    the answer to it, and the last packet on this queue pair
  *   BYE      the last packet: the sender closes once its frames are consumed
  * Counts run over: they are compared by difference. They belong to the connection, and go on when
@@ -49,8 +52,8 @@ struct sl_rdma_packet {
     uint32_t done;  /* LONG packets of the receiver of this whose payload has been read, in all */
     uint8_t kind;
     uint8_t flags;
-    uint8_t piece_count, landing_count;
-    uint32_t frame_bytes; /* FRAMES: of all frames, padding included; LANDING: of the frame */
+    uint8_t piece_count, landing_count; /* at most SL_RDMA_PIECES each; no piece is empty */
+    uint32_t frame_bytes;               /* FRAMES: of all, with the padding between them */
 };
 
 /* Memory of the sender's process. */
