@@ -1,10 +1,12 @@
 #include <stddef.h>
 
+#include "net/rdma/rdma.h"
 #include "net/shm/shm.h"
 #include "net/tcp/tcp.h"
 #include "net/transport.h"
 
-const struct sl_transport_ops *sl_transport_find(enum sl_endpoint_scheme scheme)
+/* *why is set where there is none. */
+static const struct sl_transport_ops *find(enum sl_endpoint_scheme scheme, const char **why)
 {
     switch (scheme) {
     case SL_ENDPOINT_TCP:
@@ -12,13 +14,22 @@ const struct sl_transport_ops *sl_transport_find(enum sl_endpoint_scheme scheme)
     case SL_ENDPOINT_SHM:
         return &sl_shm_ops;
     case SL_ENDPOINT_RDMA:
+        return sl_rdma_find(why);
     case SL_ENDPOINT_DPDK:
-        return NULL;
+        break;
     }
+    *why = "this program is built without it";
     return NULL;
+}
+
+const struct sl_transport_ops *sl_transport_find(enum sl_endpoint_scheme scheme)
+{
+    const char *why;
+    return find(scheme, &why);
 }
 
 const char *sl_transport_missing(enum sl_endpoint_scheme scheme)
 {
-    return sl_transport_find(scheme) == NULL ? "this program is built without it" : NULL;
+    const char *why = NULL;
+    return find(scheme, &why) == NULL ? why : NULL;
 }

@@ -1,5 +1,6 @@
 /* libibverbs and librdmacm, opened when they are needed first: every call of theirs that is not an
- * inline function of their headers goes through this table. Any thread. */
+ * inline function of their headers goes through this table. Their names are without the prefixes
+ * ibv_ and rdma_, but for what both have. Any thread. */
 #ifndef SL_NET_RDMA_LIBRARY_H
 #define SL_NET_RDMA_LIBRARY_H
 
@@ -13,6 +14,7 @@ struct sl_rdma_library {
     struct ibv_context *(*open_device)(struct ibv_device *device);
     int (*close_device)(struct ibv_context *context);
     int (*query_device)(struct ibv_context *context, struct ibv_device_attr *attr);
+    /* Fills the older part of attr only: zero it before. */
     int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr);
     int (*query_gid)(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid);
     struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
@@ -23,6 +25,7 @@ struct sl_rdma_library {
     int (*destroy_comp_channel)(struct ibv_comp_channel *channel);
     struct ibv_cq *(*create_cq)(struct ibv_context *context, int entries, void *user,
                                 struct ibv_comp_channel *channel, int vector);
+    int (*resize_cq)(struct ibv_cq *cq, int entries);
     int (*destroy_cq)(struct ibv_cq *cq);
     int (*get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **user);
     void (*ack_cq_events)(struct ibv_cq *cq, unsigned count);
@@ -30,6 +33,8 @@ struct sl_rdma_library {
     void (*ack_async_event)(struct ibv_async_event *event);
     struct ibv_srq *(*create_srq)(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
     int (*destroy_srq)(struct ibv_srq *srq);
+    struct ibv_qp *(*create_plain_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr); /* ibv_ */
+    int (*destroy_plain_qp)(struct ibv_qp *qp);
     int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
     int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
                     struct ibv_qp_init_attr *init);
