@@ -55,10 +55,12 @@ struct sl_rdma_block {
     enum sl_rdma_block_kind kind;
     uint32_t refs;             /* messages delivered and not released, and whoever reads it now */
     uint32_t key;              /* local */
-    uint32_t remote_key;       /* STAGING: peers may read it */
+    uint32_t remote_key;       /* STAGING, SEND: peers may read it */
     uint32_t counted;          /* RECEIVE: credit that its release gives back, 0 or 1 */
     struct sl_rdma_conn *conn; /* RECEIVE: that it came by; for credit, while its serial is: */
     uint64_t conn_serial;
+    struct sl_rdma_conn *posted_to; /* without a shared receive queue; NULL: not posted */
+    uint32_t posted_generation;     /* of its link then */
     struct sl_rdma_rail *rail;
     struct sl_rdma_block *next; /* while free; SEND: of those of one work request */
     uint8_t *at;                /* aligned to 64 */
@@ -69,10 +71,14 @@ struct sl_rdma_slab; /* pool.c */
 struct sl_rdma_pool {
     struct sl_rdma_slab *slabs;
     struct sl_rdma_block *free[3]; /* by kind */
-    uint32_t promised;             /* receive buffers that connections may count on */
-    uint32_t posted;               /* to the shared receive queue, or to queue pairs */
-    uint32_t total[3];
+    struct sl_rdma_block *again;   /* receive buffers that wait to be posted */
+    uint32_t again_count;
+    uint32_t promised;  /* receive buffers that connections may count on */
+    uint32_t posted;    /* to the shared receive queue, or to queue pairs */
+    uint32_t total[3];  /* by kind */
+    uint32_t pauses[3]; /* it could not grow: so many more wishes are refused without trying */
 };
+#define SL_RDMA_STAGING_BYTES SL_LIMIT_INLINE_PAYLOAD_BYTES
 
 /* What the device can; decided once, by asking or trying. */
 struct sl_rdma_abilities {
@@ -84,13 +90,16 @@ struct sl_rdma_abilities {
     uint32_t reads_max;  /* outstanding, of a queue pair */
     uint32_t srq_max;    /* entries of a shared receive queue; 0: it has none */
     uint32_t cqe_max;
+    bool resizes; /* a completion queue can grow */
 };
 
 struct sl_rdma_rail {
     struct sl_rdma *rdma;
     struct sl_rdma_rail *next;
-    struct ibv_context *verbs; /* librdmacm's */
-    struct ibv_pd *pd;
+    struct ibv_context *verbs;     /* librdmacm's, which all reactors share */
+    struct sl_rdma_device *device; /* device.c */
+    char name[64];
+    struct ibv_pd *pd; /* NULL: the device is gone, and all that was open on it was given back */
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     struct ibv_srq *srq; /* NULL: each queue pair has receive buffers of its own */
@@ -99,11 +108,14 @@ struct sl_rdma_rail {
     struct sl_rdma_chunks *chunks; /* memory.c: what is registered here of the transport's memory */
     struct sl_rdma_cache *cache;   /* cache.c */
     uint32_t events_unacknowledged;
+    uint32_t cq_entries, srq_entries;
     uint32_t cq_promised;           /* completions that may be outstanding */
+    uint32_t promises;              /* connections that have one */
     uint32_t seen_next, seen_count; /* of `seen`: completions polled and not looked at */
     uint32_t empties;               /* times that the completion queue was seen empty; runs over */
     bool armed;                     /* the next completion wakes the channel */
     bool gone;                      /* the device was removed, or is in a fatal state */
+    bool limit_told;                /* a limit of locked memory was logged */
     struct ibv_wc seen[SL_RDMA_POLL_BATCH];
 };
 
@@ -188,6 +200,7 @@ struct sl_rdma_conn {
     struct sl_conn base;
     struct sl_rdma *rdma;
     struct sl_rdma_rail *rail; /* NULL until it is known */
+    uint32_t promised;         /* pool.c: receive buffers that it may count on */
     enum sl_rdma_life life;
     uint32_t index; /* in conns: part of wr_id */
     uint64_t serial;
@@ -279,13 +292,41 @@ static inline uint64_t sl_rdma_wr_id(const struct sl_rdma_conn *conn, uint32_t k
 int sl_rdma_rail_get(struct sl_rdma *rdma, struct ibv_context *verbs, struct sl_rdma_rail **out);
 void sl_rdma_rail_close_all(struct sl_rdma *rdma); /* no queue pairs, no messages held */
 
-/* Asynchronous events of the device: marks connections whose queue pair they concern. */
+/* Asynchronous events of the device, when a descriptor of the rail is readable: says last_wqe of
+ * the links that they concern and marks their connections ready; ends those that are lost. Events
+ * that another reactor has read come to the reactor of the queue pair (device.c). */
 void sl_rdma_rail_read_events(struct sl_rdma_rail *rail);
 
-/* Reserves room in the completion queue and receive buffers for one connection with `window`, and
- * posts them; or changes what it has. False: the memory or the queue's limit does not allow it. */
+/* Reserves for one connection room in the completion queue, for SL_RDMA_SENDS too, and window +
+ * SL_RDMA_SPARE receive buffers, and posts them; or changes what it has. Without a shared receive
+ * queue (rail->srq is NULL; max_recv_wr is SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE then) conn->link must
+ * have its queue pair, and for another one this is called once more. False: memory or a limit does
+ * not allow it; what it had it keeps. */
 bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, uint32_t window);
+
+/* The connection's queue pair has been destroyed, or never was. */
 void sl_rdma_pool_release(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn);
+
+/* The queue pair of conn->link has been destroyed, and another one may follow: what was posted
+ * there comes back. Implied by release. */
+void sl_rdma_pool_forget(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn);
+
+/* A completion named the block, with success or not; it is the caller's, who puts it. */
+static inline struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_rail *rail, uint64_t wr_id)
+{
+    struct sl_rdma_block *block = (struct sl_rdma_block *)(uintptr_t)(wr_id - 1);
+    rail->pool.posted--;
+    if (block->posted_to != NULL) {
+        block->posted_to->link.receives--;
+        block->posted_to = NULL;
+    }
+    return block;
+}
+
+/* Posts what was put. To be called before limits are told to peers, in each flush; between two of
+ * them 16 are posted at once. */
+void sl_rdma_pool_flush(struct sl_rdma_rail *rail);
+void sl_rdma_pool_close(struct sl_rdma_rail *rail);
 
 /* Free blocks; NULL: none can be had now. */
 struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind);
@@ -303,6 +344,10 @@ enum sl_rdma_use {
     SL_RDMA_USE_SINK,   /* the target of our reads */
     SL_RDMA_USE_LANDING /* peers write it */
 };
+
+/* Registers with the device, with relaxed order where it can. NULL: it cannot be; a limit of locked
+ * memory is logged once. */
+struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_rail *rail, void *at, size_t bytes, int access);
 
 /* One part of a range, under one key. `hold` keeps what was registered for the occasion; NULL for
  * memory that the layers above registered. */
