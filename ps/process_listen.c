@@ -48,7 +48,8 @@ static void explain_failure(const struct sl_process *process, const char *why)
 
 int sl_process_listen_check(struct sl_process *process)
 {
-    const struct sl_process_options *options = &process->options;
+    struct sl_process_options *options = &process->options;
+    options->has_fast = options->has_fast && options->kind != SL_PROCESS_SCHEDULER;
     sl_assert(!options->has_fast || options->data.scheme == SL_ENDPOINT_TCP);
     sl_assert(!options->has_fast || options->fast.scheme == SL_ENDPOINT_RDMA);
     const bool wants = options->has_fast || needs_rdma(options);

@@ -73,6 +73,11 @@ static bool shares(const struct loop_conn *conn)
     return (conn->base.transport->ops->capabilities & SL_TRANSPORT_SHARES) != 0;
 }
 
+static bool has_device(const struct loop_conn *conn)
+{
+    return (conn->base.transport->ops->capabilities & SL_TRANSPORT_REGISTERS) != 0;
+}
+
 static bool is_registered(const struct loop_transport *loop, const uint8_t *at, size_t bytes)
 {
     for (uint32_t i = 0; i < LOOP_REGIONS_MAX; i++) {
@@ -83,6 +88,14 @@ static bool is_registered(const struct loop_transport *loop, const uint8_t *at, 
         }
     }
     return false;
+}
+
+/* What a device neither fetches from where it lies nor delivers there. */
+static void count_copied(struct loop_conn *conn, const uint8_t *from, uint32_t bytes)
+{
+    if (bytes > 0 && !is_registered(home_of(conn), from, bytes)) {
+        home_of(conn)->stats.copied_bytes += bytes;
+    }
 }
 
 /* A frame between those who share memory. */
@@ -115,6 +128,77 @@ static void carry_shared(struct loop_conn *conn, const struct sl_transport_frame
     inbox_append(peer, message);
 }
 
+static void remember_landing(struct loop_conn *conn, uint64_t request_id,
+                             const struct sl_transport_frame *frame)
+{
+    struct loop_landing *landing = conn->landings;
+    while (landing->at != NULL) {
+        landing++;
+        sl_assert(landing < conn->landings + LOOP_LANDINGS_MAX);
+    }
+    *landing = (struct loop_landing){
+        .request_id = request_id, .at = frame->landing, .bytes = frame->landing_bytes};
+}
+
+/* That of the request, which is answered now; its `at` is NULL when it has none. */
+static struct loop_landing take_landing(struct loop_conn *conn, uint64_t request_id)
+{
+    struct loop_landing found = {0};
+    for (uint32_t i = 0; i < LOOP_LANDINGS_MAX; i++) {
+        struct loop_landing *landing = &conn->landings[i];
+        if (landing->at != NULL && landing->request_id == request_id) {
+            found = *landing;
+            *landing = (struct loop_landing){0};
+        }
+    }
+    return found;
+}
+
+/* One frame, of which so much is at `head`; the rest is the frame's `payload`. */
+static void carry_to_device(struct loop_conn *conn, const uint8_t *head, uint32_t head_bytes,
+                            const struct sl_transport_frame *frame)
+{
+    struct loop_message *message = message_make(conn->peer, head);
+    const uint32_t rest_bytes = message->bytes - head_bytes;
+    sl_assert(rest_bytes == 0 || rest_bytes == frame->payload_bytes);
+    memcpy(message->data, head, head_bytes);
+    if (rest_bytes > 0) {
+        memcpy(message->data + head_bytes, frame->payload, rest_bytes);
+    }
+    struct sl_frame header;
+    int err = sl_frame_decode(message->data, &header);
+    sl_assert(err == 0);
+    const bool is_long = header.payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES;
+    if (is_long) {
+        count_copied(conn, head, head_bytes);
+        count_copied(conn, frame->payload, rest_bytes);
+    }
+    if (frame->landing != NULL) {
+        remember_landing(conn->peer, header.request_id, frame);
+    }
+    if (header.type == SL_FRAME_REPLY) {
+        const struct loop_landing landing = take_landing(conn, header.request_id);
+        if (landing.at != NULL && is_long && header.payload_bytes <= landing.bytes) {
+            memcpy(landing.at, message->data + SL_FRAME_HEADER_BYTES, header.payload_bytes);
+            message->landed = landing.at;
+        }
+    }
+    inbox_append(conn->peer, message);
+}
+
+/* One frame, or several behind each other. */
+static void carry_by_device(struct loop_conn *conn, const struct sl_transport_frame *frame)
+{
+    const uint8_t *head = frame->head;
+    for (uint32_t left = frame->head_bytes, bytes; left > 0; head += bytes, left -= bytes) {
+        uint32_t payload_bytes;
+        memcpy(&payload_bytes, head, sizeof payload_bytes);
+        bytes = SL_FRAME_HEADER_BYTES + payload_bytes;
+        bytes = bytes < left ? bytes : left;
+        carry_to_device(conn, head, bytes, frame);
+    }
+}
+
 void sl_loop_message_carry(struct loop_conn *conn)
 {
     const struct sl_transport_frame *frame = &conn->queue[conn->carried++ % LOOP_QUEUE_FRAMES];
@@ -126,6 +210,10 @@ void sl_loop_message_carry(struct loop_conn *conn)
     }
     if (shares(conn)) {
         carry_shared(conn, frame);
+        return;
+    }
+    if (has_device(conn)) {
+        carry_by_device(conn, frame);
         return;
     }
     carry_bytes(peer, frame->head, frame->head_bytes);
@@ -183,9 +271,16 @@ static bool deliver_into_sink(struct loop_conn *conn, struct loop_message *messa
         return true;
     }
     const uint32_t first_bytes = message->bytes - SL_FRAME_HEADER_BYTES;
-    memcpy(memory, message->data + SL_FRAME_HEADER_BYTES, first_bytes);
+    if (memory == message->landed) {
+        home_of(conn)->network->landed_count++;
+    } else {
+        memcpy(memory, message->data + SL_FRAME_HEADER_BYTES, first_bytes);
+    }
     if (message->rest_bytes > 0) {
         memcpy(memory + first_bytes, message->rest, message->rest_bytes);
+    }
+    if (has_device(conn) && message->landed == NULL) {
+        count_copied(conn, memory, first_bytes);
     }
     inbox_pop(conn);
     struct sl_transport_message received = {.header = *header, .payload = memory};

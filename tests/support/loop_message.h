@@ -8,6 +8,7 @@
 
 #define LOOP_QUEUE_FRAMES 16 /* taken and not reported sent, of one connection */
 #define LOOP_REGIONS_MAX  16
+#define LOOP_LANDINGS_MAX 32 /* of requests of one connection that are not answered */
 
 struct loop_transport;
 
@@ -18,14 +19,23 @@ struct loop_message {
     uint8_t *rest;                 /* the frame's end, when it lies apart; else NULL */
     void *landing;
     uint32_t landing_bytes;
-    uint32_t rest_bytes; /* not of `bytes` */
+    uint32_t rest_bytes;   /* not of `bytes` */
+    const uint8_t *landed; /* a device has written the payload there too, or NULL */
     uint32_t bytes;
     bool in_place;
     _Alignas(16) uint8_t data[];
 };
 
+/* Where a device writes the answer to a request of the peer. */
+struct loop_landing {
+    uint64_t request_id;
+    uint8_t *at; /* NULL: the entry is free */
+    uint32_t bytes;
+};
+
 struct loop_conn {
     struct sl_conn base;
+    struct loop_landing landings[LOOP_LANDINGS_MAX];
     struct loop_conn *next;
     struct loop_conn *peer; /* NULL: none yet, or gone */
     struct sl_endpoint target;

@@ -1,6 +1,7 @@
 #include "tests/support/loop_transport.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "tests/support/loop_message.h"
@@ -210,7 +211,7 @@ static void loop_close(struct sl_transport **transport)
 static int loop_memory_register(struct sl_transport *transport, void *base, size_t bytes)
 {
     struct loop_transport *loop = loop_of(transport);
-    for (uint32_t i = 0; i < LOOP_REGIONS_MAX; i++) {
+    for (uint32_t i = 0; i < LOOP_REGIONS_MAX && !loop->network->registers_nothing; i++) {
         if (loop->regions[i].base == NULL) {
             loop->regions[i] = (struct loop_region){.base = base, .bytes = bytes};
             return SL_OK;
@@ -277,6 +278,7 @@ static int loop_hand_over(struct sl_conn *base, struct sl_transport *to,
     moved->base.user = user;
     moved->arriving = true;
     moved->peer = conn->peer;
+    memcpy(moved->landings, conn->landings, sizeof moved->landings);
     moved->peer_ended = conn->peer_ended;
     if (moved->peer != NULL) {
         moved->peer->peer = moved;
@@ -403,6 +405,26 @@ const struct sl_transport_ops sl_loop_transport_ops = {
 const struct sl_transport_ops sl_loop_shared_ops = {
     .scheme = "loop-shared",
     .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_SHARES | SL_TRANSPORT_ONE_SIDED,
+    .open = loop_open,
+    .close = loop_close,
+    .memory_register = loop_memory_register,
+    .memory_unregister = loop_memory_unregister,
+    .listen = loop_listen,
+    .connect = loop_connect,
+    .disconnect = loop_disconnect,
+    .hand_over = loop_hand_over,
+    .send_burst = loop_send_burst,
+    .release = loop_release,
+    .flush = loop_flush,
+    .poll = loop_poll,
+    .arm = loop_arm,
+    .stats = loop_stats,
+};
+
+const struct sl_transport_ops sl_loop_device_ops = {
+    .scheme = "loop-device",
+    .capabilities = SL_TRANSPORT_HANDS_OVER | SL_TRANSPORT_STREAMS | SL_TRANSPORT_REGISTERS |
+                    SL_TRANSPORT_ONE_SIDED,
     .open = loop_open,
     .close = loop_close,
     .memory_register = loop_memory_register,

@@ -9,6 +9,10 @@
  * peers are mad; a frame takes a landing along. What does not lie in registered memory, nor where
  * the peer wanted it, counts as copied.
  *
+ * The third one has a device, as it were: it writes the answer to a frame that took a landing along
+ * there, if it is long and fits, before its receiver hears of it; that knows of no landing. What is
+ * long and does not lie in registered memory, on either side, counts as copied.
+ *
  * A network is what its transports meet on: listeners are found by port. It goes to
  * sl_transport_open as options.medium. One thread. */
 #ifndef SL_TESTS_SUPPORT_LOOP_TRANSPORT_H
@@ -25,7 +29,9 @@ struct sl_loop_network {
     uint16_t port_next;      /* for listeners that asked for port 0 */
     uint32_t message_count;  /* on their way, or received and not released */
     uint32_t in_place_count; /* messages delivered there */
+    uint32_t landed_count;   /* answers written to their landing, and not moved from there */
     bool peers_are_mad;      /* they write to what they have sent */
+    bool registers_nothing;  /* there is no memory for it */
 };
 
 /* Caller's storage. All transports on it must be closed before fini, which asserts that no message
@@ -35,5 +41,6 @@ void sl_loop_network_fini(struct sl_loop_network *network);
 
 extern const struct sl_transport_ops sl_loop_transport_ops;
 extern const struct sl_transport_ops sl_loop_shared_ops;
+extern const struct sl_transport_ops sl_loop_device_ops;
 
 #endif

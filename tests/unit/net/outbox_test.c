@@ -473,6 +473,32 @@ static void outbox_init_shared__sends_without_a_copy(void **state)
     teardown(&fixture);
 }
 
+/* What lies in memory that a device can reach is fetched from there; `rest` is its owner's. */
+static void outbox_register__sends_without_a_copy(void **state)
+{
+    (void)state;
+    const uint32_t long_bytes = SL_LIMIT_INLINE_PAYLOAD_BYTES + 8;
+    struct fixture fixture;
+    uint64_t random = 9;
+    setup_over(&fixture, &sl_loop_device_ops, 9, false);
+    assert_true(commit(&fixture, long_bytes, 0, 0));
+    assert_true(sl_stepped_pair_until(&fixture.pair, 1000, all_received, &fixture));
+    const uint64_t before = copied_bytes(&fixture);
+    assert_true(before >= long_bytes);
+    assert_int_equal(sl_outbox_register(&fixture.outbox, fixture.pair.a.transport), SL_OK);
+    for (int i = 0; i < 300; i++) {
+        while (!commit(&fixture, random_bytes(&random), 0, 0)) {
+            sl_stepped_pair_turn(&fixture.pair, SL_CLOCK_NS_PER_MS);
+        }
+    }
+    assert_true(sl_stepped_pair_until(&fixture.pair, 20000, all_received, &fixture));
+    assert_int_equal(copied_bytes(&fixture), before);
+    assert_true(commit(&fixture, 8, long_bytes, 0));
+    assert_true(sl_stepped_pair_until(&fixture.pair, 1000, all_received, &fixture));
+    assert_int_equal(copied_bytes(&fixture), before + long_bytes);
+    teardown(&fixture);
+}
+
 static void outbox_set_landing__goes_with_the_next_frame_only(void **state)
 {
     (void)state;
@@ -516,6 +542,7 @@ int main(void)
         cmocka_unit_test(outbox_abandon__gives_the_room_back),
         cmocka_unit_test(outbox_commit__lays_frames_one_behind_the_other),
         cmocka_unit_test(outbox_init_shared__sends_without_a_copy),
+        cmocka_unit_test(outbox_register__sends_without_a_copy),
         cmocka_unit_test(outbox_set_landing__goes_with_the_next_frame_only),
         cmocka_unit_test(outbox_init__wants_room_for_the_longest_frame),
     };

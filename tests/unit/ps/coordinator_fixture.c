@@ -18,9 +18,9 @@ static int describe_cluster(const struct sl_message_cluster *cluster, char *text
     int at = snprintf(text, bytes, "cluster of %u workers:", cluster->worker_count);
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         const struct sl_message_ps *ps = &cluster->ps[i];
-        at += snprintf(text + at, bytes - (size_t)at, " ps/%u %s x%u%s%s", ps->task_index,
+        at += snprintf(text + at, bytes - (size_t)at, " ps/%u %s x%u%s%s%s%s", ps->task_index,
                        ps->data_endpoint, ps->shard_count, ps->host[0] == '\0' ? "" : " on ",
-                       ps->host);
+                       ps->host, ps->fast_endpoint[0] == '\0' ? "" : " and ", ps->fast_endpoint);
     }
     return at;
 }

@@ -224,6 +224,41 @@ static void coordinator_register__tells_the_host_of_a_ps(void **state)
     }
 }
 
+/* Who may reach a ps by RDMA is told so, also when that changes, and only then. */
+static void coordinator_register__tells_the_fast_endpoint_of_a_ps(void **state)
+{
+    struct fixture *f = *state;
+    cluster_start(f);
+    assert_int_equal(hello(f, 4, SL_MESSAGE_ROLE_CLIENT, 0), 0);
+    register_worker(f, 4, 1);
+    f->sent_count = 0;
+    static const struct {
+        const char *fast, *told;
+        bool is_news;
+    } cases[] = {
+        {"rdma://host12:2", "ps/1 tcp://host12:1 x2 and rdma://host12:2", true},
+        {"rdma://host12:2", "ps/1 tcp://host12:1 x2 and rdma://host12:2", false},
+        {"rdma://host12:3", "ps/1 tcp://host12:1 x2 and rdma://host12:3", true},
+        {"", "ps/1 tcp://host12:1 x2", true},
+    };
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cut(f, 12);
+        assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 12), 0);
+        struct sl_message message = {.kind = SL_MESSAGE_REGISTER,
+                                     .id = 2 + i,
+                                     .reg = {.data_endpoint = "tcp://host12:1", .shard_count = 2}};
+        (void)snprintf(message.reg.fast_endpoint, sizeof message.reg.fast_endpoint, "%s",
+                       cases[i].fast);
+        say(f, 12, message);
+        expect_part(f, cases[i].told);
+        assert_int_equal(f->sent_count, cases[i].is_news ? 1 : 0);
+        if (cases[i].is_news) {
+            expect_part(f, cases[i].told);
+        }
+        expect_nothing(f);
+    }
+}
+
 static void coordinator_register__asked_again_after_a_break_is_answered_once(void **state)
 {
     struct fixture *f = *state;
@@ -348,6 +383,7 @@ int main(void)
         CASE(coordinator_register__tells_those_who_know_the_cluster_of_a_ps_that_came_back),
         CASE(coordinator_register__a_ps_that_reconnects_has_not_come_back),
         CASE(coordinator_register__tells_the_host_of_a_ps),
+        CASE(coordinator_register__tells_the_fast_endpoint_of_a_ps),
         CASE(coordinator_register__asked_again_after_a_break_is_answered_once),
         CASE(coordinator_table_open__gives_ids_and_names_conflicts),
         CASE(coordinator_table_open__stops_at_the_limit),

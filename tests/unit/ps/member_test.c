@@ -23,6 +23,7 @@
 
 /* Side a has the member, side b plays the coordinator. */
 struct fixture {
+    bool has_fast; /* the member, an endpoint of rdma */
     struct sl_loop_network network;
     struct sl_stepped_pair pair;
     struct sl_outbox outbox;
@@ -203,6 +204,8 @@ static void open_member(struct fixture *f)
         .ps_count = 3,
         .worker_count = 5,
         .data = endpoint_at(5555),
+        .fast = {.scheme = SL_ENDPOINT_RDMA, .port = 5556, .host = "127.0.0.1"},
+        .has_fast = f->has_fast,
         .host = "boot-4711/net-1",
         .incarnation = INCARNATION,
         .start_timeout_ns = START_TIMEOUT_NS,
@@ -307,6 +310,7 @@ static void member_open__registers_what_it_has_and_learns_its_shards(void **stat
     assert_int_equal(f->hello.client_id, INCARNATION);
     assert_false(f->hello.has_nonce);
     assert_string_equal(f->reg.data_endpoint, "tcp://127.0.0.1:5555");
+    assert_string_equal(f->reg.fast_endpoint, "");
     assert_string_equal(f->reg.host, "boot-4711/net-1");
     assert_int_equal(f->reg.shard_count, 2);
     assert_int_equal(f->reg.ps_count, 3);
@@ -315,6 +319,17 @@ static void member_open__registers_what_it_has_and_learns_its_shards(void **stat
     assert_int_equal(f->shard_count, 9);
     assert_int_equal(f->lease_ns, LEASE_MS * SL_CLOCK_NS_PER_MS);
     assert_int_equal(f->failed_count, 0);
+}
+
+static void member_open__registers_its_fast_endpoint(void **state)
+{
+    struct fixture *f = *state;
+    sl_member_close(&f->member);
+    f->has_fast = true;
+    open_member(f);
+    join(f);
+    assert_string_equal(f->reg.data_endpoint, "tcp://127.0.0.1:5555");
+    assert_string_equal(f->reg.fast_endpoint, "rdma://127.0.0.1:5556");
 }
 
 static void member_open__fails_when_nobody_listens(void **state)
@@ -547,6 +562,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(member_open__registers_what_it_has_and_learns_its_shards),
+        CASE(member_open__registers_its_fast_endpoint),
         CASE(member_open__fails_when_nobody_listens),
         CASE(member_open__fails_when_the_others_do_not_come),
         CASE(member_open__fails_when_refused_or_not_in_the_cluster),

@@ -19,6 +19,7 @@ void stepped_start(struct stepped *world, uint64_t seed)
 {
     sl_log_setup(SL_LOG_OFF, "test");
     sl_loop_network_init(&world->network, seed);
+    world->network.registers_nothing = world->registers_nothing;
     sl_stepped_pair_init(&world->pair, &sl_loop_transport_ops, &world->network, &world->network);
     assert_int_equal(sl_outbox_init(&world->outbox, (size_t)64 << 20, false), 0);
     for (uint32_t i = 0; i < STEPPED_KEYS; i++) {
@@ -44,6 +45,13 @@ void stepped_start(struct stepped *world, uint64_t seed)
                                            &options.transport_options, &world->near),
                          0);
     }
+    if (options.fast != NULL) {
+        any.scheme = SL_ENDPOINT_RDMA;
+        assert_int_equal(sl_server_listen(world->server, &any, &world->fast_endpoint), 0);
+        assert_int_equal(sl_transport_open(options.fast, world->pair.b.reactor,
+                                           &options.transport_options, &world->fast),
+                         0);
+    }
     sl_server_set_lease(world->server, STEPPED_LEASE);
     assert_int_equal(sl_server_set_shard(world->server, 0, 1), 0);
 }
@@ -52,6 +60,7 @@ void stepped_stop(struct stepped *world)
 {
     sl_server_destroy(&world->server);
     sl_transport_close(&world->near);
+    sl_transport_close(&world->fast);
     sl_stepped_pair_fini(&world->pair);
     sl_outbox_fini(&world->outbox);
     sl_loop_network_fini(&world->network);
@@ -118,7 +127,7 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
     (void)ctx;
     (void)header;
     struct stepped_peer *peer = peer_of(conn);
-    return peer == NULL ? NULL : peer->sink;
+    return peer == NULL ? NULL : peer->landing != NULL ? peer->landing : peer->sink;
 }
 
 static void take_reply(struct stepped_peer *peer, const struct sl_transport_message *message)
@@ -215,8 +224,12 @@ void stepped_connect(struct stepped_peer *peer)
     link->peer = peer;
     peer->link = link;
     peer->connected = false;
-    struct sl_transport *transport = peer->near ? world->near : world->pair.b.transport;
-    const struct sl_endpoint *endpoint = peer->near ? &world->near_endpoint : &world->endpoint;
+    struct sl_transport *transport = peer->near   ? world->near
+                                     : peer->fast ? world->fast
+                                                  : world->pair.b.transport;
+    const struct sl_endpoint *endpoint = peer->near   ? &world->near_endpoint
+                                         : peer->fast ? &world->fast_endpoint
+                                                      : &world->endpoint;
     assert_int_equal(sl_transport_connect(transport, endpoint, &events, world, link, &link->conn),
                      0);
     until(peer, is_connected);
