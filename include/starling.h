@@ -251,16 +251,29 @@ struct sl_client_stats {
 };
 SL_API void sl_client_stats(const struct sl_client *client, struct sl_client_stats *out);
 
-/* Memory that a ps on this machine can read and write where it lies: steps whose arrays are in it
- * move no byte between the two processes, when they go through shared memory; in any other case it
- * is memory like any other. bytes: at least 1; page-aligned; zeros. The client's, until freed or
- * destroyed. After a step that pulled into it has failed, a ps that was held up in the middle of
- * its answer may still write there until its connection ends: pull into other memory then. Errors:
- * NO_MEMORY, TOO_LARGE (SL_CLIENT_BUFFERS_MAX exist). Any thread; not on the data path. */
+/* Memory that a ps on this machine, or the device where RDMA leads to the ps, reads and writes
+ * where it lies: steps whose arrays are in it move no byte between two processes that go through
+ * shared memory, and none by a processor over RDMA; but what is short, or has to be sorted by
+ * shards, is copied all the same. In any other case it is memory like any other. bytes: at least 1;
+ * page-aligned; zeros. The client's, until freed or destroyed. After a step that pulled into it has
+ * failed, a ps on this machine that was held up in the middle of its answer may still write there
+ * until its connection ends: pull into other memory then. Errors: NO_MEMORY, TOO_LARGE
+ * (SL_CLIENT_BUFFERS_MAX exist, or were registered). Any thread; not on the data path. */
 #define SL_CLIENT_BUFFERS_MAX 64
 SL_API int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out);
 /* No step that names it may be outstanding. Nulls *buffer. */
 SL_API void sl_client_buffer_free(struct sl_client *client, void **buffer);
+
+/* Makes memory that the caller has already, of any alignment, such a buffer for RDMA; a ps on this
+ * machine has no way to it, and what goes through shared memory is copied. The caller keeps it
+ * mapped as it is until it is unregistered or the client is destroyed. Pages that were used stay in
+ * memory, as far as the system allows (ulimit -l); beyond that, and without RDMA, it is memory like
+ * any other. That is used over RDMA too: what is long is registered by the step that names it
+ * first, and remembered for a while. Errors: EXISTS (it overlaps a buffer of this client),
+ * NO_MEMORY, TOO_LARGE (as above). Any thread; not on the data path. */
+SL_API int sl_client_buffer_register(struct sl_client *client, void *base, size_t bytes);
+/* As it was registered. No step that names it may be outstanding. */
+SL_API void sl_client_buffer_unregister(struct sl_client *client, void *base);
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
 

@@ -66,8 +66,9 @@ struct sl_kv_call {
 
 /* Begins; *timestamp, above all earlier ones, is what to wait for. Without copies_keys all arrays
  * are used in place (ps-lite's ZPush, ZPull and ZPushPull) and must stay as they are until it is
- * complete; in memory of sl_kv_buffer_create a server on this machine uses them where they are.
- * Its time runs from here. Errors: INVALID, NO_MEMORY, CLOSED. Any thread, unless caller_driven. */
+ * complete; in memory of sl_kv_buffer_create a server on this machine uses them where they are, and
+ * so does RDMA there and in memory of sl_kv_buffer_register. Its time runs from here. Errors:
+ * INVALID, NO_MEMORY, CLOSED. Any thread, unless caller_driven. */
 SL_API int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *timestamp);
 
 /* Waits until the operation is complete, callback included; its result. The results of the last
@@ -98,6 +99,10 @@ SL_API int sl_kv_lengths(struct sl_kv *kv, const uint64_t *keys, uint32_t key_co
 /* sl_client_buffer_create and free. Not in a callback. */
 SL_API int sl_kv_buffer_create(struct sl_kv *kv, size_t bytes, void **out);
 SL_API void sl_kv_buffer_free(struct sl_kv *kv, void **buffer);
+
+/* sl_client_buffer_register and unregister. Not in a callback. */
+SL_API int sl_kv_buffer_register(struct sl_kv *kv, void *base, size_t bytes);
+SL_API void sl_kv_buffer_unregister(struct sl_kv *kv, void *base);
 
 /* All workers. Errors: DEADLINE, CLOSED. */
 SL_API int sl_kv_barrier(struct sl_kv *kv, const char *name, uint32_t timeout_ms);

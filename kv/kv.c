@@ -252,6 +252,19 @@ static int poll_buffer_free(struct sl_engine *engine, struct sl_engine_job *job)
     return 0;
 }
 
+static int poll_buffer_register(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct buffer_job *theirs = (struct buffer_job *)(void *)job;
+    return sl_client_buffer_register(engine->client, theirs->buffer, theirs->bytes);
+}
+
+static int poll_buffer_unregister(struct sl_engine *engine, struct sl_engine_job *job)
+{
+    struct buffer_job *theirs = (struct buffer_job *)(void *)job;
+    sl_client_buffer_unregister(engine->client, theirs->buffer);
+    return 0;
+}
+
 int sl_kv_buffer_create(struct sl_kv *kv, size_t bytes, void **out)
 {
     sl_assert(kv != NULL);
@@ -275,6 +288,21 @@ void sl_kv_buffer_free(struct sl_kv *kv, void **buffer)
     int err = sl_engine_run_job(kv->engine, &gone.job);
     sl_assert(err == 0); /* in a callback, or no memory to wait */
     *buffer = NULL;
+}
+
+int sl_kv_buffer_register(struct sl_kv *kv, void *base, size_t bytes)
+{
+    sl_assert(kv != NULL);
+    struct buffer_job theirs = {.job.poll = poll_buffer_register, .bytes = bytes, .buffer = base};
+    return sl_engine_run_job(kv->engine, &theirs.job);
+}
+
+void sl_kv_buffer_unregister(struct sl_kv *kv, void *base)
+{
+    sl_assert(kv != NULL);
+    struct buffer_job theirs = {.job.poll = poll_buffer_unregister, .buffer = base};
+    int err = sl_engine_run_job(kv->engine, &theirs.job);
+    sl_assert(err == 0); /* in a callback, or no memory to wait */
 }
 
 struct barrier_job {

@@ -32,6 +32,7 @@ struct sl_call {
     uint32_t payload_bytes_max; /* out: the least that a shard takes */
     void *memory;               /* of a buffer */
     size_t memory_bytes;
+    bool memory_is_shared; /* it is shared memory */
     uint32_t clock_asked;
     uint32_t clock; /* out: the greatest that a shard told */
     bool counts;    /* out: on every shard */

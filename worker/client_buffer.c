@@ -1,4 +1,5 @@
-/* Memory for a client's callers that a ps on this machine reads and writes where it lies. */
+/* Memory for a client's callers that a ps on this machine, or a device for RDMA, reads and writes
+ * where it lies. */
 #include <starling.h>
 
 #include <stdlib.h>
@@ -8,30 +9,33 @@
 #include "core/log.h"
 #include "worker/client_internal.h"
 
-static void *base_of(const struct sl_client_buffer *buffer)
-{
-    return buffer->shared.base != NULL ? buffer->shared.base : buffer->plain;
-}
-
 /* Where this system has no such memory, any will do. */
 static int make(size_t bytes, struct sl_client_buffer *buffer)
 {
     *buffer = (struct sl_client_buffer){.bytes = bytes};
     int err = sl_shared_create("starling-buffer", bytes, SL_SHARED_WRITE, &buffer->shared);
+    if (err == 0) {
+        buffer->base = buffer->shared.base;
+        buffer->bytes = buffer->shared.bytes;
+    }
     if (err != SL_ERR_IO) {
         return err;
     }
     sl_log_warn("client: a buffer of %zu bytes is not in shared memory", bytes);
     void *plain = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    buffer->plain = plain == MAP_FAILED ? NULL : plain;
+    buffer->base = plain == MAP_FAILED ? NULL : plain;
     return plain == MAP_FAILED ? SL_ERR_NO_MEMORY : 0;
 }
 
 static void unmake(struct sl_client_buffer *buffer)
 {
-    sl_shared_destroy(&buffer->shared);
-    if (buffer->plain != NULL) {
-        (void)munmap(buffer->plain, buffer->bytes);
+    if (buffer->base == NULL || buffer->is_callers) {
+        return;
+    }
+    if (buffer->shared.base != NULL) {
+        sl_shared_destroy(&buffer->shared);
+    } else {
+        (void)munmap(buffer->base, buffer->bytes);
     }
 }
 
@@ -44,17 +48,28 @@ struct listing {
     struct sl_client_buffer *slot;  /* where it was */
 };
 
+static bool overlap(const struct sl_client_buffer *a, const struct sl_client_buffer *b)
+{
+    uintptr_t a_base = (uintptr_t)a->base, b_base = (uintptr_t)b->base;
+    return a->base != NULL && b->base != NULL && a_base < b_base + b->bytes &&
+           b_base < a_base + a->bytes;
+}
+
 static int add(void *ctx)
 {
     struct listing *listing = ctx;
+    struct sl_client_buffer *buffers = listing->client->buffers, *free_slot = NULL;
     for (uint32_t i = 0; i < SL_CLIENT_BUFFERS_MAX; i++) {
-        struct sl_client_buffer *slot = &listing->client->buffers[i];
-        if (base_of(slot) == NULL) {
-            *slot = listing->buffer;
-            return 0;
+        if (overlap(&buffers[i], &listing->buffer)) {
+            return SL_ERR_EXISTS;
         }
+        free_slot = free_slot == NULL && buffers[i].base == NULL ? &buffers[i] : free_slot;
     }
-    return SL_ERR_TOO_LARGE;
+    if (free_slot == NULL) {
+        return SL_ERR_TOO_LARGE;
+    }
+    *free_slot = listing->buffer;
+    return 0;
 }
 
 static int find(void *ctx)
@@ -62,7 +77,7 @@ static int find(void *ctx)
     struct listing *listing = ctx;
     for (uint32_t i = 0; i < SL_CLIENT_BUFFERS_MAX; i++) {
         struct sl_client_buffer *slot = &listing->client->buffers[i];
-        if (base_of(slot) == listing->base) {
+        if (slot->base == listing->base) {
             listing->slot = slot;
             listing->buffer = *slot;
             return 0;
@@ -75,7 +90,7 @@ static int find(void *ctx)
 static int take_out(void *ctx)
 {
     struct listing *listing = ctx;
-    *listing->slot = (struct sl_client_buffer){.plain = NULL};
+    *listing->slot = (struct sl_client_buffer){.base = NULL};
     return 0;
 }
 
@@ -92,16 +107,40 @@ void sl_client_buffer_destroy_all(struct sl_client *client)
 static void tell_hubs(struct sl_client *client, struct sl_port *port,
                       const struct sl_client_buffer *buffer, void (*run)(struct sl_call *call))
 {
-    for (uint32_t i = 0; i < client->hub_count && buffer->shared.base != NULL; i++) {
+    for (uint32_t i = 0; i < client->hub_count; i++) {
         struct sl_call call = {.hub = &client->hubs[i],
                                .run = run,
-                               .memory = buffer->shared.base,
-                               .memory_bytes = buffer->shared.bytes};
+                               .memory = buffer->base,
+                               .memory_bytes = buffer->bytes,
+                               .memory_is_shared = buffer->shared.base != NULL};
         sl_port_call(port, &call);
         while (!call.done) {
             sl_port_wait(port);
         }
     }
+}
+
+static int lend(struct sl_client *client, struct sl_port *port, struct listing *listing)
+{
+    int err = sl_port_set_locked(client->ports, add, listing);
+    if (err == 0) {
+        tell_hubs(client, port, &listing->buffer, sl_hub_lend);
+    }
+    return err;
+}
+
+static void take_back(struct sl_client *client, void *base, bool is_callers)
+{
+    struct sl_port *port;
+    struct listing listing = {.client = client, .base = base};
+    int err = sl_port_here(client->ports, &port);
+    sl_assert(err == 0); /* no memory for a thread that has never used the client, or not its own */
+    err = sl_port_set_locked(client->ports, find, &listing);
+    sl_assert(err == 0); /* it is a buffer of this client */
+    sl_assert(listing.buffer.is_callers == is_callers);
+    tell_hubs(client, port, &listing.buffer, sl_hub_take_back);
+    (void)sl_port_set_locked(client->ports, take_out, &listing);
+    unmake(&listing.buffer);
 }
 
 int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out)
@@ -118,13 +157,12 @@ int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out)
     if (err != 0) {
         return err;
     }
-    err = sl_port_set_locked(client->ports, add, &listing);
+    err = lend(client, port, &listing);
     if (err != 0) {
         unmake(&listing.buffer);
         return err;
     }
-    tell_hubs(client, port, &listing.buffer, sl_hub_lend);
-    *out = base_of(&listing.buffer);
+    *out = listing.buffer.base;
     return 0;
 }
 
@@ -132,17 +170,28 @@ void sl_client_buffer_free(struct sl_client *client, void **buffer)
 {
     sl_assert(client != NULL);
     sl_assert(buffer != NULL);
-    if (*buffer == NULL) {
-        return;
+    if (*buffer != NULL) {
+        take_back(client, *buffer, false);
+        *buffer = NULL;
     }
+}
+
+int sl_client_buffer_register(struct sl_client *client, void *base, size_t bytes)
+{
+    sl_assert(client != NULL);
+    sl_assert(base != NULL);
+    sl_assert(bytes > 0);
+    sl_assert(bytes <= UINTPTR_MAX - (uintptr_t)base);
     struct sl_port *port;
-    struct listing listing = {.client = client, .base = *buffer};
+    struct listing listing = {.client = client,
+                              .buffer = {.base = base, .bytes = bytes, .is_callers = true}};
     int err = sl_port_here(client->ports, &port);
-    sl_assert(err == 0); /* no memory for a thread that has never used the client, or not its own */
-    err = sl_port_set_locked(client->ports, find, &listing);
-    sl_assert(err == 0); /* it is a buffer of this client */
-    tell_hubs(client, port, &listing.buffer, sl_hub_take_back);
-    (void)sl_port_set_locked(client->ports, take_out, &listing);
-    unmake(&listing.buffer);
-    *buffer = NULL;
+    return err == 0 ? lend(client, port, &listing) : err;
+}
+
+void sl_client_buffer_unregister(struct sl_client *client, void *base)
+{
+    sl_assert(client != NULL);
+    sl_assert(base != NULL);
+    take_back(client, base, true);
 }

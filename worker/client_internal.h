@@ -34,11 +34,12 @@ enum sl_client_stage {
     SL_CLIENT_CLOSED
 };
 
-/* Memory that sl_client_buffer_create has made. */
+/* Memory that sl_client_buffer_create has made, or that was registered. */
 struct sl_client_buffer {
-    struct sl_shared shared; /* base NULL: the slot is free, or its memory is not shared */
-    void *plain;             /* then, from the system; or NULL */
+    void *base; /* NULL: the slot is free */
     size_t bytes;
+    struct sl_shared shared; /* that it is; base NULL: it is memory of this process alone */
+    bool is_callers;         /* it was registered, and is not ours to free */
 };
 
 struct sl_client {

@@ -47,7 +47,7 @@ int sl_hub_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme, struct 
         if (err != 0) {
             return err;
         }
-        sl_hub_share(hub, *slot);
+        sl_hub_share(hub, scheme);
     }
     *out = *slot;
     return 0;

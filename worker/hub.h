@@ -29,7 +29,8 @@
 struct sl_hub_buffer {
     uint8_t *base;
     size_t bytes;
-    bool is_shared; /* with every transport that shares */
+    bool is_shared;   /* processes of this machine can map it: core/shared.h */
+    uint8_t known_to; /* bits, by scheme: the transports that it is registered with */
 };
 
 /* The same for all hubs of a client; owned by it. */
@@ -50,8 +51,8 @@ struct sl_hub_options {
     char coordinator_name[SL_LIMIT_ENDPOINT_BYTES + 16]; /* "coordinator (tcp://…)" */
     uint32_t ps_count, worker_count;                     /* expected; 0: unknown */
     uint64_t heartbeat_ns; /* wanted between two; 0: a quarter of the lease */
-    /* What long bodies of steps are sent from, for transports that share, when there may be one;
-     * set before the hubs connect. */
+    /* What long bodies of steps are sent from, for transports that share or register, when there
+     * may be one; set before the hubs connect. */
     struct sl_wire_memory *wire;
 };
 
@@ -128,8 +129,8 @@ void sl_hub_begin(struct sl_call *call);
 void sl_hub_table_open(struct sl_call *call);
 
 /* Lends the memory [call->memory, + call->memory_bytes), of a client's buffer, to the peers by
- * every transport that shares, also by those to come; and takes it back. No error: what cannot be
- * shared is copied. */
+ * every transport that registers, or shares when it is shared memory, also by those to come; and
+ * takes it back. No error: what a transport cannot take so is copied. */
 void sl_hub_lend(struct sl_call *call);
 void sl_hub_take_back(struct sl_call *call);
 
@@ -163,11 +164,13 @@ const char *sl_hub_obstacle(enum sl_endpoint_scheme scheme, int err);
 /* The outbox for connections of a scheme whose transport is open. */
 struct sl_outbox *sl_hub_outbox(struct sl_hub *hub, enum sl_endpoint_scheme scheme);
 
-/* hub_share.c: a transport has been opened. What it can share with its peers is shared. */
-void sl_hub_share(struct sl_hub *hub, struct sl_transport *transport);
+/* hub_share.c: the transport of this scheme has been opened. It is told of all memory that it, or
+ * its peers, can use where it lies. */
+void sl_hub_share(struct sl_hub *hub, enum sl_endpoint_scheme scheme);
 
-/* Whether the peers may write there, if they are reached by a transport that shares. */
-bool sl_hub_lends(const struct sl_hub *hub, const void *at, uint64_t bytes);
+/* Whether all this memory is lent to the peers that are reached by this scheme. */
+bool sl_hub_lends(const struct sl_hub *hub, enum sl_endpoint_scheme scheme, const void *at,
+                  uint64_t bytes);
 
 /* Until the deadline, and at least a millisecond. */
 uint64_t sl_hub_time_left(const struct sl_hub *hub, uint64_t deadline_ns);

@@ -1,25 +1,31 @@
-/* What a hub shares with peers of this machine: memory from which they read what is sent, and into
- * which they write what was asked for. */
+/* What a hub makes known to its transports: memory that peers of this machine read and write where
+ * it lies (SHARES), or that the device does (REGISTERS). The first is memory that other processes
+ * can map; for the second any will do. */
+#include <assert.h>
+
 #include "core/assert.h"
 #include "core/log.h"
 #include "worker/hub.h"
 #include "worker/wire_memory.h"
 
-static bool is_sharing(const struct sl_transport *transport)
+static_assert(SL_HUB_SCHEMES <= 8, "a bit for each in a byte");
+
+static bool has(const struct sl_transport *transport, uint32_t capability)
 {
-    return transport != NULL && (transport->ops->capabilities & SL_TRANSPORT_SHARES) != 0;
+    return transport != NULL && (transport->ops->capabilities & capability) != 0;
 }
 
-static void lend_by(struct sl_transport *transport, struct sl_hub_buffer *buffer)
+/* Whatever a transport does not know, it copies, or makes known to itself for the occasion. */
+static bool make_known(struct sl_transport *transport, void *base, size_t bytes)
 {
-    if (is_sharing(transport)) {
-        int err = sl_transport_memory_register(transport, buffer->base, buffer->bytes);
-        buffer->is_shared = buffer->is_shared && err == 0;
-    }
+    return sl_transport_memory_register(transport, base, bytes) == 0;
 }
+
+/* ---- What is the hub's own */
 
 static void share_outbox(struct sl_hub *hub, struct sl_transport *transport)
 {
+    sl_assert(!hub->has_shared_outbox); /* there is one such transport */
     int err = sl_outbox_init_shared(&hub->shared_outbox, SL_HUB_OUTBOX_BYTES,
                                     hub->options->hello.checksum, transport);
     hub->has_shared_outbox = err == 0;
@@ -29,30 +35,54 @@ static void share_outbox(struct sl_hub *hub, struct sl_transport *transport)
     }
 }
 
-void sl_hub_share(struct sl_hub *hub, struct sl_transport *transport)
+static void register_own(struct sl_hub *hub, struct sl_transport *transport)
 {
-    if (!is_sharing(transport)) {
-        return;
-    }
-    sl_assert(!hub->has_shared_outbox); /* there is one such transport */
-    share_outbox(hub, transport);
-    if (hub->options->wire != NULL) {
-        const struct sl_shared *wire = sl_wire_memory_shared(hub->options->wire);
-        /* Without it, bodies are copied. */
-        (void)sl_transport_memory_register(transport, wire->base, wire->bytes);
-    }
-    for (uint32_t i = 0; i < hub->lent_count; i++) {
-        lend_by(transport, &hub->lent[i]);
+    (void)sl_outbox_register(&hub->outbox, transport);
+    if (hub->has_buffers) {
+        const struct sl_pool *buffers = &hub->buffers;
+        (void)make_known(transport, buffers->base, buffers->block_bytes * buffers->block_count);
     }
 }
 
-bool sl_hub_lends(const struct sl_hub *hub, const void *at, uint64_t bytes)
+/* ---- What is the client's */
+
+static void lend_by(struct sl_hub *hub, uint32_t scheme, struct sl_hub_buffer *buffer)
+{
+    struct sl_transport *transport = hub->transports[scheme];
+    bool suits = has(transport, SL_TRANSPORT_REGISTERS) ||
+                 (has(transport, SL_TRANSPORT_SHARES) && buffer->is_shared);
+    if (suits && make_known(transport, buffer->base, buffer->bytes)) {
+        buffer->known_to |= (uint8_t)(1U << scheme);
+    }
+}
+
+void sl_hub_share(struct sl_hub *hub, enum sl_endpoint_scheme scheme)
+{
+    struct sl_transport *transport = hub->transports[scheme];
+    if (has(transport, SL_TRANSPORT_SHARES)) {
+        share_outbox(hub, transport);
+    } else if (has(transport, SL_TRANSPORT_REGISTERS)) {
+        register_own(hub, transport);
+    } else {
+        return;
+    }
+    if (hub->options->wire != NULL) {
+        const struct sl_shared *wire = sl_wire_memory_shared(hub->options->wire);
+        (void)make_known(transport, wire->base, wire->bytes);
+    }
+    for (uint32_t i = 0; i < hub->lent_count; i++) {
+        lend_by(hub, scheme, &hub->lent[i]);
+    }
+}
+
+bool sl_hub_lends(const struct sl_hub *hub, enum sl_endpoint_scheme scheme, const void *at,
+                  uint64_t bytes)
 {
     for (uint32_t i = 0; i < hub->lent_count; i++) {
         const struct sl_hub_buffer *buffer = &hub->lent[i];
         uintptr_t offset = (uintptr_t)at - (uintptr_t)buffer->base; /* huge when it is before */
         if (offset < buffer->bytes && bytes <= buffer->bytes - offset) {
-            return buffer->is_shared;
+            return (buffer->known_to & 1U << scheme) != 0;
         }
     }
     return false;
@@ -64,9 +94,9 @@ void sl_hub_lend(struct sl_call *call)
     sl_assert(hub->lent_count < SL_CLIENT_BUFFERS_MAX);
     struct sl_hub_buffer *buffer = &hub->lent[hub->lent_count++];
     *buffer = (struct sl_hub_buffer){
-        .base = call->memory, .bytes = call->memory_bytes, .is_shared = true};
+        .base = call->memory, .bytes = call->memory_bytes, .is_shared = call->memory_is_shared};
     for (uint32_t scheme = 0; scheme < SL_HUB_SCHEMES; scheme++) {
-        lend_by(hub->transports[scheme], buffer);
+        lend_by(hub, scheme, buffer);
     }
     sl_call_answer(call);
 }
@@ -79,11 +109,11 @@ void sl_hub_take_back(struct sl_call *call)
         index++;
     }
     sl_assert(index < hub->lent_count);
-    hub->lent[index] = hub->lent[--hub->lent_count];
     for (uint32_t scheme = 0; scheme < SL_HUB_SCHEMES; scheme++) {
-        if (is_sharing(hub->transports[scheme])) {
+        if ((hub->lent[index].known_to & 1U << scheme) != 0) {
             sl_transport_memory_unregister(hub->transports[scheme], call->memory);
         }
     }
+    hub->lent[index] = hub->lent[--hub->lent_count];
     sl_call_answer(call);
 }

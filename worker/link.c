@@ -51,13 +51,21 @@ static uint32_t copied_bytes(const struct sl_request *request)
     return request->tail != NULL || request->body_bytes <= COPY_BYTES_MAX ? request->body_bytes : 0;
 }
 
+/* Memory that the transport does not know is worth its while only for what is long. */
+static bool may_land(const struct sl_link *link, const struct sl_request *request)
+{
+    if (!link->lands || request->landing == NULL || request->reply_bytes <= COPY_BYTES_MAX) {
+        return false;
+    }
+    return (link->lands_anywhere && request->reply_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) ||
+           sl_hub_lends(link->hub, link->scheme, request->landing, request->reply_bytes);
+}
+
 /* From here until the answer, or the end of the connection, the shard may write there. */
 static void ask_to_land(struct sl_link *link, struct sl_request *request)
 {
-    if (sl_hub_lends(link->hub, request->landing, request->reply_bytes)) {
-        request->is_landing = true;
-        sl_outbox_set_landing(link->outbox, request->landing, (uint32_t)request->reply_bytes);
-    }
+    request->is_landing = true;
+    sl_outbox_set_landing(link->outbox, request->landing, (uint32_t)request->reply_bytes);
 }
 
 static void commit(struct sl_link *link, struct sl_request *request, uint8_t *room)
@@ -74,7 +82,7 @@ static void commit(struct sl_link *link, struct sl_request *request, uint8_t *ro
     request->tail_unsent = request->tail != NULL;
     part->unsent += rest != NULL ? 1 : 0;
     link->finished = link->finished || request->finishes;
-    if (link->lands && request->landing != NULL && request->reply_bytes > COPY_BYTES_MAX) {
+    if (may_land(link, request)) {
         ask_to_land(link, request);
     }
     sl_inflight_add(&link->inflight, request->id, request);

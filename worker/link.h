@@ -60,7 +60,9 @@ struct sl_link {
 
     /* Of the connection that there is. */
     struct sl_outbox *outbox;
-    bool lands; /* the shard can write replies into buffers of the client */
+    enum sl_endpoint_scheme scheme;
+    bool lands;          /* the shard can write replies into buffers of the client */
+    bool lands_anywhere; /* and into any memory */
 
     /* As the last welcome said. */
     struct sl_credit credit;    /* what is left of it */

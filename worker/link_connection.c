@@ -119,10 +119,12 @@ static const char *flaw_of(const struct sl_link *link, const struct sl_message_w
 
 static void take_connection(struct sl_link *link)
 {
-    const struct sl_transport_ops *ops = sl_session_conn(link->session)->transport->ops;
+    uint32_t capabilities = sl_session_conn(link->session)->transport->ops->capabilities;
     sl_link_set_name(link);
     link->outbox = sl_session_outbox(link->session);
-    link->lands = (ops->capabilities & SL_TRANSPORT_ONE_SIDED) != 0;
+    link->scheme = sl_session_endpoint(link->session)->scheme;
+    link->lands = (capabilities & SL_TRANSPORT_ONE_SIDED) != 0;
+    link->lands_anywhere = link->lands && (capabilities & SL_TRANSPORT_REGISTERS) != 0;
 }
 
 static void take_welcome(struct sl_link *link, const struct sl_message_welcome *welcome)

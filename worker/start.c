@@ -326,13 +326,14 @@ static void say_what_tls_forbids(const struct sl_client *client)
     }
 }
 
-/* Where some shard is reached through shared memory, what is sent to it is put there. */
+/* Where some shard is reached by more than TCP, what is sent to it is put where peers of this
+ * machine, or the device, can read it. */
 static void make_wire_memory(struct sl_client *client, uint32_t shard_count)
 {
     bool is_wanted = false;
     for (uint32_t i = 0; i < shard_count; i++) {
         const struct sl_link_place *place = &client->links[i].place;
-        is_wanted = is_wanted || place->has_near || place->endpoint.scheme == SL_ENDPOINT_SHM;
+        is_wanted = is_wanted || place->has_near || place->endpoint.scheme != SL_ENDPOINT_TCP;
     }
     int err = is_wanted ? sl_wire_memory_create(WIRE_MEMORY_BYTES, &client->hub_options.wire) : 0;
     if (err != 0) {

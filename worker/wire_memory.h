@@ -1,7 +1,7 @@
-/* Memory that long messages are sent from, which processes of this machine can read where it lies:
- * steps take what they put their messages together in from here, while there is some. What was used
- * once stays with the process until the end, to be used again. Any thread; takes a lock: for memory
- * that is kept for long. */
+/* Memory that long messages are sent from, which processes of this machine, or a device for RDMA,
+ * can read where it lies: steps take what they put their messages together in from here, while
+ * there is some. What was used once stays with the process until the end, to be used again. Any
+ * thread; takes a lock: for memory that is kept for long. */
 #ifndef SL_WORKER_WIRE_MEMORY_H
 #define SL_WORKER_WIRE_MEMORY_H
 

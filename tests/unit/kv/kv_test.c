@@ -464,6 +464,26 @@ static void buffer__is_used_where_it_is(void **state)
     sl_kv_destroy(&kv);
 }
 
+static void buffer__is_registered_once(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_kv *kv = fixture_table(fixture->kv, 4);
+    enum { COUNT = 100000 };
+    float *push = calloc(2 * COUNT, sizeof *push), *pull = push + COUNT;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        push[i] = (float)(i % 77);
+    }
+    assert_int_equal(sl_kv_buffer_register(kv, push, 2 * COUNT * sizeof *push), 0);
+    assert_int_equal(sl_kv_buffer_register(kv, pull, 1), SL_ERR_EXISTS);
+    assert_int_equal(sl_kv_push_pull(kv, &(uint64_t){9}, 1, NULL, push, pull, COUNT), 0);
+    assert_memory_equal(pull, push, COUNT * sizeof *push);
+    sl_kv_buffer_unregister(kv, push);
+    assert_int_equal(sl_kv_buffer_register(kv, pull, 1), 0);
+    sl_kv_buffer_unregister(kv, pull);
+    sl_kv_destroy(&kv);
+    free(push);
+}
+
 int main(void)
 {
     const struct CMUnitTest kv_tests[] = {
@@ -484,6 +504,7 @@ int main(void)
         cmocka_unit_test(begin__the_greater_priority_goes_first),
         cmocka_unit_test(server_range__covers_all_keys),
         cmocka_unit_test(buffer__is_used_where_it_is),
+        cmocka_unit_test(buffer__is_registered_once),
     };
     return FIXTURE_RUN_WITH_BOTH(kv_tests, fixture_setup, fixture_teardown);
 }

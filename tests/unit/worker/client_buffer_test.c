@@ -207,6 +207,95 @@ static void buffer_create__works_beside_other_threads(void **state)
     }
 }
 
+static int register_memory(uint8_t *base, size_t bytes)
+{
+    return sl_client_buffer_register(fixture.client, base, bytes);
+}
+
+static void buffer_register__takes_memory_once(void **state)
+{
+    (void)state;
+    static uint8_t memory[30000];
+    uint8_t *middle = memory + 10001; /* of any alignment */
+    assert_int_equal(register_memory(middle, 10000), 0);
+    assert_int_equal(register_memory(middle, 10000), SL_ERR_EXISTS);
+    assert_int_equal(register_memory(middle - 1, 2), SL_ERR_EXISTS);
+    assert_int_equal(register_memory(middle + 9999, 1), SL_ERR_EXISTS);
+    assert_int_equal(register_memory(memory, sizeof memory), SL_ERR_EXISTS);
+    assert_int_equal(register_memory(middle - 1, 1), 0);
+    assert_int_equal(register_memory(middle + 10000, 1), 0);
+    sl_client_buffer_unregister(fixture.client, middle);
+    assert_int_equal(register_memory(middle + 1, 9999), 0);
+    sl_client_buffer_unregister(fixture.client, middle + 1);
+    sl_client_buffer_unregister(fixture.client, middle - 1);
+    sl_client_buffer_unregister(fixture.client, middle + 10000);
+    uint8_t *made = make_buffer(10000);
+    assert_int_equal(register_memory(made + 9999, 1), SL_ERR_EXISTS);
+    free_buffer(made);
+}
+
+static void buffer_register__counts_with_those_that_were_created(void **state)
+{
+    (void)state;
+    static uint8_t memory[SL_CLIENT_BUFFERS_MAX];
+    void *made = make_buffer(1);
+    for (uint32_t i = 1; i < SL_CLIENT_BUFFERS_MAX; i++) {
+        assert_int_equal(register_memory(memory + i, 1), 0);
+    }
+    assert_int_equal(register_memory(memory, 1), SL_ERR_TOO_LARGE);
+    void *more = NULL;
+    assert_int_equal(sl_client_buffer_create(fixture.client, 1, &more), SL_ERR_TOO_LARGE);
+    free_buffer(made);
+    assert_int_equal(register_memory(memory, 1), 0);
+    for (uint32_t i = 0; i < SL_CLIENT_BUFFERS_MAX; i++) {
+        sl_client_buffer_unregister(fixture.client, memory + i);
+    }
+}
+
+/* Registered or not, a step finds its values there. */
+static void dense_push_pull__works_in_registered_memory(void **state)
+{
+    (void)state;
+    enum { COUNT = 300000 };
+    const struct sl_table_spec spec = fixture_dense("registered", COUNT);
+    struct sl_table *table = fixture_table(fixture.client, &spec);
+    float *gradients = malloc(2 * COUNT * sizeof *gradients), *values = gradients + COUNT;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        gradients[i] = (float)(i % 1000);
+    }
+    for (uint32_t round = 1; round < 4; round++) {
+        if (round == 2) {
+            assert_int_equal(
+                sl_client_buffer_register(fixture.client, gradients, 2 * COUNT * sizeof *gradients),
+                0);
+        } else if (round == 3) {
+            sl_client_buffer_unregister(fixture.client, gradients);
+        }
+        struct sl_step *step = fixture_step(fixture.client, 0);
+        assert_int_equal(sl_step_dense_push_pull(step, table, 0, COUNT, gradients, values), 0);
+        fixture_run(step);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            assert_true(values[i] == (float)round * gradients[i]);
+        }
+    }
+    free(gradients);
+}
+
+/* What was registered stays the caller's; and it need not be unregistered. */
+static void client_destroy__leaves_registered_memory_alone(void **state)
+{
+    (void)state;
+    uint8_t *memory = malloc(5000);
+    memset(memory, 7, 5000);
+    assert_int_equal(register_memory(memory, 5000), 0);
+    fixture_stop(&fixture);
+    assert_int_equal(memory[0] + memory[4999], 14);
+    fixture = fixture_start(&shape);
+    assert_int_equal(register_memory(memory, 5000), 0);
+    sl_client_buffer_unregister(fixture.client, memory);
+    free(memory);
+}
+
 /* What is not freed is the client's: the sanitizers see that it goes with it. */
 static void client_destroy__frees_the_buffers(void **state)
 {
@@ -226,6 +315,10 @@ int main(void)
         cmocka_unit_test(kv__works_within_one_buffer),
         cmocka_unit_test(buffer_create__works_beside_other_threads),
         cmocka_unit_test(client_destroy__frees_the_buffers),
+        cmocka_unit_test(buffer_register__takes_memory_once),
+        cmocka_unit_test(buffer_register__counts_with_those_that_were_created),
+        cmocka_unit_test(dense_push_pull__works_in_registered_memory),
+        cmocka_unit_test(client_destroy__leaves_registered_memory_alone),
     };
     return FIXTURE_RUN_BY_BOTH_WAYS(tests, start, stop);
 }

@@ -110,7 +110,7 @@ static void answer_control(struct peer_world *world, struct sl_conn *conn,
         world->registered++;
         answer.kind = SL_MESSAGE_CLUSTER;
         snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", world->endpoint);
-        snprintf(ps.host, sizeof ps.host, "%s", world->near.host);
+        peer_fill_near(world, &ps);
         answer.cluster = (struct sl_message_cluster){.ps = &ps, .ps_count = 1};
         break;
     case SL_MESSAGE_TABLE_OPEN:
@@ -131,6 +131,19 @@ static void answer_control(struct peer_world *world, struct sl_conn *conn,
     }
     if (answer.kind != 0) {
         send_message(world, conn, &answer);
+    }
+}
+
+void peer_fill_near(const struct peer_world *world, struct sl_message_ps *ps)
+{
+    const struct peer_near *near = &world->near;
+    struct sl_endpoint endpoint = near->endpoint;
+    endpoint.scheme = near->scheme;
+    snprintf(ps->host, sizeof ps->host, "%s", near->host);
+    if (near->is_only) {
+        sl_endpoint_format(&endpoint, ps->data_endpoint, sizeof ps->data_endpoint);
+    } else if (near->scheme == SL_ENDPOINT_RDMA) {
+        sl_endpoint_format(&endpoint, ps->fast_endpoint, sizeof ps->fast_endpoint);
     }
 }
 
@@ -285,13 +298,15 @@ static const struct sl_transport_events ps_events = {.accepted = accepted,
 
 /* ---- The world */
 
-/* The near way leads over a network of its own. It is no shared memory, but is treated as such. */
+/* The near way leads over a network of its own. It is neither shared memory nor RDMA, but is
+ * treated as such. */
 static struct peer_world *near_world;
 
 static int open_near(struct sl_reactor *reactor, const struct sl_transport_options *options,
                      struct sl_transport **out)
 {
     assert_ptr_equal(options->medium, &near_world->network);
+    near_world->near.options = *options;
     const struct sl_transport_options near = {.medium = &near_world->near.network};
     return sl_loop_transport_ops.open(reactor, &near, out);
 }
@@ -333,12 +348,15 @@ static struct sl_transport_ops near_ops;
 
 static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
 {
-    if (scheme != SL_ENDPOINT_SHM) {
-        return &sl_loop_transport_ops;
+    static const uint32_t capabilities[SL_HUB_SCHEMES] = {
+        [SL_ENDPOINT_SHM] = SL_TRANSPORT_SHARES | SL_TRANSPORT_ONE_SIDED,
+        [SL_ENDPOINT_RDMA] = SL_TRANSPORT_REGISTERS | SL_TRANSPORT_ONE_SIDED,
+    };
+    if (scheme != near_world->near.scheme) {
+        return scheme == SL_ENDPOINT_TCP ? &sl_loop_transport_ops : NULL;
     }
     near_ops = sl_loop_transport_ops;
-    near_ops.capabilities |=
-        near_world->near.is_plain ? 0 : SL_TRANSPORT_SHARES | SL_TRANSPORT_ONE_SIDED;
+    near_ops.capabilities |= near_world->near.is_plain ? 0 : capabilities[scheme];
     near_ops.open = open_near;
     near_ops.memory_register = register_near;
     near_ops.memory_unregister = unregister_near;
@@ -394,6 +412,7 @@ static void start_ps(struct peer_world *world)
     assert_int_equal(sl_transport_listen(world->transport, &any, &ps_events, world, &bound), 0);
     sl_endpoint_format(&bound, world->endpoint, sizeof world->endpoint);
     world->near.endpoint = bound;
+    world->near.scheme = SL_ENDPOINT_SHM;
 }
 
 int peer_setup(void **state)
@@ -429,7 +448,13 @@ int peer_start_client(struct peer_world *world, int32_t task_index)
         .task_index = task_index,
         .start_timeout_ms = 1000,
         .joins = world->client_joins,
-        .no_shm = world->near.client_wants_none,
+        .no_shm = world->near.client_wants_none && world->near.scheme == SL_ENDPOINT_SHM,
+        .no_rdma = world->near.client_wants_none && world->near.scheme == SL_ENDPOINT_RDMA,
+        .rdma_device = world->near.device,
+        .rdma_gid = world->near.gid,
+        .tls_certificate = world->near.client_wants_tls ? "certificate" : NULL,
+        .tls_key = world->near.client_wants_tls ? "key" : NULL,
+        .tls_authority = world->near.client_wants_tls ? "authority" : NULL,
     };
     const struct sl_client_setup setup = {.reactors = &world->reactors[1],
                                           .reactor_count = 1,

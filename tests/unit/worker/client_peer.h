@@ -44,14 +44,20 @@ struct peer_heard {
 
 /* What the client has told its transport for the near way. */
 struct peer_near {
+    enum sl_endpoint_scheme scheme; /* shm, unless the case says rdma */
     struct sl_loop_network network;
     struct sl_transport *transport;   /* the ps's */
     struct sl_endpoint endpoint;      /* the client's end of it is asked for this, by shm:// */
     char host[SL_MESSAGE_NAME_BYTES]; /* the ps's */
     char client_host[SL_MESSAGE_NAME_BYTES]; /* the client's */
-    bool client_wants_none;                  /* its option no_shm */
+    bool client_wants_none;                  /* its option no_shm, or no_rdma */
+    bool client_wants_tls;                   /* over TCP, which is not TCP here */
     bool is_missing;                         /* no transport for it is built in */
     bool is_plain;                           /* it shares nothing */
+    bool is_only;                            /* the ps has no other way */
+    const char *device;                      /* rdma: the client's options; NULL, 0: none */
+    uint32_t gid;
+    struct sl_transport_options options; /* that the client's transport was opened with */
 
     /* What the client's transport was told. */
     struct {
@@ -97,6 +103,9 @@ int peer_teardown(void **state); /* closes the client, which may have failed to 
 
 void peer_turn(struct peer_world *world);
 void peer_turns(struct peer_world *world, uint32_t count);
+
+/* What the ps registers for the near way. */
+void peer_fill_near(const struct peer_world *world, struct sl_message_ps *ps);
 
 /* The result of the start. */
 int peer_start_client(struct peer_world *world, int32_t task_index);
