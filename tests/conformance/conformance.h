@@ -63,9 +63,13 @@ struct node {
     struct sl_endpoint bound;
     struct policy policy;
     struct sl_mailbox_lane *lane; /* of the test's thread */
-    struct sl_shared slab;        /* SHARES: registered memory, which some frames are made in */
+    /* SHARES, REGISTERS: registered memory, which some frames are made in. */
+    struct sl_shared slab;
     size_t slab_used;
     uint32_t slab_frames;
+    /* REGISTERS: the same for the sinks of some peers. */
+    struct sl_shared sinks;
+    size_t sinks_used;
     struct peer *peers[PEERS_MAX];
     atomic_uint peer_count, open_count, closed_count;
     atomic_uint sink_asked, long_received;
@@ -129,7 +133,7 @@ struct peer {
     struct outgoing *first_waiting, *last_waiting; /* not taken by the transport yet */
     struct outgoing *first_taken, *last_taken;     /* taken, and not `sent` */
     uint8_t *sink;
-    bool sink_named;
+    bool sink_named, sink_is_the_nodes;
     struct sl_transport_message held[HELD_MAX];
     uint32_t held_count;
     atomic_bool open;

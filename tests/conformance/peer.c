@@ -21,8 +21,8 @@ struct outgoing {
 /* ---- Making frames ----------------------------------------------------------------------------
  */
 
-/* Three of five in memory that the transport shares, if it does; that begins anew when it is
- * empty. */
+/* Three of five in memory that the transport knows, if that matters to it; that begins anew when it
+ * is empty. */
 static struct outgoing *get_outgoing(struct node *node, uint32_t number, size_t memory_bytes)
 {
     size_t bytes = (sizeof(struct outgoing) + memory_bytes + 63) & ~(size_t)63;
@@ -156,8 +156,18 @@ static struct peer *peer_create(struct node *node)
     return peer;
 }
 
+/* For every second peer in memory that the transport knows, while there is some; at no round
+ * address. */
 static uint8_t *make_sink(struct peer *peer)
 {
+    static const size_t stride = SL_LIMIT_FRAME_PAYLOAD_BYTES + 1000;
+    struct node *node = peer->node;
+    if (peer->sink == NULL && node->peer_count % 2 == 1 &&
+        node->sinks.bytes - node->sinks_used >= stride) {
+        peer->sink = node->sinks.base + node->sinks_used;
+        peer->sink_is_the_nodes = true;
+        node->sinks_used += stride;
+    }
     if (peer->sink == NULL) {
         peer->sink = malloc(SL_LIMIT_FRAME_PAYLOAD_BYTES + SINK_GUARD);
         sl_assert(peer->sink != NULL);
@@ -192,7 +202,9 @@ void peer_destroy(struct peer *peer)
     if (peer->sink_named) {
         check_poison(peer->sink, SL_LIMIT_FRAME_PAYLOAD_BYTES);
     }
-    free(peer->sink);
+    if (!peer->sink_is_the_nodes) {
+        free(peer->sink);
+    }
     free(peer);
 }
 

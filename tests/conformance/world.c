@@ -11,6 +11,7 @@
 
 #define CONTENT_OFFSETS (64U << 10)
 #define SLAB_BYTES      (24U << 20)
+#define SINKS_BYTES     (13U << 20) /* for three */
 
 const struct conformance_target *conformance_target;
 
@@ -160,16 +161,24 @@ void node_set_policy(struct node *node, struct policy policy)
 /* ---- Nodes ------------------------------------------------------------------------------------
  */
 
-static bool shares(void)
+static int make_memory(struct node *node, size_t bytes, struct sl_shared *out)
 {
-    return (conformance_target->ops->capabilities & SL_TRANSPORT_SHARES) != 0;
+    int err = sl_shared_create("conformance", bytes, SL_SHARED_READ, out);
+    return err != 0 ? err : sl_transport_memory_register(node->transport, out->base, bytes);
 }
 
-static int make_slab(struct node *node)
+/* What the node's peers send from and receive into, where it matters that this is registered. */
+static int register_memory(struct node *node)
 {
-    int err = sl_shared_create("conformance", SLAB_BYTES, SL_SHARED_READ, &node->slab);
-    return err != 0 ? err
-                    : sl_transport_memory_register(node->transport, node->slab.base, SLAB_BYTES);
+    uint32_t can = conformance_target->ops->capabilities;
+    int err = 0;
+    if ((can & (SL_TRANSPORT_SHARES | SL_TRANSPORT_REGISTERS)) != 0) {
+        err = make_memory(node, SLAB_BYTES, &node->slab);
+    }
+    if (err == 0 && (can & SL_TRANSPORT_REGISTERS) != 0) {
+        err = make_memory(node, SINKS_BYTES, &node->sinks);
+    }
+    return err;
 }
 
 static int start_node(void *ctx)
@@ -180,8 +189,8 @@ static int start_node(void *ctx)
     }
     int err =
         sl_transport_open(conformance_target->ops, node->reactor, &node->options, &node->transport);
-    if (err == 0 && shares()) {
-        err = make_slab(node);
+    if (err == 0) {
+        err = register_memory(node);
     }
     if (err != 0 || node->index != 0) {
         return err;
@@ -274,6 +283,7 @@ void world_close(struct world *world)
         assert_int_equal(node->open_count, node->closed_count);
         assert_int_equal(node->slab_frames, 0);
         sl_shared_destroy(&node->slab);
+        sl_shared_destroy(&node->sinks);
     }
     free(world);
 }

@@ -1,0 +1,257 @@
+/* Processes are killed or stopped at random moments, with connections of theirs in any state: those
+ * that were connected to them lose the connection in time, and nothing else. */
+#include "rdma.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/hash.h"
+
+#define DEATHS        48
+#define AT_ONCE       4 /* processes that live at the same time */
+#define LIFE_US_MAX   200000
+#define IN_FLIGHT_MAX 60
+#define FLOOD         3000
+
+static struct conformance_target target;
+
+/* ---- Who is killed, or stopped ----------------------------------------------------------------
+ */
+
+struct order {
+    struct sl_endpoint endpoint;
+    uint64_t seed;
+    bool only_answers;
+};
+
+/* Sends, and checks what is echoed; or echoes. */
+static void live(const struct order *order)
+{
+    struct world *world = world_open(2, NULL);
+    node_set_policy(&world->nodes[1], (struct policy){.echo = order->only_answers});
+    struct peer *peer = peer_connect(&world->nodes[1], &order->endpoint);
+    while (order->only_answers) {
+        pause();
+    }
+    uint64_t seed = order->seed;
+    uint32_t made = 0;
+    for (;;) {
+        uint32_t sizes[16];
+        for (uint32_t i = 0; i < 16; i++) {
+            uint64_t random = sl_hash_random(&seed);
+            sizes[i] = (uint32_t)(random >> 8) % (random % 4 == 0 ? 150000 : 300);
+        }
+        peer_send_from_test(peer, sizes, 16);
+        made += 16;
+        WAIT_UNTIL(made - peer->received < IN_FLIGHT_MAX);
+    }
+}
+
+/* Makes processes from one that has no threads and no connections. */
+static void nurse(int fd)
+{
+    signal(SIGCHLD, SIG_IGN);
+    struct order order;
+    while (read(fd, &order, sizeof order) == (ssize_t)sizeof order) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            close(fd);
+            live(&order);
+        }
+        if (write(fd, &pid, sizeof pid) != (ssize_t)sizeof pid) {
+            break;
+        }
+    }
+    _exit(0);
+}
+
+static int nursery;
+
+static pid_t bear(struct order order)
+{
+    pid_t pid = -1;
+    assert_int_equal(write(nursery, &order, sizeof order), sizeof order);
+    assert_int_equal(read(nursery, &pid, sizeof pid), sizeof pid);
+    assert_true(pid > 0);
+    return pid;
+}
+
+/* ---- Who survives -----------------------------------------------------------------------------
+ */
+
+static const char *const kinds[] = {"pd", "cq", "qp", "cm_id", "mr", "srq"};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+static void count_objects(uint32_t counts[KINDS])
+{
+    for (size_t i = 0; i < KINDS; i++) {
+        counts[i] = rdma_count_objects(kinds[i]);
+    }
+}
+
+/* As many as before; the device may take a moment. */
+static void expect_objects(const uint32_t before[KINDS])
+{
+    uint64_t deadline_ns = 0;
+    for (size_t i = 0; i < KINDS; i++) {
+        while (rdma_count_objects(kinds[i]) != before[i]) {
+            if (wait_expired(&deadline_ns)) {
+                fail_msg("%u objects of kind %s, before %u", rdma_count_objects(kinds[i]), kinds[i],
+                         before[i]);
+            }
+        }
+    }
+}
+
+static void kill_some(struct world *world, struct peer *bystander, uint64_t *seed, bool die_young)
+{
+    static const uint32_t sizes[] = {20, 5000, 120000};
+    struct node *server = &world->nodes[0];
+    pid_t pids[AT_ONCE];
+    uint32_t accepted = server->open_count;
+    for (uint32_t k = 0; k < AT_ONCE; k++) {
+        pids[k] = bear((struct order){.endpoint = server->bound, .seed = sl_hash_random(seed)});
+    }
+    WAIT_UNTIL(die_young || server->open_count >= accepted + AT_ONCE);
+    for (uint32_t k = 0; k < AT_ONCE; k++) {
+        usleep((useconds_t)(sl_hash_random(seed) % (LIFE_US_MAX / AT_ONCE)));
+        assert_int_equal(kill(pids[k], SIGKILL), 0);
+    }
+    uint32_t before = bystander->received;
+    peer_send_from_test(bystander, sizes, 3);
+    WAIT_UNTIL(bystander->received == before + 3);
+}
+
+static void survivor__keeps_everything(void **state)
+{
+    (void)state;
+    uint32_t before[KINDS];
+    count_objects(before);
+    struct world *world = world_open(2, NULL);
+    struct node *server = &world->nodes[0];
+    node_set_policy(server, (struct policy){.echo = true});
+    struct peer *bystander = peer_connect(&world->nodes[1], &server->bound);
+    WAIT_UNTIL(bystander->open);
+    uint32_t fds = rdma_count_fds();
+    uint32_t queue_pairs = rdma_count_objects("qp"), ids = rdma_count_objects("cm_id");
+    uint64_t seed = 20260101;
+    for (uint32_t i = 0; i < DEATHS; i += AT_ONCE) {
+        kill_some(world, bystander, &seed, i % (4 * AT_ONCE) == 0);
+    }
+    WAIT_UNTIL(server->closed_count == server->open_count - 1);
+    for (uint32_t i = 1; i < server->peer_count; i++) {
+        int err = server->peers[i]->close_err;
+        assert_true(err == SL_ERR_CLOSED || err == SL_ERR_DEADLINE || err == SL_ERR_IO);
+    }
+    assert_int_equal(bystander->closed, 0);
+    uint64_t deadline_ns = 0; /* those that were killed in the handshake are nobody's news */
+    while ((rdma_count_fds() != fds || rdma_count_objects("qp") != queue_pairs ||
+            rdma_count_objects("cm_id") != ids) &&
+           !wait_expired(&deadline_ns)) {
+    }
+    assert_int_equal(rdma_count_fds(), fds);
+    assert_int_equal(rdma_count_objects("qp"), queue_pairs);
+    assert_int_equal(rdma_count_objects("cm_id"), ids);
+    world_close(world);
+    expect_objects(before);
+}
+
+/* ---- Stopped ----------------------------------------------------------------------------------
+ */
+
+static pid_t bear_and_stop(struct world *world, bool only_answers, struct peer **accepted)
+{
+    struct node *server = &world->nodes[0];
+    uint32_t before = server->peer_count;
+    pid_t pid =
+        bear((struct order){.endpoint = server->bound, .seed = 7, .only_answers = only_answers});
+    *accepted = node_peer(server, before);
+    WAIT_UNTIL((*accepted)->open);
+    if (only_answers) {
+        uint32_t size = 10;
+        peer_send_from_test(*accepted, &size, 1);
+    }
+    WAIT_UNTIL((*accepted)->received > 0);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    return pid;
+}
+
+/* One that is stopped while something is unsent is given up; the others are not. */
+static void stopped__is_given_up(void **state)
+{
+    (void)state;
+    struct sl_transport_options options = {.peer_timeout_ms = 3000};
+    struct world *world = world_open(2, &options);
+    struct node *server = &world->nodes[0];
+    node_set_policy(server, (struct policy){.echo = true});
+    struct peer *bystander = peer_connect(&world->nodes[1], &server->bound);
+    WAIT_UNTIL(bystander->open);
+    (void)node_peer(server, 0);
+    struct peer *accepted;
+    pid_t pid = bear_and_stop(world, false, &accepted);
+    uint32_t size = 2000;
+    peer_send_from_test(accepted, &size, 1); /* its number is not what the other one expects */
+    WAIT_UNTIL(accepted->closed == 1);
+    assert_int_equal(accepted->close_err, SL_ERR_DEADLINE);
+    assert_int_equal(bystander->closed, 0);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    world_close(world);
+}
+
+/* Credits, not the device's retries, keep a sender from what its receiver has no buffers for. */
+static void stopped__is_not_flooded(void **state)
+{
+    (void)state;
+    static uint32_t sizes[FLOOD];
+    struct sl_transport_options options = {.peer_timeout_ms = 4 * WAIT_S * 1000};
+    struct world *world = world_open(2, &options);
+    struct peer *accepted;
+    pid_t pid = bear_and_stop(world, true, &accepted);
+    uint64_t refused = rdma_read_counter("rcvd_rnr_err");
+    for (uint32_t i = 0; i < FLOOD; i++) {
+        sizes[i] = i % 8 == 0 ? 1500 + i : i % 100;
+    }
+    peer_send_from_test(accepted, sizes, FLOOD);
+    WAIT_UNTIL(accepted->shorts > 0);
+    usleep(500000);
+    assert_true(accepted->sent < FLOOD);
+    assert_int_equal(accepted->closed, 0);
+    assert_in_range(rdma_read_counter("rcvd_rnr_err") - refused, 0, 3);
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    WAIT_UNTIL(accepted->received == FLOOD + 1);
+    assert_int_equal(accepted->sent, FLOOD + 1);
+    assert_in_range(rdma_read_counter("rcvd_rnr_err") - refused, 0, 3);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    WAIT_UNTIL(accepted->closed == 1);
+    world_close(world);
+}
+
+int main(void)
+{
+    int ends[2];
+    if (!rdma_target_init(&target, "rdma death", "RDMA_IP")) {
+        return SKIPPED;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        return 1;
+    }
+    pid_t nurse_pid = fork();
+    if (nurse_pid == 0) {
+        close(ends[0]);
+        nurse(ends[1]);
+    }
+    close(ends[1]);
+    nursery = ends[0];
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(survivor__keeps_everything),
+        cmocka_unit_test(stopped__is_given_up),
+        cmocka_unit_test(stopped__is_not_flooded),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    close(nursery);
+    waitpid(nurse_pid, NULL, 0);
+    return failed;
+}

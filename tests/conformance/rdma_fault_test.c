@@ -1,0 +1,376 @@
+/* Verbs that fail: what they were for ends with an error that says so, everything else goes on, and
+ * so does the transport once they work again. */
+#include "rdma_table.h"
+
+#include <linux/capability.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/hash.h"
+#include "core/log.h"
+
+#define ROUNDS 8
+
+static struct world *world;
+static struct peer *bystander;
+static struct sl_transport_options options;
+
+static void open_with(uint32_t peer_timeout_ms)
+{
+    options = (struct sl_transport_options){.medium = rdma_table_get(),
+                                            .peer_timeout_ms = peer_timeout_ms};
+    world = world_open(3, &options);
+    node_set_policy(&world->nodes[0], (struct policy){.echo = true});
+    bystander = peer_connect(&world->nodes[2], &world->nodes[0].bound);
+    WAIT_UNTIL(bystander->open);
+    (void)node_peer(&world->nodes[0], 0);
+}
+
+static int open_world(void **state)
+{
+    (void)state;
+    open_with(0);
+    return 0;
+}
+
+static int open_impatient_world(void **state)
+{
+    (void)state;
+    open_with(2000);
+    return 0;
+}
+
+static void is_served(struct peer *peer, const uint32_t *sizes, uint32_t count)
+{
+    uint32_t before = peer->received;
+    peer_send_from_test(peer, sizes, count);
+    WAIT_UNTIL(peer->received == before + count || peer->closed != 0);
+    assert_int_equal(peer->closed, 0);
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {10, 3000, 7};
+    (void)rdma_table_get(); /* no faults any more */
+    is_served(bystander, sizes, 3);
+    world_close(world);
+    return 0;
+}
+
+struct pair {
+    struct peer *client, *server;
+    uint32_t queue_pairs[2]; /* the server's, the client's */
+};
+
+static struct pair connect_pair(void)
+{
+    struct pair pair;
+    uint32_t before = world->nodes[0].peer_count;
+    pair.client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    pair.server = node_peer(&world->nodes[0], before);
+    WAIT_UNTIL(pair.client->open);
+    for (uint32_t i = 0; i < 2; i++) {
+        pair.queue_pairs[i] = rdma_table_queue_pair_of(&world->nodes[i]);
+        assert_int_not_equal(pair.queue_pairs[i], 0);
+    }
+    return pair;
+}
+
+static void expect_both_lost(const struct pair *pair)
+{
+    WAIT_UNTIL(pair->client->closed == 1 && pair->server->closed == 1);
+    assert_int_not_equal(pair->client->close_err, SL_OK);
+    assert_int_not_equal(pair->server->close_err, SL_OK);
+}
+
+static void expect_all_is_well(void)
+{
+    static const uint32_t sizes[] = {10, 40000, 7, 300000, SL_LIMIT_FRAME_PAYLOAD_BYTES};
+    is_served(bystander, sizes, 5);
+    struct pair pair = connect_pair();
+    is_served(pair.client, sizes, 5);
+    peer_disconnect_from_test(pair.client);
+    WAIT_UNTIL(pair.client->closed == 1 && pair.server->closed == 1);
+}
+
+/* ---- Queue pairs ------------------------------------------------------------------------------
+ */
+
+static void queue_pair__breaks_under_traffic(void **state)
+{
+    (void)state;
+    uint64_t seed = 11;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        struct pair pair = connect_pair();
+        uint32_t sizes[60];
+        for (uint32_t i = 0; i < 60; i++) {
+            uint64_t random = sl_hash_random(&seed);
+            sizes[i] = (uint32_t)(random >> 8) % (random % 8 == 0 ? 2000000 : 3000);
+        }
+        peer_send_from_test(pair.client, sizes, 60);
+        usleep((useconds_t)(sl_hash_random(&seed) % 30000));
+        rdma_table_break(&world->nodes[round % 2], pair.queue_pairs[round % 2]);
+        peer_send_from_test(pair.client, sizes, 60); /* if it had been through with those */
+        expect_both_lost(&pair);
+    }
+    expect_all_is_well();
+}
+
+/* Nothing is posted, so that nothing fails: whoever looks after silent peers finds it. */
+static void queue_pair__breaks_while_idle(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 2; round++) {
+        struct pair pair = connect_pair();
+        rdma_table_break(&world->nodes[round], pair.queue_pairs[round]);
+        expect_both_lost(&pair);
+    }
+    expect_all_is_well();
+}
+
+/* Who connects hears of it at once; who accepts turns away, and no one above hears of that. */
+static void queue_pair__cannot_be_made(void **state)
+{
+    (void)state;
+    uint32_t before = world->nodes[0].peer_count;
+    rdma_table_faults.no_queue_pair = true;
+    struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    WAIT_UNTIL(client->closed == 1);
+    assert_int_equal(client->close_err, SL_ERR_NO_MEMORY);
+    rdma_table_faults.no_queue_pair = false;
+    assert_int_equal(world->nodes[0].peer_count, before);
+    expect_all_is_well();
+}
+
+static void post__fails(void **state)
+{
+    (void)state;
+    uint32_t sizes[] = {100, 20000, 8};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct pair pair = connect_pair();
+        is_served(pair.client, sizes, 3);
+        rdma_table_faults.failing_queue_pair = pair.queue_pairs[i];
+        peer_send_from_test(pair.client, sizes, 3);
+        expect_both_lost(&pair);
+        struct peer *failed = i == 0 ? pair.server : pair.client;
+        assert_int_equal(failed->close_err, SL_ERR_IO);
+        rdma_table_faults.failing_queue_pair = 0;
+    }
+    expect_all_is_well();
+}
+
+/* Fewer buffers for a while: slower, or the end of a connection; but no standstill. */
+static void post__of_receives_fails(void **state)
+{
+    (void)state;
+    struct pair pair = connect_pair();
+    uint32_t sizes[200];
+    for (uint32_t i = 0; i < 200; i++) {
+        sizes[i] = i * 20;
+    }
+    rdma_table_faults.failing_receives = 20;
+    peer_send_from_test(pair.client, sizes, 200);
+    WAIT_UNTIL(pair.client->closed == 1 || pair.client->received == 200);
+    rdma_table_faults.failing_receives = 0;
+    expect_all_is_well();
+}
+
+/* ---- Memory -----------------------------------------------------------------------------------
+ */
+
+/* What is not registered yet cannot be now. Short frames go all the same. Long ones do, or their
+ * connection ends and says why. */
+static void memory__cannot_be_registered(void **state)
+{
+    (void)state;
+    static const uint32_t shorts[] = {10, 3000, 0}, longs[] = {300000, 20000, 5, 4000000};
+    struct pair pair = connect_pair(), other = connect_pair();
+    is_served(pair.client, shorts, 3);
+    is_served(other.client, shorts, 3);
+    rdma_table_faults.no_memory = true;
+    peer_send_from_test(pair.client, longs, 4);
+    WAIT_UNTIL(pair.client->received == 7 || pair.client->closed == 1);
+    if (pair.client->closed == 1) {
+        WAIT_UNTIL(pair.server->closed == 1);
+        assert_true(pair.client->close_err == SL_ERR_NO_MEMORY ||
+                    pair.server->close_err == SL_ERR_NO_MEMORY);
+    }
+    is_served(other.client, shorts, 3);
+    is_served(bystander, shorts, 3);
+    rdma_table_faults.no_memory = false;
+    expect_all_is_well();
+}
+
+static void no_sent(void *ctx, struct sl_conn *conn, void *cookie)
+{
+    (void)ctx;
+    (void)conn;
+    (void)cookie;
+}
+
+static void *no_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+{
+    (void)ctx;
+    (void)conn;
+    (void)header;
+    return NULL;
+}
+
+static void no_message(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
+{
+    (void)ctx;
+    sl_transport_release(conn, message);
+}
+
+static void nothing(void *ctx, struct sl_conn *conn)
+{
+    (void)ctx;
+    (void)conn;
+}
+
+static void no_close(void *ctx, struct sl_conn *conn, int err)
+{
+    (void)ctx;
+    (void)conn;
+    (void)err;
+}
+
+static const struct sl_transport_events silent = {.accepted = nothing,
+                                                  .connected = nothing,
+                                                  .sink = no_sink,
+                                                  .received = no_message,
+                                                  .sent = no_sent,
+                                                  .writable = nothing,
+                                                  .closed = no_close};
+
+/* Another transport on the reactor: opens, listens, and closes; the first error. */
+static void run_open_and_listen(struct node *node, void *ctx)
+{
+    struct sl_transport *transport = NULL;
+    struct sl_endpoint endpoint, bound;
+    char reason[256];
+    int *err = ctx;
+    assert_int_equal(
+        sl_endpoint_parse(conformance_target->endpoint, &endpoint, reason, sizeof reason), 0);
+    *err = sl_transport_open(conformance_target->ops, node->reactor, &options, &transport);
+    if (*err == 0) {
+        *err = sl_transport_listen(transport, &endpoint, &silent, NULL, &bound);
+        sl_transport_close(&transport);
+    }
+}
+
+static int open_and_listen(void)
+{
+    int err = 1;
+    node_run(&world->nodes[2], run_open_and_listen, &err);
+    return err;
+}
+
+static void listen__without_memory_or_queues(void **state)
+{
+    (void)state;
+    rdma_table_faults.no_memory = true;
+    assert_int_equal(open_and_listen(), SL_ERR_NO_MEMORY);
+    rdma_table_faults.no_memory = false;
+    rdma_table_faults.no_completions = true;
+    assert_int_equal(open_and_listen(), SL_ERR_NO_MEMORY);
+    rdma_table_faults.no_completions = false;
+    assert_int_equal(open_and_listen(), 0);
+    expect_all_is_well();
+}
+
+/* The capability that lifts the limit is per thread; reactors have what their maker had. */
+static void lift_the_limit(bool lift)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    assert_int_equal(syscall(SYS_capget, &header, data), 0);
+    const uint32_t bit = 1U << CAP_IPC_LOCK;
+    data[0].effective = lift ? data[0].effective | bit : data[0].effective & ~bit;
+    assert_int_equal(syscall(SYS_capset, &header, data), 0);
+}
+
+static void run_lift(struct node *node, void *ctx)
+{
+    (void)node;
+    lift_the_limit(*(bool *)ctx);
+}
+
+/* The system's own refusal: no more memory may be locked (ulimit -l). */
+static void listen__with_a_low_limit_of_locked_memory(void **state)
+{
+    (void)state;
+    struct rlimit before, low = {.rlim_cur = 65536};
+    bool lift = false;
+    if (geteuid() != 0) {
+        skip();
+    }
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+    low.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &low), 0);
+    node_run(&world->nodes[2], run_lift, &lift);
+    int err = open_and_listen();
+    lift = true;
+    node_run(&world->nodes[2], run_lift, &lift);
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+    assert_int_equal(err, SL_ERR_NO_MEMORY);
+    expect_all_is_well();
+}
+
+/* ---- Without a shared receive queue -----------------------------------------------------------
+ */
+
+static void shared_queue__is_not_needed(void **state)
+{
+    (void)state;
+    options = (struct sl_transport_options){.medium = rdma_table_get()};
+    rdma_table_faults.no_shared_queue = true;
+    world = world_open(3, &options);
+    node_set_policy(&world->nodes[0], (struct policy){.echo = true});
+    bystander = peer_connect(&world->nodes[2], &world->nodes[0].bound);
+    uint32_t sizes[300];
+    for (uint32_t i = 0; i < 300; i++) {
+        sizes[i] = i % 40 == 39 ? 3000 * i : 20 * i;
+    }
+    is_served(bystander, sizes, 300);
+    struct peer *peers[20];
+    for (uint32_t i = 0; i < 20; i++) {
+        peers[i] = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+        peer_send_from_test(peers[i], sizes, 60);
+    }
+    for (uint32_t i = 0; i < 20; i++) {
+        WAIT_UNTIL(peers[i]->received == 60);
+    }
+    node_set_policy(&world->nodes[0], (struct policy){.owner = &world->nodes[2]});
+    node_set_policy(&world->nodes[2], (struct policy){.echo = true});
+    struct peer *moved = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    peer_send_from_test(moved, sizes, 60);
+    WAIT_UNTIL(moved->received == 59);
+    world_close(world);
+}
+
+int main(void)
+{
+    static struct conformance_target target;
+    if (!rdma_target_init(&target, "rdma fault", "RDMA_IP")) {
+        return SKIPPED;
+    }
+    sl_log_setup(SL_LOG_OFF, target.name); /* all that it says is expected */
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+    const struct CMUnitTest tests[] = {
+        CASE(queue_pair__breaks_under_traffic),
+        cmocka_unit_test_setup_teardown(queue_pair__breaks_while_idle, open_impatient_world,
+                                        close_world),
+        CASE(queue_pair__cannot_be_made),
+        CASE(post__fails),
+        CASE(post__of_receives_fails),
+        CASE(memory__cannot_be_registered),
+        CASE(listen__without_memory_or_queues),
+        CASE(listen__with_a_low_limit_of_locked_memory),
+        cmocka_unit_test(shared_queue__is_not_needed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,342 @@
+/* Answers that the peer writes to where they are wanted: into memory of any sort, of any size, in
+ * any order; and not any more when the connection has ended. */
+#include "rdma_asker.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/hash.h"
+
+#define MIB         (1U << 20)
+#define LENT_BYTES  (16U * MIB) /* several times what is registered with the device at once */
+#define GUARD_BYTES 64
+#define GUARD_BYTE  0x3c
+#define MANY        256
+#define SOME        48
+
+/* Node 0 answers, node 1 asks; node 2 is there to be handed over to. */
+static struct world *world;
+static struct sl_endpoint at;
+static struct sl_shared lent; /* node 1's; peers may write there */
+
+static void register_lent(struct node *node, void *ctx)
+{
+    (void)ctx;
+    assert_int_equal(sl_transport_memory_register(node->transport, lent.base, lent.bytes), 0);
+}
+
+static int open_world(void **state)
+{
+    (void)state;
+    world = world_open(3, NULL);
+    assert_int_equal(sl_shared_create("landing", LENT_BYTES, SL_SHARED_WRITE, &lent), 0);
+    node_run(&world->nodes[1], register_lent, NULL);
+    answerer_open(&world->nodes[0], &at);
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    world_close(world);
+    sl_shared_destroy(&lent);
+    assert_int_equal(answerer_open_count, 0);
+    return 0;
+}
+
+static void ask_and_wait(struct asker *asker, const struct question *questions, uint32_t count)
+{
+    uint32_t before = asker->answers;
+    asker_ask(asker, questions, count);
+    WAIT_UNTIL(asker->answers == before + count || asker->closed != 0);
+    assert_int_equal(asker->closed, 0);
+}
+
+static void finish(struct asker *asker)
+{
+    WAIT_UNTIL(asker->sent == asker->asked);
+    asker_disconnect(asker);
+    WAIT_UNTIL(asker->closed == 1);
+    assert_int_equal(asker->close_err, SL_OK);
+    asker_destroy(&asker);
+}
+
+static bool all_are(const uint8_t *memory, size_t bytes, uint8_t value)
+{
+    return bytes == 0 || (memory[0] == value && memcmp(memory, memory + 1, bytes - 1) == 0);
+}
+
+/* Asks for an answer of `bytes` at `landing`, and looks at the memory behind it. */
+static void ask_with_guard(struct asker *asker, uint32_t bytes, uint32_t manner, uint8_t *landing)
+{
+    struct question question = {
+        .bytes = bytes, .manner = manner, .landing = landing, .landing_bytes = bytes};
+    memset(landing + bytes, GUARD_BYTE, GUARD_BYTES);
+    ask_and_wait(asker, &question, 1);
+    assert_true(all_are(landing + bytes, GUARD_BYTES, GUARD_BYTE));
+}
+
+/* Below, at and above every size at which something changes. */
+static void landing__of_every_size(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {0,    1,       64,          6143,   6144,  8000,
+                                     8192, 16384,   16385,       16390,  65536, 300000,
+                                     MIB,  MIB + 3, 4 * MIB - 1, 4 * MIB};
+    struct asker *asker = asker_open(&world->nodes[1], &at);
+    uint8_t *heap = aligned_alloc(64, 4 * MIB + 128);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (uint32_t manner = 0; manner <= ANSWER_FROM_REGISTERED; manner++) {
+            ask_with_guard(asker, sizes[i], manner, lent.base);
+            ask_with_guard(asker, sizes[i], manner, heap);
+        }
+    }
+    finish(asker);
+    free(heap);
+}
+
+/* Memory is registered with the device in pieces; what is written may lie on several. */
+static void landing__across_borders(void **state)
+{
+    (void)state;
+    struct asker *asker = asker_open(&world->nodes[1], &at);
+    for (uint32_t border = 4 * MIB; border < LENT_BYTES; border += 4 * MIB) {
+        ask_with_guard(asker, 300000, ANSWER_FROM_REGISTERED, lent.base + border - 8);
+        ask_with_guard(asker, 300000, 0, lent.base + border - 150000);
+        ask_with_guard(asker, 300000, ANSWER_FROM_REGISTERED, lent.base + border - 299992);
+        ask_with_guard(asker, 4 * MIB, ANSWER_FROM_REGISTERED, lent.base + border - 2 * MIB - 8);
+    }
+    finish(asker);
+}
+
+/* An answer that `sink` wants elsewhere comes there, though it was written to the landing. */
+static void landing__and_sink_says_elsewhere(void **state)
+{
+    (void)state;
+    struct asker *asker = asker_open(&world->nodes[1], &at);
+    uint8_t *elsewhere = malloc(4 * MIB);
+    for (uint32_t i = 0; i < 8; i++) {
+        const struct question question = {.bytes = i % 4 == 3 ? 4 * MIB : 20000 + i,
+                                          .manner = i % 2,
+                                          .landing = lent.base + 64 * i,
+                                          .landing_bytes = 4 * MIB,
+                                          .elsewhere = elsewhere};
+        ask_and_wait(asker, &question, 1);
+    }
+    finish(asker);
+    free(elsewhere);
+}
+
+/* It is not written at all, nor behind it. */
+static void landing__smaller_than_the_answer(void **state)
+{
+    (void)state;
+    struct asker *asker = asker_open(&world->nodes[1], &at);
+    uint8_t *elsewhere = malloc(300000);
+    memset(lent.base, GUARD_BYTE, 400000);
+    for (uint32_t i = 0; i < 6; i++) {
+        const struct question question = {.bytes = 300000,
+                                          .manner = i % 2,
+                                          .landing = lent.base,
+                                          .landing_bytes = i < 4 ? 299999 : 16,
+                                          .elsewhere = elsewhere};
+        ask_and_wait(asker, &question, 1);
+    }
+    assert_true(all_are(lent.base, 400000, GUARD_BYTE));
+    finish(asker);
+    free(elsewhere);
+}
+
+/* Its landing is its owner's again, and serves for something else. */
+static void landing__of_a_request_that_is_refused(void **state)
+{
+    (void)state;
+    struct asker *asker = asker_open(&world->nodes[1], &at);
+    memset(lent.base, GUARD_BYTE, 100000);
+    struct question question = {
+        .bytes = 100000, .manner = ANSWER_REFUSED, .landing = lent.base, .landing_bytes = 100000};
+    ask_and_wait(asker, &question, 1);
+    assert_true(all_are(lent.base, 100000, GUARD_BYTE));
+    question.manner = 0;
+    ask_and_wait(asker, &question, 1);
+    finish(asker);
+}
+
+/* Questions whose landings follow each other in memory of either sort. */
+static void make_questions(struct question *questions, uint32_t count, uint32_t manner,
+                           uint8_t *heap)
+{
+    size_t used[2] = {0, 0};
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t bytes = i % 7 == 0 ? 100 + i : 17000 + i * 131 % 40000;
+        const uint32_t which = i % 4 == 1;
+        uint8_t *memory = which == 0 ? lent.base : heap;
+        questions[i] =
+            (struct question){.bytes = bytes,
+                              .manner = manner | (i % 3 == 0 ? 0 : ANSWER_FROM_REGISTERED),
+                              .landing = memory + used[which],
+                              .landing_bytes = bytes};
+        used[which] += (bytes + 15) & ~7U;
+    }
+}
+
+static void landing__many_at_once_in_any_order(void **state)
+{
+    (void)state;
+    struct asker *asker = asker_open(&world->nodes[1], &at);
+    static struct question questions[MANY];
+    uint8_t *heap = malloc(8 * MIB);
+    for (uint64_t round = 1; round <= 2; round++) {
+        make_questions(questions, MANY, ANSWER_LATER, heap);
+        asker_ask(asker, questions, MANY);
+        WAIT_UNTIL(answerer_kept_count == MANY);
+        answerer_answer_kept(&world->nodes[0], round);
+        WAIT_UNTIL(asker->answers == round * MANY);
+        for (uint32_t i = 0; i < MANY; i++) {
+            const uint32_t number = (uint32_t)(round - 1) * MANY + i + 1;
+            const struct question *question = &questions[i];
+            if (question->bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+                assert_memory_equal(question->landing, content_of(number, question->bytes),
+                                    question->bytes);
+            }
+        }
+    }
+    finish(asker);
+    free(heap);
+}
+
+/* More than anybody remembers: all are answered, somehow. */
+static void landing__more_than_are_remembered(void **state)
+{
+    (void)state;
+    enum { COUNT = 1100 };
+    struct asker *asker = asker_open(&world->nodes[1], &at);
+    static struct question questions[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        questions[i] = (struct question){.bytes = i % 50 == 0 ? 20000 : 40,
+                                         .manner = ANSWER_LATER,
+                                         .landing = lent.base + 64 * i,
+                                         .landing_bytes = i % 50 == 0 ? 20000 : 64};
+    }
+    for (uint32_t i = 0; i < COUNT; i += 50) { /* these must not lie upon each other */
+        questions[i].landing = lent.base + 20000 * (i / 50) + 64 * COUNT;
+    }
+    asker_ask(asker, questions, COUNT);
+    WAIT_UNTIL(answerer_kept_count == COUNT);
+    answerer_answer_kept(&world->nodes[0], 5);
+    WAIT_UNTIL(asker->answers == COUNT);
+    finish(asker);
+}
+
+/* The first request's landing was told to another reactor than the one that answers. */
+static void landing__of_a_connection_that_moves(void **state)
+{
+    (void)state;
+    answerer_hand_over_to(&world->nodes[2]);
+    uint8_t *heap = malloc(8 * MIB);
+    for (uint32_t round = 0; round < 6; round++) {
+        struct question questions[SOME];
+        struct asker *asker = asker_open(&world->nodes[1], &at);
+        make_questions(questions, SOME, 0, heap);
+        questions[0].bytes = questions[0].landing_bytes = round % 2 == 0 ? 90 : 200000;
+        questions[0].landing = lent.base + 8 * MIB;
+        ask_and_wait(asker, questions, SOME);
+        finish(asker);
+    }
+    free(heap);
+}
+
+/* Memory goes back to the system, and other memory comes to be at the same address. */
+static void landing__where_memory_was_mapped_anew(void **state)
+{
+    (void)state;
+    const uint32_t bytes = 200000;
+    struct asker *asker = asker_open(&world->nodes[1], &at);
+    void *wanted = NULL;
+    for (uint32_t round = 0; round < 8; round++) {
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (wanted != NULL ? MAP_FIXED_NOREPLACE : 0);
+        uint8_t *memory = mmap(wanted, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+        assert_ptr_not_equal(memory, MAP_FAILED);
+        wanted = memory;
+        const struct question question = {
+            .bytes = bytes - 8, .manner = round % 2, .landing = memory, .landing_bytes = bytes - 8};
+        ask_and_wait(asker, &question, 1);
+        assert_int_equal(munmap(memory, bytes), 0);
+    }
+    finish(asker);
+}
+
+/* ---- Ends -------------------------------------------------------------------------------------
+ */
+
+enum who { ASKER, ANSWERER, BOTH, WHO_COUNT };
+
+static void end_in_the_middle(enum who who, uint64_t seed, uint8_t *heap)
+{
+    static struct question questions[SOME];
+    struct asker *asker = asker_open(&world->nodes[1], &at);
+    make_questions(questions, SOME, seed % 2 == 0 ? ANSWER_LATER : 0, heap);
+    for (uint32_t i = 1; i < SOME; i += 16) {
+        questions[i].bytes = questions[i].landing_bytes = 2 * MIB;
+        questions[i].landing = (i == 1 ? heap : lent.base) + 4 * MIB + (size_t)(i / 16) * 2 * MIB;
+    }
+    asker_ask(asker, questions, SOME);
+    if (seed % 2 == 0) {
+        WAIT_UNTIL(answerer_kept_count == SOME);
+        answerer_answer_kept(&world->nodes[0], seed);
+    }
+    uint32_t least = (uint32_t)(seed % 16);
+    WAIT_UNTIL(asker->answers >= least);
+    if (who != ANSWERER) {
+        asker_disconnect(asker);
+    }
+    if (who != ASKER) {
+        answerer_disconnect(&world->nodes[0]);
+    }
+    WAIT_UNTIL(asker->closed == 1 && answerer_open_count == 0);
+    usleep(2000); /* what is written too late is seen the likelier */
+    for (uint32_t i = 0; i < SOME; i++) {
+        const struct question *question = &questions[i];
+        assert_true(asker->answered[i] ||
+                    all_are(question->landing, question->landing_bytes, ASKER_POISON));
+    }
+    asker_destroy(&asker);
+    answerer_kept_count = 0;
+}
+
+/* Whoever ends it: what was not answered is not written to after `closed`. */
+static void landing__and_the_connection_ends(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 24 };
+    uint8_t *heap = malloc(8 * MIB);
+    uint64_t seed = 1;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        end_in_the_middle(i % WHO_COUNT, sl_hash_random(&seed), heap);
+    }
+    free(heap);
+}
+
+int main(void)
+{
+    static struct conformance_target target;
+    if (!rdma_target_init(&target, "rdma landing", "RDMA_IP")) {
+        return SKIPPED;
+    }
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+    const struct CMUnitTest tests[] = {
+        CASE(landing__of_every_size),
+        CASE(landing__across_borders),
+        CASE(landing__and_sink_says_elsewhere),
+        CASE(landing__smaller_than_the_answer),
+        CASE(landing__of_a_request_that_is_refused),
+        CASE(landing__many_at_once_in_any_order),
+        CASE(landing__more_than_are_remembered),
+        CASE(landing__of_a_connection_that_moves),
+        CASE(landing__where_memory_was_mapped_anew),
+        CASE(landing__and_the_connection_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,6 @@
+#include "rdma.h"
+
+int main(void)
+{
+    return rdma_run("rdma polling", "RDMA_IP", true);
+}
