@@ -128,6 +128,27 @@ static uint32_t links_of(const struct sl_hub *hub)
                : 0;
 }
 
+static bool may_use_rdma(const struct sl_hub *hub)
+{
+    for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
+        const struct sl_link_place *place = &hub->links[shard].place;
+        if (place->endpoint.scheme == SL_ENDPOINT_RDMA ||
+            (place->has_near && place->near.scheme == SL_ENDPOINT_RDMA)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int take_buffers(struct sl_hub *hub, uint32_t link_count)
+{
+    uint32_t count = link_count < SL_HUB_BUFFERS_MAX ? link_count : SL_HUB_BUFFERS_MAX;
+    count *= may_use_rdma(hub) ? 2 : 1;
+    int err = sl_pool_init(&hub->buffers, SL_LIMIT_FRAME_PAYLOAD_BYTES, count);
+    hub->has_buffers = err == 0;
+    return err;
+}
+
 void sl_hub_connect(struct sl_call *call)
 {
     struct sl_hub *hub = call->hub;
@@ -137,15 +158,10 @@ void sl_hub_connect(struct sl_call *call)
     call->left = link_count + 1;
     call->payload_bytes_max = UINT32_MAX;
     call->counts = true;
-    if (link_count > 0) {
-        uint32_t count = link_count < SL_HUB_BUFFERS_MAX ? link_count : SL_HUB_BUFFERS_MAX;
-        int err = sl_pool_init(&hub->buffers, SL_LIMIT_FRAME_PAYLOAD_BYTES, count);
-        hub->has_buffers = err == 0;
-        if (err != 0) {
-            sl_call_fail(call, err, "no memory for %u receive buffers", count);
-            sl_call_answer(call);
-            return;
-        }
+    if (link_count > 0 && take_buffers(hub, link_count) != 0) {
+        sl_call_fail(call, SL_ERR_NO_MEMORY, "no memory for receive buffers");
+        sl_call_answer(call);
+        return;
     }
     for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
         sl_link_open(&hub->links[shard], call);

@@ -20,7 +20,9 @@
  * frame here is a header and at most a few KiB. */
 #define SL_HUB_OUTBOX_BYTES (32U << 20)
 
-/* Long replies that are being received; a link needs at most one at a time. */
+/* Long replies that are being received: a link needs at most one at a time. Where RDMA may lead to
+ * a shard as many again, and those that a link does not need, for replies that land before they are
+ * scattered: the shard may write there from the request on. */
 #define SL_HUB_BUFFERS_MAX  32
 
 #define SL_HUB_SCHEMES      4 /* of enum sl_endpoint_scheme */

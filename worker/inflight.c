@@ -9,7 +9,8 @@
 
 static_assert((SL_INFLIGHT_SLOTS & MASK) == 0, "slots are found by masking the id");
 
-void sl_inflight_add(struct sl_inflight *inflight, uint64_t id, struct sl_request *request)
+struct sl_inflight_entry *sl_inflight_add(struct sl_inflight *inflight, uint64_t id,
+                                          struct sl_request *request)
 {
     sl_assert(id > 0);
     sl_assert(!sl_inflight_full(inflight));
@@ -21,6 +22,7 @@ void sl_inflight_add(struct sl_inflight *inflight, uint64_t id, struct sl_reques
     inflight->slots[slot] = (struct sl_inflight_entry){.id = id, .request = request};
     inflight->displaced += slot != ((uint32_t)id & MASK);
     inflight->count++;
+    return &inflight->slots[slot];
 }
 
 struct sl_inflight_entry *sl_inflight_find(struct sl_inflight *inflight, uint64_t id)

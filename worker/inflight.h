@@ -19,6 +19,7 @@ struct sl_inflight_entry {
     uint64_t id;                /* 0: the slot is free */
     struct sl_request *request; /* NULL: nobody waits for it any more */
     uint32_t clock_after;       /* then: the worker's clock once it was carried out, or 0 */
+    void *stage;                /* where the reply lands, before it is scattered; or NULL */
 };
 
 /* Zeroed: empty. */
@@ -34,9 +35,10 @@ static inline bool sl_inflight_full(const struct sl_inflight *inflight)
 }
 
 /* The id is > 0 and not in flight; not full. */
-void sl_inflight_add(struct sl_inflight *inflight, uint64_t id, struct sl_request *request);
+struct sl_inflight_entry *sl_inflight_add(struct sl_inflight *inflight, uint64_t id,
+                                          struct sl_request *request);
 
-/* NULL when there is no such id. Valid until the next add or remove. */
+/* NULL when there is no such id. An entry is valid until the next add or remove. */
 struct sl_inflight_entry *sl_inflight_find(struct sl_inflight *inflight, uint64_t id);
 
 void sl_inflight_remove(struct sl_inflight *inflight, struct sl_inflight_entry *entry);

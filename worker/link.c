@@ -68,6 +68,28 @@ static void ask_to_land(struct sl_link *link, struct sl_request *request)
     sl_outbox_set_landing(link->outbox, request->landing, (uint32_t)request->reply_bytes);
 }
 
+/* A long reply that is to be scattered lands in a buffer of the hub's first: otherwise it would
+ * wait at the shard until it is fetched. One buffer is left for what comes otherwise, and is
+ * fetched. */
+static void *take_stage(struct sl_link *link, const struct sl_request *request)
+{
+    struct sl_pool *buffers = &link->hub->buffers;
+    if (!link->lands_anywhere || request->reply_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
+        buffers->free_count < 2) {
+        return NULL;
+    }
+    void *stage = sl_pool_get(buffers);
+    sl_outbox_set_landing(link->outbox, stage, (uint32_t)request->reply_bytes);
+    return stage;
+}
+
+static void put_stage(struct sl_link *link, void *stage)
+{
+    if (stage != NULL) {
+        sl_pool_put(&link->hub->buffers, stage);
+    }
+}
+
 static void commit(struct sl_link *link, struct sl_request *request, uint8_t *room)
 {
     struct sl_part *part = request->part;
@@ -82,10 +104,12 @@ static void commit(struct sl_link *link, struct sl_request *request, uint8_t *ro
     request->tail_unsent = request->tail != NULL;
     part->unsent += rest != NULL ? 1 : 0;
     link->finished = link->finished || request->finishes;
+    struct sl_inflight_entry *entry = sl_inflight_add(&link->inflight, request->id, request);
     if (may_land(link, request)) {
         ask_to_land(link, request);
+    } else {
+        entry->stage = take_stage(link, request);
     }
-    sl_inflight_add(&link->inflight, request->id, request);
     link->hub->stats.requests++;
     struct sl_frame frame = {
         .payload_bytes = copied + rest_bytes,
@@ -232,6 +256,9 @@ void *sl_link_sink(void *ctx, struct sl_session *session, const struct sl_frame 
         link->landing = request;
         return request->landing;
     }
+    if (entry != NULL && entry->stage != NULL) {
+        return entry->stage;
+    }
     if (link->buffer == NULL) {
         link->buffer = sl_pool_get(&link->hub->buffers);
     }
@@ -297,17 +324,10 @@ static void succeeded(struct sl_link *link, struct sl_request *request,
     }
 }
 
-static void replied(struct sl_link *link, const struct sl_transport_message *message)
+/* NULL: nobody waits for it any more. `clock`: after what it asked for. */
+static void take_reply(struct sl_link *link, struct sl_request *request, uint32_t clock,
+                       const struct sl_transport_message *message)
 {
-    struct sl_inflight_entry *entry = sl_inflight_find(&link->inflight, message->header.request_id);
-    if (entry == NULL) {
-        release(link, message);
-        sl_link_break(link, "it answered a request that is not in flight", true);
-        return;
-    }
-    struct sl_request *request = entry->request;
-    uint32_t clock = request == NULL ? entry->clock_after : clock_after(request);
-    sl_inflight_remove(&link->inflight, entry);
     link->hub->stats.replies++;
     if (request != NULL) {
         request->in_flight = false;
@@ -325,6 +345,21 @@ static void replied(struct sl_link *link, const struct sl_transport_message *mes
         return;
     }
     succeeded(link, request, message);
+}
+
+static void replied(struct sl_link *link, const struct sl_transport_message *message)
+{
+    struct sl_inflight_entry *found = sl_inflight_find(&link->inflight, message->header.request_id);
+    if (found == NULL) {
+        release(link, message);
+        sl_link_break(link, "it answered a request that is not in flight", true);
+        return;
+    }
+    const struct sl_inflight_entry entry = *found;
+    sl_inflight_remove(&link->inflight, found);
+    take_reply(link, entry.request,
+               entry.request == NULL ? entry.clock_after : clock_after(entry.request), message);
+    put_stage(link, entry.stage);
 }
 
 void sl_link_received(void *ctx, struct sl_session *session,
@@ -358,6 +393,7 @@ void sl_link_keep(struct sl_link *link)
     struct sl_inflight_entry *entry;
     while ((entry = sl_inflight_any(&link->inflight)) != NULL) {
         struct sl_request *request = entry->request;
+        put_stage(link, entry->stage);
         sl_inflight_remove(&link->inflight, entry);
         if (request == NULL) {
             continue;
@@ -420,6 +456,7 @@ void sl_link_fail_all(struct sl_link *link)
     struct sl_inflight_entry *entry;
     while ((entry = sl_inflight_any(&link->inflight)) != NULL) {
         struct sl_request *request = entry->request;
+        put_stage(link, entry->stage);
         sl_inflight_remove(&link->inflight, entry);
         if (request != NULL) {
             request->in_flight = request->is_landing = false;

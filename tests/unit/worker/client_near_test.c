@@ -8,7 +8,7 @@
 #include "worker/wire_memory.h"
 
 #define KEYS 5000 /* their rows are longer than the transport's own buffers take */
-static uint64_t keys[KEYS];
+static uint64_t keys[KEYS + 1];
 static float rows[KEYS + 4]; /* the last ones are not lent */
 #define LENT_BYTES (KEYS * sizeof *rows)
 
@@ -338,7 +338,7 @@ static void set_rdma(struct peer_world *world)
 {
     is_memory_plain = true;
     world->near.scheme = SL_ENDPOINT_RDMA;
-    for (uint32_t i = 0; i < KEYS; i++) {
+    for (uint32_t i = 0; i <= KEYS; i++) {
         keys[i] = i;
     }
 }
@@ -540,6 +540,69 @@ static void part__ends_the_connection_before_it_gives_up_any_memory(void **state
     assert_int_equal(world->data_connections, 2);
 }
 
+/* What does not end where its place does is moved there: nothing is written behind it. */
+#define STAGED_KEYS (KEYS + 1)
+
+static bool is_in_buffers(const struct sl_hub *hub, const void *at)
+{
+    const struct sl_pool *buffers = &hub->buffers;
+    return (const uint8_t *)at >= buffers->base &&
+           (const uint8_t *)at < buffers->base + buffers->block_count * buffers->block_bytes;
+}
+
+static void link__lets_long_answers_land_before_they_are_scattered(void **state)
+{
+    struct peer_world *world = *state;
+    start_rdma(world);
+    const struct sl_hub *hub = &world->client->hubs[0];
+    assert_int_equal(hub->buffers.free_count, 2);
+    memset(rows, 1, sizeof rows);
+    struct sl_step *step = submit_pull(world, rows, STAGED_KEYS);
+    peer_turns(world, 3);
+    peer_expect(world, step, 0, "");
+    assert_true(is_in_buffers(hub, world->near.landing));
+    assert_int_equal(world->near.landing_bytes, (STAGED_KEYS + 1) * sizeof *rows);
+    assert_int_equal(world->near.network.landed_count, 1);
+    assert_true(rows[0] == 0 && rows[KEYS] == 0);
+    assert_true(rows[KEYS + 1] != 0);
+    assert_int_equal(hub->buffers.free_count, 2);
+    /* One buffer is left for what comes without having been asked for there. */
+    step = submit_pull(world, rows, STAGED_KEYS);
+    struct sl_step *other = submit_pull(world, rows, STAGED_KEYS);
+    peer_expect(world, step, 0, "");
+    peer_expect(world, other, 0, "");
+    assert_null(world->near.landing);
+    assert_int_equal(world->near.network.landed_count, 2);
+    assert_int_equal(hub->buffers.free_count, 2);
+    world->manner = PEER_ERROR_WITH_LONG_TEXT;
+    peer_expect(world, submit_pull(world, rows, STAGED_KEYS), SL_ERR_NOT_FOUND, "no?table");
+    assert_int_equal(hub->buffers.free_count, 2);
+}
+
+/* Nobody waits for the answer any more, but the shard may still write it: to no caller's memory. */
+static void link_forget__leaves_the_buffer_to_the_shard(void **state)
+{
+    struct peer_world *world = *state;
+    start_rdma(world);
+    const struct sl_hub *hub = &world->client->hubs[0];
+    world->manner = PEER_SILENT;
+    peer_expect(world, submit_pull(world, rows, STAGED_KEYS), SL_ERR_DEADLINE, "500 ms passed");
+    assert_int_equal(hub->buffers.free_count, 1);
+    assert_int_equal(world->data_connections, 1);
+    peer_refuse(world, SL_ERR_DEADLINE);
+    peer_turns(world, 100);
+    assert_int_equal(hub->buffers.free_count, 2);
+    assert_int_equal(world->data_connections, 1);
+    /* It may not when its connection has ended. */
+    peer_expect(world, submit_pull(world, rows, STAGED_KEYS), SL_ERR_DEADLINE, "500 ms passed");
+    struct sl_step *step = submit_pull(world, rows, KEYS);
+    peer_turns(world, 50);
+    peer_hang_up(world);
+    assert_int_equal(hub->buffers.free_count, 2);
+    world->manner = PEER_CORRECT;
+    peer_expect(world, step, 0, "");
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
 
 int main(void)
@@ -569,6 +632,8 @@ int main(void)
         CASE(hub_lend__tells_nobody_who_shares_of_what_cannot_be_mapped),
         CASE(link__asks_for_long_answers_in_any_memory),
         CASE(part__ends_the_connection_before_it_gives_up_any_memory),
+        CASE(link__lets_long_answers_land_before_they_are_scattered),
+        CASE(link_forget__leaves_the_buffer_to_the_shard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

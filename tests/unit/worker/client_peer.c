@@ -302,13 +302,19 @@ static const struct sl_transport_events ps_events = {.accepted = accepted,
  * treated as such. */
 static struct peer_world *near_world;
 
+static const struct sl_transport_ops *near_base(void)
+{
+    return near_world->near.scheme == SL_ENDPOINT_RDMA ? &sl_loop_device_ops
+                                                       : &sl_loop_transport_ops;
+}
+
 static int open_near(struct sl_reactor *reactor, const struct sl_transport_options *options,
                      struct sl_transport **out)
 {
     assert_ptr_equal(options->medium, &near_world->network);
     near_world->near.options = *options;
     const struct sl_transport_options near = {.medium = &near_world->near.network};
-    return sl_loop_transport_ops.open(reactor, &near, out);
+    return near_base()->open(reactor, &near, out);
 }
 
 static int register_near(struct sl_transport *transport, void *base, size_t bytes)
@@ -348,15 +354,13 @@ static struct sl_transport_ops near_ops;
 
 static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
 {
-    static const uint32_t capabilities[SL_HUB_SCHEMES] = {
-        [SL_ENDPOINT_SHM] = SL_TRANSPORT_SHARES | SL_TRANSPORT_ONE_SIDED,
-        [SL_ENDPOINT_RDMA] = SL_TRANSPORT_REGISTERS | SL_TRANSPORT_ONE_SIDED,
-    };
     if (scheme != near_world->near.scheme) {
         return scheme == SL_ENDPOINT_TCP ? &sl_loop_transport_ops : NULL;
     }
-    near_ops = sl_loop_transport_ops;
-    near_ops.capabilities |= near_world->near.is_plain ? 0 : capabilities[scheme];
+    near_ops = *near_base();
+    near_ops.capabilities |= near_world->near.is_plain || scheme != SL_ENDPOINT_SHM
+                                 ? 0
+                                 : SL_TRANSPORT_SHARES | SL_TRANSPORT_ONE_SIDED;
     near_ops.open = open_near;
     near_ops.memory_register = register_near;
     near_ops.memory_unregister = unregister_near;
@@ -369,8 +373,8 @@ void peer_listen_near(struct peer_world *world)
     struct sl_endpoint bound;
     const struct sl_transport_options options = {.medium = &world->near.network};
     struct sl_transport **transport = &world->near.transport;
-    assert_int_equal(
-        sl_transport_open(&sl_loop_transport_ops, world->reactors[0], &options, transport), 0);
+    near_world = world;
+    assert_int_equal(sl_transport_open(near_base(), world->reactors[0], &options, transport), 0);
     assert_int_equal(
         sl_transport_listen(*transport, &world->near.endpoint, &ps_events, world, &bound), 0);
 }
