@@ -3,7 +3,8 @@
  * moving connections.
  *
  *   rdma.c      the ops table, open and close, the turn: poll, flush, arm
- *   rail.c      one device: protection domain, completion queue, shared receive queue, what it can
+ *   rail.c      one device: protection domain, completion queue, shared receive queue; abilities.c
+ *               what it can, device.c its events
  *   pool.c      its receive buffers, staging blocks and send slots
  *   memory.c    registered memory: keys for addresses; cache.c and unmapped.c for the rest
  *   cm.c        rdma_cm's events; listen.c, connect.c, move.c what they mean; address.c from where
@@ -18,6 +19,7 @@
 #include <stdatomic.h>
 
 #include "core/assert.h"
+#include "net/rdma/device.h"
 #include "net/rdma/library.h"
 #include "net/rdma/packet.h"
 #include "net/rdma/rdma.h"
@@ -37,6 +39,7 @@
 #define SL_RDMA_CHUNK_BYTES     (4U << 20) /* of registered memory: one memory region each */
 #define SL_RDMA_PEER_TIMEOUT_MS 10000U
 #define SL_RDMA_POLL_BATCH      32
+#define SL_RDMA_BUFFERS         4096U /* of each kind on a rail, at most, where no option says so */
 
 /* ---- Devices ----------------------------------------------------------------------------------
  */
@@ -60,7 +63,6 @@ struct sl_rdma_block {
     struct sl_rdma_conn *conn; /* RECEIVE: that it came by; for credit, while its serial is: */
     uint64_t conn_serial;
     struct sl_rdma_conn *posted_to; /* without a shared receive queue; NULL: not posted */
-    uint32_t posted_generation;     /* of its link then */
     struct sl_rdma_rail *rail;
     struct sl_rdma_block *next; /* while free; SEND: of those of one work request */
     uint8_t *at;                /* aligned to 64 */
@@ -76,6 +78,7 @@ struct sl_rdma_pool {
     uint32_t promised;  /* receive buffers that connections may count on */
     uint32_t posted;    /* to the shared receive queue, or to queue pairs */
     uint32_t total[3];  /* by kind */
+    uint32_t lent;      /* STAGING blocks that hold what peers are to read */
     uint32_t pauses[3]; /* it could not grow: so many more wishes are refused without trying */
 };
 #define SL_RDMA_STAGING_BYTES SL_LIMIT_INLINE_PAYLOAD_BYTES
@@ -96,8 +99,7 @@ struct sl_rdma_abilities {
 struct sl_rdma_rail {
     struct sl_rdma *rdma;
     struct sl_rdma_rail *next;
-    struct ibv_context *verbs;     /* librdmacm's, which all reactors share */
-    struct sl_rdma_device *device; /* device.c */
+    struct ibv_context *verbs; /* librdmacm's, which all reactors share */
     char name[64];
     struct ibv_pd *pd; /* NULL: the device is gone, and all that was open on it was given back */
     struct ibv_comp_channel *channel;
@@ -115,6 +117,7 @@ struct sl_rdma_rail {
     uint32_t empties;               /* times that the completion queue was seen empty; runs over */
     bool armed;                     /* the next completion wakes the channel */
     bool gone;                      /* the device was removed, or is in a fatal state */
+    struct sl_rdma_member member;   /* of those who use the device */
     bool limit_told;                /* a limit of locked memory was logged */
     struct ibv_wc seen[SL_RDMA_POLL_BATCH];
 };
@@ -151,6 +154,8 @@ struct sl_rdma {
     struct sl_rdma_conn *ready; /* to be looked at by the next poll: retries, ends */
     struct sl_rdma_conn *by_queue_pair[SL_RDMA_BUCKETS];
     struct sl_rdma_move *moves; /* tickets given out */
+    struct sl_rdma_conn *spare; /* closed connections, to be used again: messages may name them */
+    uint32_t generations;       /* queue pairs made; runs over */
     struct sl_rdma_listener *listeners;
     struct sl_rdma_region regions[SL_RDMA_REGIONS];
     uint32_t region_end;
@@ -214,7 +219,8 @@ struct sl_rdma_conn {
     uint32_t empties;  /* of the rail, when the end was seen: what came before is delivered first */
     struct sl_rdma_conn *dirty_next, *ready_next, *queue_pair_next;
     struct sl_timer timer; /* RESOLVING, ACCEPTING, MOVING, LEAVING, DRAINING, ENDED: patience */
-    struct sl_endpoint endpoint; /* who connected: for the second time */
+    struct sl_endpoint endpoint; /* who connected: for the second time, from the same address */
+    struct sockaddr_storage local;
     /* Credit and counts, which outlast a move. */
     uint32_t limit_theirs; /* counted packets that we may send in all */
     uint32_t limit_ours;   /* that the peer may send: told, or to be told */
@@ -227,6 +233,7 @@ struct sl_rdma_conn {
     bool peer_stalled;               /* wishes for a larger window */
     bool note_due; /* the peer must hear of limits or counts though we have nothing to send */
     bool bye_received;
+    bool all_received;     /* BYE or MOVED: nothing follows on the queue pair */
     bool heard;            /* a packet came, since the last sweep */
     uint32_t quiet_rounds; /* of the sweep, without */
     uint32_t pings;        /* sent since it was heard */
@@ -236,6 +243,7 @@ struct sl_rdma_conn {
     struct sl_rdma_receive *receive;
     struct sl_rdma_move *move; /* LEAVING: what goes along; ACCEPTING: what came along */
     uint64_t ticket;           /* MOVING */
+    bool moved_sent;
 };
 
 /* ---- rdma.c -----------------------------------------------------------------------------------
@@ -297,6 +305,17 @@ void sl_rdma_rail_close_all(struct sl_rdma *rdma); /* no queue pairs, no message
  * that another reactor has read come to the reactor of the queue pair (device.c). */
 void sl_rdma_rail_read_events(struct sl_rdma_rail *rail);
 
+/* The device does not work any more (rdma_cm says so too): every connection on it ends with IO. */
+void sl_rdma_rail_lose(struct sl_rdma_rail *rail, const char *why);
+
+/* A connection has given back its promise: the last one of a device that is gone gives back what is
+ * open on it, which the device's removal waits for. */
+void sl_rdma_rail_left(struct sl_rdma_rail *rail);
+
+/* abilities.c: what the device says, and what is found by trying (with pd and cq). Errors: IO. */
+int sl_rdma_abilities_ask(struct sl_rdma_rail *rail);
+int sl_rdma_abilities_try(struct sl_rdma_rail *rail);
+
 /* Reserves for one connection room in the completion queue, for SL_RDMA_SENDS too, and window +
  * SL_RDMA_SPARE receive buffers, and posts them; or changes what it has. Without a shared receive
  * queue (rail->srq is NULL; max_recv_wr is SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE then) conn->link must
@@ -311,21 +330,29 @@ void sl_rdma_pool_release(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn);
  * there comes back. Implied by release. */
 void sl_rdma_pool_forget(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn);
 
-/* A completion named the block, with success or not; it is the caller's, who puts it. */
-static inline struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_rail *rail, uint64_t wr_id)
+/* The block of a receive completion, whether that succeeded or not: the caller's now, who puts it.
+ */
+static inline struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_rail *rail,
+                                                      const struct ibv_wc *completion)
 {
-    struct sl_rdma_block *block = (struct sl_rdma_block *)(uintptr_t)(wr_id - 1);
+    struct sl_rdma_block *block = (struct sl_rdma_block *)(uintptr_t)(completion->wr_id - 1);
+    bool good = completion->status == IBV_WC_SUCCESS;
     rail->pool.posted--;
     if (block->posted_to != NULL) {
         block->posted_to->link.receives--;
-        block->posted_to = NULL;
     }
+    block->conn = good ? block->posted_to : NULL;
+    block->conn_serial = block->conn != NULL ? block->conn->serial : 0;
+    block->posted_to = NULL;
     return block;
 }
 
 /* Posts what was put. To be called before limits are told to peers, in each flush; between two of
  * them 16 are posted at once. */
 void sl_rdma_pool_flush(struct sl_rdma_rail *rail);
+
+/* The device no longer knows the memory, which stays until close: messages may lie in it. */
+void sl_rdma_pool_unpin(struct sl_rdma_rail *rail);
 void sl_rdma_pool_close(struct sl_rdma_rail *rail);
 
 /* Free blocks; NULL: none can be had now. */
@@ -378,14 +405,54 @@ void sl_rdma_memory_close(struct sl_rdma_rail *rail);
 
 int sl_rdma_cm_open(struct sl_rdma *rdma);
 void sl_rdma_cm_close(struct sl_rdma *rdma);
-void sl_rdma_cm_poll(
-    struct sl_rdma *rdma); /* handles events; cm_ready says that there may be some */
+
+/* Handles events, cm_ready says that there may be some; returns how many. */
+uint32_t sl_rdma_cm_poll(struct sl_rdma *rdma);
+
+/* An event of rdma_cm's, acknowledged: its id may be destroyed. */
+struct sl_rdma_cm_event {
+    enum rdma_cm_event_type type;
+    int status;
+    struct rdma_cm_id *id;
+    bool has_hello; /* the peer's, of our magic; its version may be another */
+    struct sl_rdma_hello hello;
+};
+
+/* A connection's identifier or a listener's says whose it is. */
+static inline void *sl_rdma_cm_listener_tag(struct sl_rdma_listener *listener)
+{
+    return (void *)((uintptr_t)listener | 1);
+}
+
+/* A connect request. Takes the id. */
+void sl_rdma_listen_request(struct sl_rdma_listener *listener,
+                            const struct sl_rdma_cm_event *event);
+
+/* The device that it listens on is gone. */
+void sl_rdma_listen_lost(struct sl_rdma_listener *listener);
+
+/* Turns away who asks to connect, and destroys the id. */
+void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id);
 
 int sl_rdma_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                    const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
 void sl_rdma_listen_close(struct sl_rdma *rdma);
 int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                     const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
+
+/* Asks rdma_cm for the way to conn->endpoint, from conn->local unless that is AF_UNSPEC; RESOLVING,
+ * or MOVING once more. Ends the connection where that fails. */
+void sl_rdma_connect_begin(struct sl_rdma_conn *conn);
+void sl_rdma_connect_event(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event);
+
+/* How long an answer may take, beyond which the peer counts as gone. */
+static inline uint64_t sl_rdma_patience_ns(const struct sl_rdma *rdma)
+{
+    return rdma->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
+}
+
+/* Whether the option rdma_device names what is there. Errors: INVALID, logged. */
+int sl_rdma_address_check(const struct sl_rdma *rdma);
 
 /* The address to bind to before connecting to or listening on `endpoint`, by the options
  * rdma_device and rdma_gid and the rails near the reactor's NUMA node, each in turn. OK with family
@@ -402,9 +469,27 @@ struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
                                       const struct sl_transport_events *events, void *ctx);
 
 /* The queue pair of link.id, on its device's rail; also the window. Errors: as rail_get. */
-int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn, struct sl_rdma_link *link);
+int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn);
+
+/* For connect and accept: *hello is filled, and what is returned points to it. */
 struct rdma_conn_param sl_rdma_conn_param(const struct sl_rdma_conn *conn,
                                           struct sl_rdma_hello *hello);
+void sl_rdma_conn_take_hello(struct sl_rdma_conn *conn, const struct sl_rdma_hello *hello);
+
+/* Gives the queue pair and the identifier back: the device touches nothing of theirs any more. */
+void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn);
+
+/* ACCEPTING -> LIVE: `accepted`, and the packets that came along. From poll. */
+void sl_rdma_conn_established(struct sl_rdma_conn *conn);
+
+void sl_rdma_conn_set_timer(struct sl_rdma_conn *conn, uint64_t after_ns);
+void sl_rdma_conn_stop_timer(struct sl_rdma_conn *conn);
+
+/* One line of log, and the end. */
+void sl_rdma_conn_refuse(struct sl_rdma_conn *conn, const char *what, int err);
+
+/* The peer's end of the queue pair is gone; what has come is delivered first. */
+void sl_rdma_conn_disconnected(struct sl_rdma_conn *conn);
 
 /* Says `closed` with this error once the queue pair is quiet; not from here. What has been received
  * before CLOSED is delivered first. Idempotent: the first error stays. */
@@ -437,10 +522,32 @@ int sl_rdma_move_hand_over(struct sl_conn *conn, struct sl_transport *to,
 void sl_rdma_move_packet(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes);
 
 /* A connect request with a ticket. Takes the id over; false: unknown, the caller rejects. */
-bool sl_rdma_move_arrived(struct sl_rdma *rdma, struct rdma_cm_id *id, uint64_t ticket);
+bool sl_rdma_move_arrived(struct sl_rdma *rdma, struct rdma_cm_id *id,
+                          const struct sl_rdma_hello *hello);
 
+/* LEAVING: a packet from the queue pair. */
+void sl_rdma_move_take(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes);
+
+/* From visit: LEAVING; MOVING; ACCEPTING, where the peer has left before it came here. */
+void sl_rdma_move_leave(struct sl_rdma_conn *conn);
+void sl_rdma_move_again(struct sl_rdma_conn *conn);
+void sl_rdma_move_bury(struct sl_rdma_conn *conn);
+
+/* MOVING: the second queue pair is there. */
+void sl_rdma_move_done(struct sl_rdma_conn *conn);
+
+/* Patience is at an end, LEAVING. */
+void sl_rdma_move_give_up(struct sl_rdma_conn *conn);
+
+/* Delivers the packets that came along, and drops conn->move; or only drops it. */
+void sl_rdma_move_deliver(struct sl_rdma_conn *conn);
+void sl_rdma_move_drop(struct sl_rdma_conn *conn);
+
+/* For all connections: a few times within the peer's timeout each is looked at, and ended with
+ * DEADLINE where its peer has shown no life for that long, though it owes some. */
 void sl_rdma_sweep_open(struct sl_rdma *rdma);
 void sl_rdma_sweep_close(struct sl_rdma *rdma);
+void sl_rdma_sweep_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn);
 
 /* ---- send.c -----------------------------------------------------------------------------------
  */
@@ -463,7 +570,8 @@ bool sl_rdma_send_uncounted(struct sl_rdma_conn *conn, enum sl_rdma_packet_kind 
 bool sl_rdma_send_is_done(const struct sl_rdma_conn *conn);
 /* Whether something is published that the peer has neither taken nor answered for (sweep). */
 bool sl_rdma_send_waits(const struct sl_rdma_conn *conn);
-void sl_rdma_send_completed(struct sl_rdma_conn *conn, uint32_t number); /* all up to it, too */
+/* All up to it, too. Also of those that failed, once the connection has ended: they only count. */
+void sl_rdma_send_completed(struct sl_rdma_conn *conn, uint32_t number);
 void sl_rdma_send_report(
     struct sl_rdma_conn *conn); /* `sent`, `writable` as they are due; from poll */
 

@@ -1,0 +1,38 @@
+/* What the reactors of a process share of a device: librdmacm opens it once for all, so that each
+ * may read an asynchronous event that concerns another's queue pair. Who reads one passes it to the
+ * rail that it is for, and wakes its reactor. Any thread; takes a lock; events are rare. */
+#ifndef SL_NET_RDMA_DEVICE_H
+#define SL_NET_RDMA_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+
+struct sl_rdma_device;
+struct sl_rdma_rail;
+
+struct sl_rdma_device_event {
+    enum ibv_event_type type;
+    uint32_t queue_pair; /* its number, for what concerns one */
+};
+
+/* One reactor's share. */
+struct sl_rdma_member {
+    struct sl_rdma_member *next;
+    struct sl_rdma_rail *rail; /* cq_context of its completion queue, srq_context too */
+    struct sl_rdma_device_event *events;
+    uint32_t count, capacity;
+    int wake_fd; /* readable while there are events; -1: not a member */
+    struct sl_rdma_device *device;
+};
+
+/* *is_first: no other reactor of this process uses the device. Errors: NO_MEMORY, IO. */
+int sl_rdma_device_join(struct sl_rdma_rail *rail, struct sl_rdma_member *member, bool *is_first);
+void sl_rdma_device_leave(struct sl_rdma_member *member);
+
+/* Reads what the device has to tell, for all members, and takes the oldest event of this one's;
+ * false: there is none. */
+bool sl_rdma_device_next(struct sl_rdma_member *member, struct sl_rdma_device_event *out);
+
+#endif

@@ -1,0 +1,295 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "core/log.h"
+#include "core/shared.h"
+#include "net/rdma/cache.h"
+#include "net/rdma/internal.h"
+
+#define PAUSE 1000U /* wishes refused without trying, after the device has refused one */
+
+struct region_chunks {
+    uint64_t serial; /* of the registration that the chunks are of; 0: none */
+    size_t count;
+    struct ibv_mr **chunks; /* NULL: not registered with the device yet */
+};
+
+struct sl_rdma_chunks {
+    struct region_chunks regions[SL_RDMA_REGIONS];
+    uint32_t last;  /* region found */
+    uint32_t pause; /* wishes */
+};
+
+/* ---- With the device --------------------------------------------------------------------------
+ */
+
+static void explain(struct sl_rdma_rail *rail, size_t bytes, int reason)
+{
+    if (rail->limit_told) {
+        return;
+    }
+    rail->limit_told = true;
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    (void)getrlimit(RLIMIT_MEMLOCK, &limit);
+    if (limit.rlim_cur == RLIM_INFINITY) {
+        sl_log_warn("rdma: %s: %zu bytes of memory could not be registered: %s", rail->name, bytes,
+                    strerror(reason));
+        return;
+    }
+    sl_log_warn("rdma: %s: %zu bytes of memory could not be registered: %s; %llu bytes may be "
+                "locked at most: raise that (ulimit -l unlimited, memlock in "
+                "/etc/security/limits.conf, LimitMEMLOCK=infinity of a service, docker run "
+                "--ulimit memlock=-1)",
+                rail->name, bytes, strerror(reason), (unsigned long long)limit.rlim_cur);
+}
+
+struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_rail *rail, void *at, size_t bytes, int access)
+{
+    const struct sl_rdma_library *library = rail->rdma->library;
+    int relaxed = rail->can.relaxed_order ? IBV_ACCESS_RELAXED_ORDERING : 0;
+    struct ibv_mr *mr = library->reg_mr(rail->pd, at, bytes, access | relaxed);
+    int reason = errno;
+    if (mr == NULL && (reason == ENOMEM || reason == EAGAIN)) {
+        explain(rail, bytes, reason);
+    }
+    errno = reason;
+    return mr;
+}
+
+/* ---- What the layers above registered ---------------------------------------------------------
+ */
+
+int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t bytes)
+{
+    struct sl_rdma *rdma = (struct sl_rdma *)transport;
+    uint32_t index = 0;
+    while (index < SL_RDMA_REGIONS && rdma->regions[index].base != NULL) {
+        index++;
+    }
+    if (index == SL_RDMA_REGIONS) {
+        sl_log_error("rdma: more than %u regions cannot be registered", SL_RDMA_REGIONS);
+        return SL_ERR_NO_MEMORY;
+    }
+    const struct sl_shared *shared = sl_shared_find(base, bytes);
+    rdma->regions[index] =
+        (struct sl_rdma_region){.base = base,
+                                .bytes = bytes,
+                                .peers_write = shared != NULL && shared->access == SL_SHARED_WRITE,
+                                .serial = ++rdma->region_serial};
+    rdma->region_end = index >= rdma->region_end ? index + 1 : rdma->region_end;
+    return 0;
+}
+
+static void drop_chunks(struct sl_rdma_rail *rail, uint32_t index)
+{
+    struct region_chunks *region = &rail->chunks->regions[index];
+    for (size_t i = 0; i < region->count; i++) {
+        if (region->chunks[i] != NULL) {
+            (void)rail->rdma->library->dereg_mr(region->chunks[i]);
+        }
+    }
+    free(region->chunks);
+    *region = (struct region_chunks){0};
+}
+
+void sl_rdma_memory_unregister(struct sl_transport *transport, void *base)
+{
+    struct sl_rdma *rdma = (struct sl_rdma *)transport;
+    for (uint32_t index = 0; index < rdma->region_end; index++) {
+        if (rdma->regions[index].base != base) {
+            continue;
+        }
+        for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
+            if (rail->chunks != NULL) {
+                drop_chunks(rail, index);
+            }
+        }
+        rdma->regions[index] = (struct sl_rdma_region){0};
+        return;
+    }
+}
+
+/* ---- Keys -------------------------------------------------------------------------------------
+ */
+
+static bool holds(const struct sl_rdma_region *region, const void *at, size_t bytes)
+{
+    uintptr_t offset = (uintptr_t)at - (uintptr_t)region->base;
+    return region->base != NULL && (uintptr_t)at >= (uintptr_t)region->base &&
+           offset <= region->bytes && bytes <= region->bytes - offset;
+}
+
+static const struct sl_rdma_region *find_region(struct sl_rdma_rail *rail, const void *at,
+                                                size_t bytes)
+{
+    const struct sl_rdma *rdma = rail->rdma;
+    struct sl_rdma_chunks *chunks = rail->chunks;
+    if (holds(&rdma->regions[chunks->last], at, bytes)) {
+        return &rdma->regions[chunks->last];
+    }
+    for (uint32_t index = 0; index < rdma->region_end; index++) {
+        if (holds(&rdma->regions[index], at, bytes)) {
+            chunks->last = index;
+            return &rdma->regions[index];
+        }
+    }
+    return NULL;
+}
+
+static bool make_chunks(struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
+                        uint32_t index)
+{
+    struct region_chunks *chunks = &rail->chunks->regions[index];
+    if (chunks->serial == region->serial) {
+        return true;
+    }
+    drop_chunks(rail, index);
+    size_t count = (region->bytes + SL_RDMA_CHUNK_BYTES - 1) / SL_RDMA_CHUNK_BYTES;
+    struct ibv_mr **array = calloc(count, sizeof *array);
+    if (array == NULL) {
+        return false;
+    }
+    *chunks = (struct region_chunks){.serial = region->serial, .count = count, .chunks = array};
+    return true;
+}
+
+/* Peers may read all of it: what they are told of is up to the layers above. On iWARP what we read
+ * from a peer is written by him. */
+static int access_of(const struct sl_rdma_rail *rail, const struct sl_rdma_region *region)
+{
+    int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+    return region->peers_write || rail->can.is_iwarp ? access | IBV_ACCESS_REMOTE_WRITE : access;
+}
+
+static struct ibv_mr *chunk_get(struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
+                                size_t number)
+{
+    struct sl_rdma_chunks *all = rail->chunks;
+    uint32_t index = (uint32_t)(region - rail->rdma->regions);
+    if (!make_chunks(rail, region, index)) {
+        return NULL;
+    }
+    struct ibv_mr **chunk = &all->regions[index].chunks[number];
+    if (*chunk != NULL) {
+        return *chunk;
+    }
+    if (all->pause > 0) {
+        all->pause--;
+        return NULL;
+    }
+    size_t offset = number * SL_RDMA_CHUNK_BYTES;
+    size_t left = region->bytes - offset;
+    size_t bytes = left < SL_RDMA_CHUNK_BYTES ? left : SL_RDMA_CHUNK_BYTES;
+    *chunk = sl_rdma_memory_pin(rail, region->base + offset, bytes, access_of(rail, region));
+    all->pause = *chunk == NULL ? PAUSE : 0;
+    return *chunk;
+}
+
+static uint32_t find_in_region(struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
+                               uint8_t *at, uint32_t bytes, struct sl_rdma_span *spans,
+                               uint32_t span_max)
+{
+    uint32_t count = 0;
+    while (bytes > 0) {
+        size_t offset = (size_t)(at - region->base);
+        size_t left = SL_RDMA_CHUNK_BYTES - offset % SL_RDMA_CHUNK_BYTES;
+        uint32_t part = bytes < left ? bytes : (uint32_t)left;
+        const struct ibv_mr *mr =
+            count < span_max ? chunk_get(rail, region, offset / SL_RDMA_CHUNK_BYTES) : NULL;
+        if (mr == NULL) {
+            return 0;
+        }
+        spans[count++] = (struct sl_rdma_span){
+            .at = at, .bytes = part, .local_key = mr->lkey, .remote_key = mr->rkey};
+        at += part;
+        bytes -= part;
+    }
+    return count;
+}
+
+static int access_needed(const struct sl_rdma_rail *rail, enum sl_rdma_use use)
+{
+    switch (use) {
+    case SL_RDMA_USE_SEND:
+        return 0;
+    case SL_RDMA_USE_READ:
+        return IBV_ACCESS_REMOTE_READ;
+    case SL_RDMA_USE_SINK:
+        return IBV_ACCESS_LOCAL_WRITE | (rail->can.is_iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
+    case SL_RDMA_USE_LANDING:
+        break;
+    }
+    return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+}
+
+uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t bytes,
+                             enum sl_rdma_use use, bool for_the_occasion,
+                             struct sl_rdma_span *spans, uint32_t span_max)
+{
+    sl_assert(bytes > 0);
+    sl_assert(span_max > 0);
+    if (rail->gone || rail->chunks == NULL) {
+        return 0;
+    }
+    const struct sl_rdma_region *region = find_region(rail, at, bytes);
+    if (region != NULL && (use != SL_RDMA_USE_LANDING || region->peers_write)) {
+        return find_in_region(rail, region, (uint8_t *)(uintptr_t)at, bytes, spans, span_max);
+    }
+    struct sl_rdma_hold *hold = NULL;
+    if (for_the_occasion) {
+        hold = sl_rdma_cache_get(rail->cache, at, bytes, access_needed(rail, use));
+    }
+    if (hold == NULL) {
+        return 0;
+    }
+    const struct ibv_mr *mr = sl_rdma_cache_region(hold);
+    spans[0] = (struct sl_rdma_span){.at = (uint8_t *)(uintptr_t)at,
+                                     .bytes = bytes,
+                                     .local_key = mr->lkey,
+                                     .remote_key = mr->rkey,
+                                     .hold = hold};
+    return 1;
+}
+
+void sl_rdma_memory_drop(struct sl_rdma_rail *rail, const struct sl_rdma_span *spans,
+                         uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (spans[i].hold != NULL) {
+            sl_rdma_cache_put(rail->cache, spans[i].hold);
+        }
+    }
+}
+
+/* ---- Open and close ---------------------------------------------------------------------------
+ */
+
+int sl_rdma_memory_open(struct sl_rdma_rail *rail)
+{
+    rail->chunks = calloc(1, sizeof *rail->chunks);
+    if (rail->chunks == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    rail->cache = sl_rdma_cache_open(rail, SL_RDMA_CACHE_BYTES, SL_RDMA_CACHE_ENTRIES);
+    if (rail->cache == NULL) {
+        free(rail->chunks);
+        rail->chunks = NULL;
+        return SL_ERR_NO_MEMORY;
+    }
+    return 0;
+}
+
+void sl_rdma_memory_close(struct sl_rdma_rail *rail)
+{
+    if (rail->chunks == NULL) {
+        return;
+    }
+    for (uint32_t index = 0; index < SL_RDMA_REGIONS; index++) {
+        drop_chunks(rail, index);
+    }
+    free(rail->chunks);
+    rail->chunks = NULL;
+    sl_rdma_cache_close(&rail->cache);
+}
