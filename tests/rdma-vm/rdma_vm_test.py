@@ -1,0 +1,136 @@
+"""tests/rdma-vm/rdma-vm itself: what a command finds in the machine, and how its end and the machine's are told."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rdma-vm")
+SKIPPED = 77
+
+
+def start(*arguments, **more):
+    environment = {**os.environ, **more.pop("env", {})}
+    return subprocess.Popen([sys.executable, TOOL, *arguments], env=environment, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+
+def run(*arguments, **more):
+    """(status, output, errors) of a run."""
+    with start(*arguments, **more) as process:
+        output, errors = process.communicate()
+        return process.returncode, output, errors
+
+
+def shell(text, *options, **more):
+    return run(*options, "--", "sh", "-c", text, **more)
+
+
+class RdmaVmTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def test_what_a_command_finds(self):
+        given = os.path.join(self.folder, "given")
+        with open(given, "w", encoding="ascii") as file:
+            file.write("found\n")
+        status, output, errors = shell(
+            f"cd {self.folder}; cat given; echo taken >given; echo lost >../lost.rdma_vm; echo $MARK $RDMA_DEV;"
+            "cat; echo errors >&2; date +%s; sleep 1000 & exit 3",
+            "--rw", self.folder, env={"MARK": "it's \"all\" $here"})
+        self.assertEqual(status, 3, errors)
+        *lines, seconds = output.split("\n")[:-1]
+        self.assertEqual(lines, ["found", "it's \"all\" $here rxe0"])
+        self.assertLess(abs(int(seconds) - time.time()), 60)
+        self.assertEqual(errors, "errors\n")
+        with open(given, encoding="ascii") as file:
+            self.assertEqual(file.read(), "taken\n")
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "..", "lost.rdma_vm")))
+
+    def test_a_command_that_takes_too_long(self):
+        status, _, errors = shell("sleep 1000", "--timeout", "1")
+        self.assertEqual(status, 124, errors)
+        self.assertIn("still ran after 1 s", errors)
+
+    def test_a_device_that_goes_and_comes_back(self):
+        status, output, errors = shell(
+            "states() { cat /sys/class/infiniband/*/ports/1/state; }; states;"
+            "ip link set $RDMA_NETDEV down; states; ip link set $RDMA_NETDEV up; states;"
+            "rdma link delete $RDMA_DEV; ls /sys/class/infiniband;"
+            "rdma link add $RDMA_DEV type $RDMA_KIND netdev $RDMA_NETDEV; states")
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(output.split("\n"), ["4: ACTIVE", "1: DOWN", "4: ACTIVE", "4: ACTIVE", ""])
+
+    def test_two_machines_on_one_wire(self):
+        wire = os.path.join(self.folder, "wire")
+        probe = ("import os, socket, sys\n"
+                 "with socket.create_server(('::', 7), family=socket.AF_INET6) as server:\n"
+                 "    server.accept()[0].sendall(os.urandom(8).hex().encode())\n")
+        asking = ("import os, socket, time\n"
+                  "while True:\n"
+                  "    try:\n"
+                  "        peer = socket.create_connection(('fd09::1', 7)); break\n"
+                  "    except OSError: time.sleep(0.1)\n"
+                  "print(peer.recv(99).decode(), os.urandom(8).hex())\n")
+        options = ["--link", wire, "--timeout", "60"]
+        with start(*options, "--ip", "10.9.0.1/24", "--", sys.executable, "-c", probe) as server:
+            status, output, errors = run(*options, "--ip", "10.9.0.2/24", "--", sys.executable, "-c", asking)
+            _, server_errors = server.communicate()
+        self.assertEqual((status, server.returncode), (0, 0), errors + server_errors)
+        theirs, ours = output.split()
+        self.assertEqual(len(theirs), 16)
+        self.assertNotEqual(theirs, ours)  # resumed from one state, they must not draw the same numbers
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_killed_one_leaves_no_machine(self):
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with start("--", "sh", "-c", "echo begun; sleep 1000") as process:
+                self.assertEqual(process.stdout.readline(), "begun\n")
+                with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as file:
+                    machine = int(file.read())
+                process.send_signal(number)
+                process.wait()
+                end = time.monotonic() + 10
+                while self.runs(machine):
+                    self.assertLess(time.monotonic(), end)
+                    time.sleep(0.01)
+
+    @staticmethod
+    def runs(pid):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    def test_what_is_missing_is_said(self):
+        no_archive = os.path.join(self.folder, "apt.conf")
+        with open(no_archive, "w", encoding="ascii") as file:
+            file.write('Dir::Etc::sourcelist "/dev/null"; Dir::Etc::sourceparts "/dev/null";')
+        status, output, errors = run("--", "true", env={
+            "APT_CONFIG": no_archive, "STARLING_RDMA_VM_CACHE": self.folder,
+            "STARLING_RDMA_VM_KERNEL": "linux-image-of-nowhere"})
+        self.assertEqual((status, output), (SKIPPED, ""))
+        self.assertIn("cannot download linux-image-of-nowhere", errors)
+        status, _, errors = run("--", "true", env={"PATH": self.folder})
+        self.assertEqual(status, SKIPPED)
+        self.assertIn("apt-get install --no-install-recommends qemu-system-x86", errors)
+
+    def test_arguments_that_make_no_sense(self):
+        for arguments in ([], ["--prepare", "--", "true"], ["--rw", "/nowhere", "--", "true"], ["--what"]):
+            status, _, errors = run(*arguments)
+            self.assertEqual(status, 2, arguments)
+            self.assertIn("usage:", errors)
+
+
+if __name__ == "__main__":
+    prepared = run("--prepare", "--prepare-timeout", "300")
+    if prepared[0] == SKIPPED:
+        print(prepared[2], end="")
+        sys.exit(SKIPPED)
+    unittest.main()

@@ -1,0 +1,62 @@
+# Tests that run in a virtual machine with a soft RDMA device (tests/rdma-vm/README.md). One machine at a
+# time, since each takes the processors that it emulates. Nothing is added to builds with a sanitizer, which
+# would only be slower: the same code runs there over what stands in for a device.
+
+set(STARLING_VM_PREPARE_S 300) # what is downloaded and built at most, before the first machine starts
+set(STARLING_VM_BOOT_S 120)
+
+# sl_vm_test(NAME name KIND rxe|siw COMMAND command... [TIMEOUT seconds] [OPTIONS option...]): a test with
+# a machine of its own. OPTIONS: more of rdma-vm's.
+function(sl_vm_test)
+    cmake_parse_arguments(ARG "" "NAME;KIND;TIMEOUT" "COMMAND;OPTIONS" ${ARGN})
+    if(STARLING_SANITIZE)
+        return()
+    endif()
+    if(NOT ARG_TIMEOUT)
+        set(ARG_TIMEOUT 120)
+    endif()
+    add_test(NAME ${ARG_NAME} COMMAND
+        ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/rdma-vm/rdma-vm --${ARG_KIND}
+        --timeout ${ARG_TIMEOUT} --boot-timeout ${STARLING_VM_BOOT_S}
+        --prepare-timeout ${STARLING_VM_PREPARE_S} ${ARG_OPTIONS} -- ${ARG_COMMAND})
+    sl_vm_set_properties(${ARG_NAME} ${ARG_TIMEOUT})
+endfunction()
+
+# sl_vm_set_properties(NAME SECONDS): for a test that runs rdma-vm itself.
+function(sl_vm_set_properties name seconds)
+    math(EXPR limit "${seconds} + ${STARLING_VM_PREPARE_S} + 2 * ${STARLING_VM_BOOT_S}")
+    set_tests_properties(${name} PROPERTIES LABELS rdma RESOURCE_LOCK rdma_vm SKIP_RETURN_CODE 77
+        PROCESSORS 2 COST 100 TIMEOUT ${limit})
+endfunction()
+
+# sl_vm_item(NAME name KINDS rxe|siw... COMMAND command... [TIMEOUT seconds]): a command among those that
+# one machine of the kind runs in a row: the tests rdma_vm_rxe and rdma_vm_siw. No argument holds a '.
+function(sl_vm_item)
+    cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "KINDS;COMMAND" ${ARGN})
+    if(NOT ARG_TIMEOUT)
+        set(ARG_TIMEOUT 60)
+    endif()
+    list(JOIN ARG_COMMAND "' '" words)
+    foreach(kind IN LISTS ARG_KINDS)
+        set_property(GLOBAL APPEND_STRING PROPERTY starling_vm_${kind}_list
+            "${ARG_TIMEOUT} ${ARG_NAME} '${words}'\n")
+        set_property(GLOBAL APPEND PROPERTY starling_vm_${kind}_seconds ${ARG_TIMEOUT})
+    endforeach()
+endfunction()
+
+# sl_vm_add_items(): the tests that run all items; once, behind the last item.
+function(sl_vm_add_items)
+    foreach(kind rxe siw)
+        get_property(list GLOBAL PROPERTY starling_vm_${kind}_list)
+        get_property(seconds GLOBAL PROPERTY starling_vm_${kind}_seconds)
+        if(NOT list)
+            continue()
+        endif()
+        list(JOIN seconds " + " sum)
+        math(EXPR sum "${sum}")
+        set(file ${PROJECT_BINARY_DIR}/tests/rdma_vm_${kind}.list)
+        file(GENERATE OUTPUT ${file} CONTENT "${list}")
+        sl_vm_test(NAME rdma_vm_${kind} KIND ${kind} TIMEOUT ${sum}
+            COMMAND ${PROJECT_SOURCE_DIR}/tests/rdma-vm/guest/run-list ${file})
+    endforeach()
+endfunction()
