@@ -148,6 +148,7 @@ struct sl_rdma {
     bool awake;    /* a connection was marked ready since the last poll looked */
     struct rdma_event_channel *cm;
     struct sl_rdma_rail *rails;
+    struct sl_rdma_rail *lost; /* whose device is gone: nothing open, but messages may lie there */
     struct sl_rdma_conn **conns; /* [conn_capacity], by index; NULL: free */
     uint32_t conn_count, conn_capacity;
     struct sl_rdma_conn *dirty; /* to be looked at by the next flush */
@@ -165,6 +166,7 @@ struct sl_rdma {
     uint32_t next_rail; /* for who connects next */
     uint32_t connections_max, peer_timeout_ms, buffers_max;
     struct sl_timer sweep;
+    uint32_t sweep_rounds;
     uint64_t log_next_ns;
     uint32_t log_dropped;
     struct sl_transport_stats stats;
@@ -451,8 +453,14 @@ static inline uint64_t sl_rdma_patience_ns(const struct sl_rdma *rdma)
     return rdma->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
 }
 
+/* Where sysfs is; for tests. Before any transport is opened. */
+void sl_rdma_address_set_root(const char *root);
+
 /* Whether the option rdma_device names what is there. Errors: INVALID, logged. */
 int sl_rdma_address_check(const struct sl_rdma *rdma);
+
+/* Whether it is 0.0.0.0 or ::. */
+bool sl_rdma_address_is_any(const struct sockaddr_storage *address);
 
 /* The address to bind to before connecting to or listening on `endpoint`, by the options
  * rdma_device and rdma_gid and the rails near the reactor's NUMA node, each in turn. OK with family

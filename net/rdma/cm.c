@@ -1,0 +1,143 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "core/bytes.h"
+#include "core/log.h"
+#include "net/rdma/internal.h"
+
+#define EVENTS_A_TURN 64
+
+int sl_rdma_cm_open(struct sl_rdma *rdma)
+{
+    const struct sl_rdma_library *library = rdma->library;
+    int devices = 0;
+    struct ibv_context **list = library->get_devices(&devices);
+    if (list != NULL) {
+        library->free_devices(list);
+    }
+    if (devices == 0) {
+        sl_log_warn("rdma: this machine has no RDMA device");
+        return SL_ERR_UNSUPPORTED;
+    }
+    rdma->cm = library->create_event_channel();
+    if (rdma->cm == NULL) {
+        sl_log_warn("rdma: rdma_cm cannot be used: %s; is the module rdma_ucm loaded?",
+                    strerror(errno));
+        return SL_ERR_UNSUPPORTED;
+    }
+    int flags = fcntl(rdma->cm->fd, F_GETFL);
+    int err = flags >= 0 && fcntl(rdma->cm->fd, F_SETFL, flags | O_NONBLOCK) == 0 ? 0 : SL_ERR_IO;
+    if (err == 0) {
+        err = sl_rdma_watch(rdma, rdma->cm->fd, NULL);
+    }
+    if (err != 0) {
+        library->destroy_event_channel(rdma->cm);
+    }
+    return err;
+}
+
+void sl_rdma_cm_close(struct sl_rdma *rdma)
+{
+    sl_rdma_unwatch(rdma, rdma->cm->fd);
+    rdma->library->destroy_event_channel(rdma->cm);
+}
+
+void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id)
+{
+    struct sl_rdma_hello hello = {.magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION};
+    (void)rdma->library->reject(id, &hello, sizeof hello);
+    (void)rdma->library->destroy_id(id);
+}
+
+/* ---- Events -----------------------------------------------------------------------------------
+ */
+
+static bool read_hello(const struct rdma_conn_param *param, struct sl_rdma_hello *out)
+{
+    struct sl_bytes bytes = sl_bytes_over(
+        param->private_data, param->private_data != NULL ? param->private_data_len : 0);
+    sl_bytes_copy(&bytes, out, sizeof *out);
+    return !bytes.bad && out->magic == SL_RDMA_MAGIC;
+}
+
+static bool carries_data(enum rdma_cm_event_type type)
+{
+    return type == RDMA_CM_EVENT_CONNECT_REQUEST || type == RDMA_CM_EVENT_ESTABLISHED ||
+           type == RDMA_CM_EVENT_REJECTED;
+}
+
+static void for_listener(struct sl_rdma *rdma, struct sl_rdma_listener *listener,
+                         const struct sl_rdma_cm_event *event)
+{
+    (void)rdma;
+    if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        sl_rdma_listen_request(listener, event);
+    } else if (event->type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+        sl_rdma_listen_lost(listener);
+    }
+}
+
+static void for_conn(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
+{
+    switch (event->type) {
+    case RDMA_CM_EVENT_ESTABLISHED:
+        if (conn->life == SL_RDMA_ACCEPTING) {
+            sl_rdma_conn_established(conn);
+            return;
+        }
+        sl_rdma_connect_event(conn, event);
+        return;
+    case RDMA_CM_EVENT_DISCONNECTED:
+        sl_rdma_conn_disconnected(conn);
+        return;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        if (conn->rail != NULL) {
+            conn->rail->gone = true;
+        }
+        sl_rdma_conn_refuse(conn, "the device was removed", SL_ERR_IO);
+        return;
+    case RDMA_CM_EVENT_ADDR_CHANGE:
+        sl_rdma_conn_refuse(conn, "the address moved to another device", SL_ERR_IO);
+        return;
+    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+        return;
+    default:
+        sl_rdma_connect_event(conn, event);
+    }
+}
+
+/* An id without a context is on its way to another reactor, or has just come. */
+static void handle(struct sl_rdma *rdma, const struct sl_rdma_cm_event *event, void *context)
+{
+    if (((uintptr_t)context & 1) != 0) {
+        for_listener(rdma, (struct sl_rdma_listener *)((uintptr_t)context - 1), event);
+    } else if (context != NULL) {
+        for_conn(context, event);
+    }
+}
+
+/* An id is destroyed only when none of its events is unacknowledged: so that comes first. */
+static bool handle_next(struct sl_rdma *rdma)
+{
+    struct rdma_cm_event *next;
+    if (rdma->library->get_cm_event(rdma->cm, &next) != 0) {
+        return false;
+    }
+    struct sl_rdma_cm_event event = {.type = next->event, .status = next->status, .id = next->id};
+    event.has_hello = carries_data(next->event) && read_hello(&next->param.conn, &event.hello);
+    void *context = next->id->context;
+    (void)rdma->library->ack_cm_event(next);
+    handle(rdma, &event, context);
+    return true;
+}
+
+uint32_t sl_rdma_cm_poll(struct sl_rdma *rdma)
+{
+    uint32_t count = 0;
+    while (count < EVENTS_A_TURN && handle_next(rdma)) {
+        count++;
+    }
+    rdma->cm_ready = count == EVENTS_A_TURN;
+    return count;
+}

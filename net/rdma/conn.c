@@ -1,0 +1,564 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "net/rdma/internal.h"
+
+#define DRAIN_NS     SL_CLOCK_NS_PER_S
+#define QUIET_NS     (50 * SL_CLOCK_NS_PER_MS) /* for a device that does not say when it is quiet */
+#define INDEX_MAX    (1U << 17)                /* in a wr_id */
+#define RETRY_COUNT  7                         /* of the device, each way: all that there are */
+#define READS_MAX(n) ((n) < SL_RDMA_READS ? (n) : SL_RDMA_READS)
+
+/* ---- The table --------------------------------------------------------------------------------
+ */
+
+static struct sl_rdma_conn **bucket_of(struct sl_rdma *rdma, uint32_t queue_pair)
+{
+    return &rdma->by_queue_pair[queue_pair % SL_RDMA_BUCKETS];
+}
+
+struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_rail *rail, uint32_t number)
+{
+    struct sl_rdma_conn *conn = *bucket_of(rail->rdma, number);
+    while (conn != NULL && (conn->link.id->qp->qp_num != number || conn->rail != rail)) {
+        conn = conn->queue_pair_next;
+    }
+    return conn;
+}
+
+struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id)
+{
+    uint32_t index = wr_id >> 1 & (INDEX_MAX - 1);
+    struct sl_rdma_conn *conn = index < rdma->conn_capacity ? rdma->conns[index] : NULL;
+    bool is_its = conn != NULL && conn->link.id != NULL &&
+                  (conn->link.generation & 0xffffff) == (uint32_t)(wr_id >> 40);
+    return is_its ? conn : NULL;
+}
+
+static bool find_index(struct sl_rdma *rdma, uint32_t *out)
+{
+    for (uint32_t i = rdma->conn_count; i < rdma->conn_capacity; i++) {
+        if (rdma->conns[i] == NULL) {
+            *out = i;
+            return true;
+        }
+    }
+    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
+        if (rdma->conns[i] == NULL) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool grow(struct sl_rdma *rdma)
+{
+    uint32_t capacity = rdma->conn_capacity > 0 ? 2 * rdma->conn_capacity : 16;
+    if (capacity > INDEX_MAX) {
+        return false;
+    }
+    struct sl_rdma_conn **conns = realloc(rdma->conns, capacity * sizeof *conns);
+    if (conns == NULL) {
+        return false;
+    }
+    memset(conns + rdma->conn_capacity, 0, (capacity - rdma->conn_capacity) * sizeof *conns);
+    rdma->conns = conns;
+    rdma->conn_capacity = capacity;
+    return true;
+}
+
+static bool link_to(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
+{
+    if (!find_index(rdma, &conn->index)) {
+        if (!grow(rdma)) {
+            return false;
+        }
+        (void)find_index(rdma, &conn->index);
+    }
+    conn->rdma = rdma;
+    conn->serial = ++rdma->conn_serial;
+    rdma->conns[conn->index] = conn;
+    rdma->conn_count++;
+    rdma->stats.connections++;
+    return true;
+}
+
+static void leave_dirty(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_conn **at = &conn->rdma->dirty;
+    while (conn->dirty && *at != conn) {
+        at = &(*at)->dirty_next;
+    }
+    if (conn->dirty) {
+        *at = conn->dirty_next;
+        conn->dirty = false;
+    }
+}
+
+static void leave_ready(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_conn **at = &conn->rdma->ready;
+    while (conn->ready && *at != conn) {
+        at = &(*at)->ready_next;
+    }
+    if (conn->ready) {
+        *at = conn->ready_next;
+        conn->ready = false;
+    }
+}
+
+static void unlink_from(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma *rdma = conn->rdma;
+    rdma->conns[conn->index] = NULL;
+    rdma->conn_count--;
+    rdma->stats.connections--;
+    leave_dirty(conn);
+    leave_ready(conn);
+}
+
+/* ---- Timers -----------------------------------------------------------------------------------
+ */
+
+static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_rdma_conn *conn =
+        (struct sl_rdma_conn *)((char *)timer - offsetof(struct sl_rdma_conn, timer));
+    switch (conn->life) {
+    case SL_RDMA_RESOLVING:
+    case SL_RDMA_MOVING:
+        if (conn->link.id == NULL && conn->attempts > 0) {
+            sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(conn->rdma));
+            sl_rdma_connect_begin(conn);
+            return;
+        }
+        sl_rdma_conn_end(conn, SL_ERR_DEADLINE);
+        return;
+    case SL_RDMA_LEAVING:
+        sl_rdma_move_give_up(conn);
+        return;
+    case SL_RDMA_ENDED:
+        conn->quiet_waited = true;
+        sl_rdma_mark_ready(conn);
+        return;
+    default:
+        sl_rdma_conn_end(conn, SL_ERR_DEADLINE);
+    }
+}
+
+void sl_rdma_conn_set_timer(struct sl_rdma_conn *conn, uint64_t after_ns)
+{
+    struct sl_reactor *reactor = conn->rdma->base.reactor;
+    sl_timer_arm(sl_reactor_timers(reactor), &conn->timer, sl_reactor_now_ns(reactor) + after_ns);
+}
+
+void sl_rdma_conn_stop_timer(struct sl_rdma_conn *conn)
+{
+    if (sl_timer_armed(&conn->timer)) {
+        sl_timer_disarm(sl_reactor_timers(conn->rdma->base.reactor), &conn->timer);
+    }
+}
+
+/* ---- Beginning --------------------------------------------------------------------------------
+ */
+
+static struct sl_rdma_conn *allocate(struct sl_rdma *rdma)
+{
+    struct sl_rdma_conn *conn = rdma->spare;
+    if (conn != NULL) {
+        rdma->spare = conn->ready_next;
+    } else {
+        conn = malloc(sizeof *conn);
+    }
+    if (conn != NULL) {
+        memset(conn, 0, sizeof *conn);
+        conn->timer.run = on_timer;
+    }
+    return conn;
+}
+
+static void put_spare(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
+{
+    conn->ready_next = rdma->spare;
+    rdma->spare = conn;
+}
+
+struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
+                                      const struct sl_transport_events *events, void *ctx)
+{
+    struct sl_rdma_conn *conn = allocate(rdma);
+    if (conn == NULL) {
+        return NULL;
+    }
+    sl_conn_init(&conn->base, &rdma->base, events, ctx);
+    conn->life = SL_RDMA_RESOLVING;
+    conn->window = SL_RDMA_WINDOW_MIN;
+    conn->limit_ours = conn->limit_told = conn->window;
+    if (!link_to(rdma, conn)) {
+        put_spare(rdma, conn);
+        return NULL;
+    }
+    int err = sl_rdma_send_open(conn);
+    if (err == 0) {
+        err = sl_rdma_receive_open(conn);
+        if (err != 0) {
+            sl_rdma_send_close(conn);
+        }
+    }
+    if (err != 0) {
+        unlink_from(conn);
+        put_spare(rdma, conn);
+        return NULL;
+    }
+    return conn;
+}
+
+static struct ibv_qp_init_attr attributes(const struct sl_rdma_rail *rail,
+                                          struct sl_rdma_link *link)
+{
+    return (struct ibv_qp_init_attr){
+        .qp_context = link,
+        .send_cq = rail->cq,
+        .recv_cq = rail->cq,
+        .srq = rail->srq,
+        .cap = {.max_send_wr = SL_RDMA_SENDS,
+                .max_recv_wr = rail->srq != NULL ? 0 : SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE,
+                .max_send_sge = rail->can.sge_max,
+                .max_recv_sge = 1,
+                .max_inline_data = rail->can.inline_max},
+        .qp_type = IBV_QPT_RC};
+}
+
+int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma *rdma = conn->rdma;
+    struct sl_rdma_link *link = &conn->link;
+    struct sl_rdma_rail *rail;
+    int err = sl_rdma_rail_get(rdma, link->id->verbs, &rail);
+    if (err != 0) {
+        return err;
+    }
+    if (conn->rail != NULL && conn->rail != rail) {
+        return SL_ERR_IO; /* it moves, and its memory is known to another device */
+    }
+    struct ibv_qp_init_attr attr = attributes(rail, link);
+    if (rdma->library->create_qp(link->id, rail->pd, &attr) != 0) {
+        if (sl_rdma_may_log(rdma)) {
+            sl_log_warn("%s: no queue pair can be had: %s", conn->base.peer, strerror(errno));
+        }
+        return errno == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_IO;
+    }
+    conn->rail = rail;
+    link->generation = ++rdma->generations;
+    struct sl_rdma_conn **bucket = bucket_of(rdma, link->id->qp->qp_num);
+    conn->queue_pair_next = *bucket;
+    *bucket = conn;
+    if (!sl_rdma_pool_promise(rail, conn, conn->window)) {
+        if (sl_rdma_may_log(rdma)) {
+            sl_log_warn("%s: no receive buffers are left for it", conn->base.peer);
+        }
+        return SL_ERR_NO_MEMORY;
+    }
+    return 0;
+}
+
+struct rdma_conn_param sl_rdma_conn_param(const struct sl_rdma_conn *conn,
+                                          struct sl_rdma_hello *hello)
+{
+    uint8_t reads = (uint8_t)READS_MAX(conn->rail->can.reads_max);
+    *hello = (struct sl_rdma_hello){.magic = SL_RDMA_MAGIC,
+                                    .version = SL_RDMA_VERSION,
+                                    .is_move = conn->life == SL_RDMA_MOVING,
+                                    .limit = conn->limit_told,
+                                    .reads = reads,
+                                    .ticket = conn->ticket};
+    uint8_t depth = reads;
+    if (conn->life == SL_RDMA_ACCEPTING && conn->reads_peer < depth) {
+        depth = (uint8_t)conn->reads_peer;
+    }
+    return (struct rdma_conn_param){.private_data = hello,
+                                    .private_data_len = sizeof *hello,
+                                    .responder_resources = reads,
+                                    .initiator_depth = depth,
+                                    .retry_count = RETRY_COUNT,
+                                    .rnr_retry_count = RETRY_COUNT};
+}
+
+void sl_rdma_conn_take_hello(struct sl_rdma_conn *conn, const struct sl_rdma_hello *hello)
+{
+    bool moves = conn->life == SL_RDMA_MOVING || conn->move != NULL;
+    if (!moves) {
+        conn->limit_theirs = hello->limit;
+    }
+    uint32_t ours = READS_MAX(conn->rail->can.reads_max);
+    conn->reads_peer = hello->reads < ours ? hello->reads : ours;
+}
+
+void sl_rdma_conn_established(struct sl_rdma_conn *conn)
+{
+    sl_rdma_conn_stop_timer(conn);
+    conn->link.established = true;
+    conn->life = SL_RDMA_LIVE;
+    conn->unannounced = false;
+    sl_rdma_sweep_add(conn->rdma, conn);
+    sl_conn_report_accepted(&conn->base);
+    if (conn->move != NULL) {
+        sl_rdma_move_deliver(conn);
+    }
+    sl_rdma_mark_dirty(conn);
+}
+
+/* ---- The end ----------------------------------------------------------------------------------
+ */
+
+static void leave_bucket(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_conn **at = bucket_of(conn->rdma, conn->link.id->qp->qp_num);
+    while (*at != NULL && *at != conn) {
+        at = &(*at)->queue_pair_next;
+    }
+    if (*at != NULL) {
+        *at = conn->queue_pair_next;
+    }
+}
+
+void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_link *link = &conn->link;
+    const struct sl_rdma_library *library = conn->rdma->library;
+    if (link->id == NULL) {
+        return;
+    }
+    if (link->id->qp != NULL) {
+        leave_bucket(conn);
+        library->destroy_qp(link->id);
+        sl_rdma_pool_release(conn->rail, conn);
+    }
+    (void)library->destroy_id(link->id);
+    link->id = NULL;
+    link->established = link->disconnected = false;
+    link->receives = 0;
+    link->sends_completed = link->sends_posted;
+    atomic_store_explicit(&link->last_wqe, false, memory_order_relaxed);
+}
+
+void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err)
+{
+    if (conn->life == SL_RDMA_ENDED) {
+        return;
+    }
+    sl_rdma_conn_stop_timer(conn);
+    if (conn->life == SL_RDMA_ACCEPTING && conn->move != NULL) {
+        sl_rdma_conn_drop_link(conn); /* what came along is delivered even so, by move_bury */
+        conn->end_err = err;
+        sl_rdma_mark_ready(conn);
+        return;
+    }
+    bool asked = conn->base.state == SL_CONN_CLOSING; /* by disconnect */
+    conn->end_err = asked ? SL_OK : err;
+    if (conn->base.state != SL_CONN_CLOSED) {
+        conn->base.state = SL_CONN_CLOSING;
+    }
+    conn->life = SL_RDMA_ENDED;
+    if (conn->bye_received) {
+        sl_rdma_conn_set_timer(conn, DRAIN_NS); /* until it has our answer */
+    }
+    sl_rdma_mark_ready(conn);
+}
+
+void sl_rdma_conn_refuse(struct sl_rdma_conn *conn, const char *what, int err)
+{
+    if (conn->life != SL_RDMA_ENDED && sl_rdma_may_log(conn->rdma)) {
+        sl_log_warn("%s: closed, since %s: %s", conn->base.peer, what, sl_err_name(err));
+    }
+    sl_rdma_conn_end(conn, err);
+}
+
+void sl_rdma_conn_said_bye(struct sl_rdma_conn *conn)
+{
+    conn->bye_received = conn->all_received = true;
+    sl_rdma_mark_ready(conn);
+}
+
+void sl_rdma_conn_disconnected(struct sl_rdma_conn *conn)
+{
+    conn->link.disconnected = true;
+    conn->empties = conn->rail != NULL ? conn->rail->empties : 0;
+    sl_rdma_mark_ready(conn);
+}
+
+void sl_rdma_conn_disconnect(struct sl_conn *base)
+{
+    struct sl_rdma_conn *conn = (struct sl_rdma_conn *)base;
+    if (base->state == SL_CONN_CLOSING) {
+        return;
+    }
+    if (base->state == SL_CONN_CONNECTING) {
+        sl_rdma_conn_end(conn, SL_OK);
+        return;
+    }
+    base->state = SL_CONN_CLOSING;
+    if (conn->life == SL_RDMA_LIVE) { /* else it moves, and drains where it gets to */
+        conn->life = SL_RDMA_DRAINING;
+    }
+    sl_rdma_conn_set_timer(conn, DRAIN_NS);
+    sl_rdma_mark_dirty(conn);
+    sl_rdma_mark_ready(conn);
+}
+
+/* What came before the end was seen is in the completion queue, or was: that was empty since. */
+static bool saw_all(struct sl_rdma_conn *conn)
+{
+    if (conn->rail == NULL || conn->rail->empties != conn->empties) {
+        return true;
+    }
+    sl_rdma_mark_ready(conn);
+    return false;
+}
+
+static bool visit_open(struct sl_rdma_conn *conn)
+{
+    bool work = sl_rdma_receive_visit(conn);
+    if (conn->life == SL_RDMA_LIVE || conn->life == SL_RDMA_DRAINING) {
+        sl_rdma_send_report(conn);
+    }
+    if (conn->life == SL_RDMA_DRAINING && !conn->bye_sent && sl_rdma_send_is_done(conn)) {
+        conn->bye_sent = sl_rdma_send_uncounted(conn, SL_RDMA_BYE, 0, 0);
+    }
+    if (conn->life != SL_RDMA_LIVE && conn->life != SL_RDMA_DRAINING) {
+        return work;
+    }
+    if (conn->link.disconnected ? saw_all(conn)
+                                : conn->bye_received && (conn->life == SL_RDMA_DRAINING ||
+                                                         sl_rdma_receive_is_done(conn))) {
+        sl_rdma_conn_end(conn, SL_ERR_CLOSED);
+    }
+    return work;
+}
+
+/* The peer that said BYE is answered: it knows then that nothing more comes. */
+static bool says_farewell(struct sl_rdma_conn *conn)
+{
+    const struct sl_rdma_link *link = &conn->link;
+    if (!conn->bye_received || !link->established || link->disconnected || conn->quiet_waited) {
+        return false;
+    }
+    if (!conn->bye_sent) {
+        conn->bye_sent = sl_rdma_send_uncounted(conn, SL_RDMA_BYE, 0, 0);
+    }
+    return !conn->bye_sent || link->sends_completed != link->sends_posted;
+}
+
+static void make_quiet(struct sl_rdma_conn *conn)
+{
+    const struct sl_rdma_library *library = conn->rdma->library;
+    struct rdma_cm_id *id = conn->link.id;
+    conn->quieting = true;
+    conn->quiet_waited = false;
+    sl_rdma_conn_set_timer(conn, QUIET_NS);
+    if (id->qp != NULL) {
+        struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+        (void)library->modify_qp(id->qp, &attr, IBV_QP_STATE);
+    }
+    if (conn->link.established) {
+        (void)library->disconnect(id);
+    }
+}
+
+/* A device that was told to stop hands out what it has of ours; the last packet of the peer leaves
+ * it nothing of the shared receive queue. */
+static bool is_quiet(const struct sl_rdma_conn *conn)
+{
+    const struct sl_rdma_link *link = &conn->link;
+    if (conn->quiet_waited || link->id->qp == NULL || !link->established) {
+        return true;
+    }
+    bool receives =
+        conn->rail->srq == NULL
+            ? link->receives == 0
+            : conn->bye_received || atomic_load_explicit(&link->last_wqe, memory_order_acquire);
+    return receives && link->sends_completed == link->sends_posted;
+}
+
+static void finish(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma *rdma = conn->rdma;
+    sl_rdma_conn_stop_timer(conn);
+    sl_rdma_conn_drop_link(conn);
+    sl_rdma_send_close(conn);
+    sl_rdma_receive_close(conn);
+    sl_rdma_move_drop(conn);
+    unlink_from(conn);
+    if (!conn->unannounced) {
+        sl_conn_report_closed(&conn->base, conn->end_err);
+    }
+    put_spare(rdma, conn);
+}
+
+static bool visit_ended(struct sl_rdma_conn *conn)
+{
+    if (conn->link.id != NULL && !conn->quieting) {
+        if (says_farewell(conn)) {
+            return false; /* a completion, or the timer, brings it here again */
+        }
+        make_quiet(conn);
+    }
+    if (conn->link.id != NULL && !is_quiet(conn)) {
+        return false;
+    }
+    finish(conn);
+    return true;
+}
+
+bool sl_rdma_conn_visit(struct sl_rdma_conn *conn)
+{
+    switch (conn->life) {
+    case SL_RDMA_LIVE:
+    case SL_RDMA_DRAINING:
+        return visit_open(conn);
+    case SL_RDMA_ACCEPTING:
+        if (conn->link.id == NULL) {
+            sl_rdma_move_bury(conn);
+        } else if (conn->link.disconnected) {
+            sl_rdma_conn_end(conn, SL_ERR_CLOSED);
+        }
+        return true;
+    case SL_RDMA_MOVING:
+        sl_rdma_move_again(conn);
+        return false;
+    case SL_RDMA_LEAVING:
+        sl_rdma_move_leave(conn);
+        return false;
+    case SL_RDMA_ENDED:
+        return visit_ended(conn);
+    case SL_RDMA_RESOLVING:
+        return false;
+    }
+    return false;
+}
+
+void sl_rdma_conn_cancel_all(struct sl_rdma *rdma)
+{
+    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
+        struct sl_rdma_conn *conn = rdma->conns[i];
+        if (conn == NULL) {
+            continue;
+        }
+        sl_rdma_conn_end(conn, SL_ERR_CANCELLED);
+        conn->end_err = SL_ERR_CANCELLED;
+        if (conn->link.id != NULL && conn->link.established) {
+            (void)rdma->library->disconnect(conn->link.id);
+        }
+        finish(conn);
+    }
+    while (rdma->spare != NULL) {
+        struct sl_rdma_conn *conn = rdma->spare;
+        rdma->spare = conn->ready_next;
+        free(conn);
+    }
+    free(rdma->conns);
+}

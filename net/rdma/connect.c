@@ -1,0 +1,222 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "net/rdma/internal.h"
+
+#define BUSY_STATUS   28 /* of REJECTED: "consumer defined", also the kernel's for a full queue */
+#define BUSY_RETRY_NS (5 * SL_CLOCK_NS_PER_MS)
+#define BUSY_RETRIES  10U /* the pause doubles with each */
+#define RETRIES       7U  /* of the device, for a packet that is not acknowledged */
+#define ACK_NS_SHIFT  12U /* the unit of its patience with one: 2^12 ns and a bit */
+#define ACK_SHIFT_MAX 31U
+
+static int err_of(int error)
+{
+    switch (error) {
+    case ECONNREFUSED:
+        return SL_ERR_REFUSED;
+    case ETIMEDOUT:
+        return SL_ERR_DEADLINE;
+    case ENODEV:
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case EADDRNOTAVAIL:
+        return SL_ERR_NOT_FOUND;
+    default:
+        return sl_err_from_errno(error);
+    }
+}
+
+/* A connection that has been open before does not become refused. */
+static void fail(struct sl_rdma_conn *conn, int err)
+{
+    bool was_open = conn->life == SL_RDMA_MOVING && err != SL_ERR_DEADLINE;
+    sl_rdma_conn_end(conn, was_open ? SL_ERR_CLOSED : err);
+}
+
+/* ---- The way there ----------------------------------------------------------------------------
+ */
+
+/* So that all its attempts together take no longer than a peer may be out of reach. */
+static void set_ack_timeout(struct sl_rdma_conn *conn)
+{
+    uint64_t each_ns = sl_rdma_patience_ns(conn->rdma) / (RETRIES + 1);
+    uint8_t shift = 1;
+    while (shift < ACK_SHIFT_MAX && (1ULL << (shift + 1 + ACK_NS_SHIFT)) <= each_ns) {
+        shift++;
+    }
+    (void)conn->rdma->library->set_option(conn->link.id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
+                                          &shift, sizeof shift);
+}
+
+static int resolve(struct sl_rdma_conn *conn, struct sockaddr_storage *to)
+{
+    char reason[256];
+    socklen_t bytes;
+    int err = sl_endpoint_resolve(&conn->endpoint, false, to, &bytes, reason, sizeof reason);
+    if (err != 0 && sl_rdma_may_log(conn->rdma)) {
+        sl_log_warn("cannot connect to %s: %s", conn->endpoint.host, reason);
+    }
+    return err;
+}
+
+void sl_rdma_connect_begin(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma *rdma = conn->rdma;
+    const struct sl_rdma_library *library = rdma->library;
+    struct sockaddr_storage to;
+    int err = resolve(conn, &to);
+    if (err != 0) {
+        fail(conn, err);
+        return;
+    }
+    if (library->create_id(rdma->cm, &conn->link.id, conn, RDMA_PS_TCP) != 0) {
+        conn->link.id = NULL;
+        fail(conn, sl_err_from_errno(errno));
+        return;
+    }
+    set_ack_timeout(conn);
+    bool bound = conn->local.ss_family != AF_UNSPEC;
+    if (library->resolve_addr(conn->link.id, bound ? (struct sockaddr *)&conn->local : NULL,
+                              (struct sockaddr *)&to, (int)rdma->peer_timeout_ms) != 0) {
+        fail(conn, err_of(errno));
+    }
+}
+
+int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                    const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
+{
+    struct sl_rdma *rdma = (struct sl_rdma *)transport;
+    if (rdma->closing) {
+        return SL_ERR_CLOSED;
+    }
+    if (rdma->stats.connections >= rdma->connections_max) {
+        return SL_ERR_TOO_LARGE;
+    }
+    struct sl_rdma_conn *conn = sl_rdma_conn_new(rdma, events, ctx);
+    if (conn == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    sl_endpoint_format(endpoint, conn->base.peer, sizeof conn->base.peer);
+    conn->endpoint = *endpoint;
+    *out = &conn->base;
+    struct sockaddr_storage to;
+    int err = resolve(conn, &to);
+    if (err == 0) {
+        err = sl_rdma_address_choose(rdma, endpoint, &to, &conn->local);
+    }
+    if (err != 0) {
+        sl_rdma_conn_end(conn, err);
+        return 0;
+    }
+    sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
+    sl_rdma_connect_begin(conn);
+    return 0;
+}
+
+/* ---- What rdma_cm says ------------------------------------------------------------------------
+ */
+
+static void resolved(struct sl_rdma_conn *conn)
+{
+    const struct sl_rdma *rdma = conn->rdma;
+    if (rdma->library->resolve_route(conn->link.id, (int)rdma->peer_timeout_ms) != 0) {
+        fail(conn, err_of(errno));
+    }
+}
+
+/* From where it came is kept for a second time: what the peer knows of this side's memory is known
+ * to one device only. */
+static void routed(struct sl_rdma_conn *conn)
+{
+    memcpy(&conn->local, &conn->link.id->route.addr.src_storage, sizeof conn->local);
+    if (conn->local.ss_family == AF_INET) {
+        ((struct sockaddr_in *)&conn->local)->sin_port = 0;
+    } else {
+        ((struct sockaddr_in6 *)&conn->local)->sin6_port = 0;
+    }
+    int err = sl_rdma_conn_make_queue_pair(conn);
+    if (err != 0) {
+        fail(conn, err);
+        return;
+    }
+    struct sl_rdma_hello hello;
+    struct rdma_conn_param param = sl_rdma_conn_param(conn, &hello);
+    if (conn->rdma->library->connect(conn->link.id, &param) != 0) {
+        fail(conn, err_of(errno));
+    }
+}
+
+static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
+{
+    if (!event->has_hello || event->hello.version != SL_RDMA_VERSION) {
+        sl_rdma_conn_refuse(conn, "what it answered is not ours",
+                            event->has_hello ? SL_ERR_VERSION : SL_ERR_PROTOCOL);
+        return;
+    }
+    sl_rdma_conn_stop_timer(conn);
+    sl_rdma_conn_take_hello(conn, &event->hello);
+    conn->link.established = true;
+    conn->attempts = 0;
+    if (conn->life == SL_RDMA_RESOLVING) {
+        conn->life = SL_RDMA_LIVE;
+        sl_rdma_sweep_add(conn->rdma, conn);
+        sl_conn_report_connected(&conn->base);
+        return;
+    }
+    sl_rdma_move_done(conn);
+}
+
+/* A listener that is there and has said nothing was too busy to be asked. */
+static void rejected(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
+{
+    bool busy = !event->has_hello && event->status == BUSY_STATUS;
+    if (busy && conn->attempts < BUSY_RETRIES) {
+        sl_rdma_conn_drop_link(conn);
+        sl_rdma_conn_set_timer(conn, BUSY_RETRY_NS << conn->attempts);
+        conn->attempts++;
+        return;
+    }
+    if (event->has_hello && event->hello.version != SL_RDMA_VERSION) {
+        sl_rdma_conn_refuse(conn, "it is of another version", SL_ERR_VERSION);
+        return;
+    }
+    fail(conn, SL_ERR_REFUSED);
+}
+
+void sl_rdma_connect_event(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
+{
+    if (conn->life != SL_RDMA_RESOLVING && conn->life != SL_RDMA_MOVING) {
+        if (event->type == RDMA_CM_EVENT_CONNECT_ERROR ||
+            event->type == RDMA_CM_EVENT_UNREACHABLE) {
+            sl_rdma_conn_end(conn, SL_ERR_DEADLINE); /* ACCEPTING: nobody hears of it */
+        }
+        return;
+    }
+    switch (event->type) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+        resolved(conn);
+        return;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+        routed(conn);
+        return;
+    case RDMA_CM_EVENT_ESTABLISHED:
+        established(conn, event);
+        return;
+    case RDMA_CM_EVENT_REJECTED:
+        rejected(conn, event);
+        return;
+    case RDMA_CM_EVENT_UNREACHABLE:
+        fail(conn, SL_ERR_DEADLINE);
+        return;
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+        fail(conn, err_of(-event->status));
+        return;
+    default:
+        return;
+    }
+}

@@ -1,0 +1,417 @@
+/* A queue pair stays with the completion queue that it was made with. So a connection goes to
+ * another reactor by being made once more: who handed it over gives the peer a ticket, the peer
+ * finishes what it has on the queue pair and asks the same listener to connect, with the ticket;
+ * that request is passed on to the owner, with the packets that came in between. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "core/bytes.h"
+#include "core/log.h"
+#include "net/rdma/internal.h"
+
+struct packet {
+    struct packet *next;
+    uint32_t bytes;
+    uint8_t at[];
+};
+
+/* All of a connection that goes with it. */
+struct sl_rdma_move {
+    struct sl_rdma_move *next; /* of the tickets given out */
+    uint64_t ticket;
+    struct sl_rdma_conn *conn; /* LEAVING */
+    bool told, moved;          /* MOVE was sent, MOVED came */
+    struct rdma_cm_id *id;     /* the request with the ticket; NULL: none has come, or will */
+    uint32_t reads_peer;
+    struct rdma_event_channel *from; /* of id */
+    int end_err;                     /* id is NULL */
+    struct sl_transport *to;
+    struct sl_reactor *bound_for; /* who may outlive its transport */
+    const struct sl_transport_events *events;
+    void *ctx, *user;
+    char peer[SL_LIMIT_ENDPOINT_BYTES];
+    const struct sl_rdma_library *library;
+    struct ibv_context *verbs;
+    uint32_t limit_theirs, limit_ours, limit_told, window;
+    uint32_t counted_sent, counted_received, counted_consumed;
+    uint32_t longs_sent, longs_done, reads_done, reads_told;
+    struct packet *first, **end;
+};
+
+static void free_packets(struct sl_rdma_move *move)
+{
+    while (move->first != NULL) {
+        struct packet *packet = move->first;
+        move->first = packet->next;
+        free(packet);
+    }
+}
+
+static void destroy(struct sl_rdma_move *move)
+{
+    if (move->id != NULL) {
+        (void)move->library->destroy_id(move->id);
+    }
+    free_packets(move);
+    free(move);
+}
+
+/* ---- Who accepted -----------------------------------------------------------------------------
+ */
+
+static void leave_tickets(struct sl_rdma *rdma, const struct sl_rdma_move *move)
+{
+    struct sl_rdma_move **at = &rdma->moves;
+    while (*at != NULL && *at != move) {
+        at = &(*at)->next;
+    }
+    if (*at != NULL) {
+        *at = move->next;
+    }
+}
+
+int sl_rdma_move_hand_over(struct sl_conn *base, struct sl_transport *to,
+                           const struct sl_transport_events *events, void *ctx, void *user)
+{
+    struct sl_rdma_conn *conn = (struct sl_rdma_conn *)base;
+    struct sl_rdma *rdma = conn->rdma;
+    sl_assert(conn->life == SL_RDMA_LIVE);
+    struct sl_rdma_move *move = calloc(1, sizeof *move);
+    uint64_t ticket = 0;
+    if (move == NULL || getrandom(&ticket, sizeof ticket, 0) != sizeof ticket || ticket == 0) {
+        free(move);
+        sl_rdma_conn_end(conn, SL_ERR_NO_MEMORY);
+        return SL_ERR_NO_MEMORY;
+    }
+    *move = (struct sl_rdma_move){.next = rdma->moves,
+                                  .ticket = ticket,
+                                  .conn = conn,
+                                  .to = to,
+                                  .bound_for = to->reactor,
+                                  .events = events,
+                                  .ctx = ctx,
+                                  .user = user,
+                                  .library = rdma->library,
+                                  .verbs = conn->rail->verbs};
+    move->end = &move->first;
+    memcpy(move->peer, base->peer, sizeof move->peer);
+    rdma->moves = move;
+    conn->move = move;
+    conn->life = SL_RDMA_LEAVING;
+    conn->unannounced = true;
+    base->state = SL_CONN_CLOSED;
+    sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
+    sl_rdma_mark_ready(conn);
+    return 0;
+}
+
+void sl_rdma_move_packet(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes)
+{
+    struct sl_rdma_move *move = conn->move;
+    struct packet *copy = malloc(sizeof *copy + bytes);
+    if (copy == NULL) {
+        move->end_err = SL_ERR_NO_MEMORY; /* what follows on a gap is no use to anybody */
+        sl_rdma_mark_ready(conn);
+        return;
+    }
+    copy->next = NULL;
+    copy->bytes = bytes;
+    memcpy(copy->at, packet, bytes);
+    *move->end = copy;
+    move->end = &copy->next;
+    conn->rdma->stats.copied_bytes += bytes;
+}
+
+void sl_rdma_move_take(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes)
+{
+    struct sl_bytes cursor = sl_bytes_over(packet, bytes);
+    struct sl_rdma_packet head;
+    sl_bytes_copy(&cursor, &head, sizeof head);
+    if (conn->move->moved || cursor.bad) {
+        return; /* nothing follows on MOVED; the connection ends where it goes to */
+    }
+    if (head.kind == SL_RDMA_MOVED) {
+        conn->move->moved = true;
+        sl_rdma_mark_ready(conn);
+    } else if (head.kind == SL_RDMA_BYE) {
+        sl_rdma_conn_said_bye(conn);
+    } else {
+        sl_rdma_move_packet(conn, packet, bytes);
+    }
+}
+
+static void arrive(void *ctx, uint64_t a, uint64_t b);
+
+/* The reactor that it was sent to has ended before. */
+static void drop(void *ctx)
+{
+    destroy(ctx);
+}
+
+static void depart(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma *rdma = conn->rdma;
+    struct sl_rdma_move *move = conn->move;
+    struct sl_reactor *from = rdma->base.reactor, *to = move->bound_for;
+    leave_tickets(rdma, move);
+    move->from = rdma->cm;
+    move->conn = NULL;
+    move->limit_theirs = conn->limit_theirs;
+    move->limit_ours = conn->limit_ours;
+    move->limit_told = conn->limit_told;
+    move->window = conn->window;
+    move->counted_sent = conn->counted_sent;
+    move->counted_received = conn->counted_received;
+    move->counted_consumed = conn->counted_consumed;
+    move->longs_sent = conn->longs_sent;
+    move->longs_done = conn->longs_done;
+    move->reads_done = conn->reads_done;
+    move->reads_told = conn->reads_told;
+    conn->move = NULL;
+    conn->all_received = conn->all_received || move->moved;
+    sl_rdma_conn_end(conn, SL_ERR_CLOSED); /* of this side's part: nobody hears of it */
+    if (from == to) {
+        arrive(move, 0, 0);
+    } else {
+        sl_reactor_post(from, sl_reactor_index(to),
+                        (struct sl_mail){.run = arrive, .ctx = move, .drop = drop});
+    }
+}
+
+void sl_rdma_move_give_up(struct sl_rdma_conn *conn)
+{
+    conn->move->end_err = SL_ERR_DEADLINE;
+    sl_rdma_mark_ready(conn);
+}
+
+void sl_rdma_move_leave(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_move *move = conn->move;
+    if (!move->told && !conn->bye_received && !conn->link.disconnected) {
+        move->told = sl_rdma_send_uncounted(conn, SL_RDMA_MOVE, 0, move->ticket);
+    }
+    if (conn->life != SL_RDMA_LEAVING) {
+        return; /* the device failed meanwhile */
+    }
+    if (move->moved && move->id != NULL && move->end_err == 0) {
+        depart(conn);
+        return;
+    }
+    bool left = conn->bye_received || (conn->link.disconnected && !move->moved);
+    if (left && move->end_err == 0) {
+        if (!conn->bye_received && conn->rail->empties == conn->empties) {
+            sl_rdma_mark_ready(conn); /* what it sent before may still be in the queue */
+            return;
+        }
+        move->end_err = SL_ERR_CLOSED;
+    }
+    if (move->end_err != 0) {
+        if (move->id != NULL) {
+            sl_rdma_cm_reject(conn->rdma, move->id);
+            move->id = NULL;
+        }
+        depart(conn);
+    }
+}
+
+bool sl_rdma_move_arrived(struct sl_rdma *rdma, struct rdma_cm_id *id,
+                          const struct sl_rdma_hello *hello)
+{
+    struct sl_rdma_move *move = rdma->moves;
+    while (move != NULL && move->ticket != hello->ticket) {
+        move = move->next;
+    }
+    if (move == NULL || move->id != NULL || id->verbs != move->verbs) {
+        return false;
+    }
+    move->id = id;
+    move->reads_peer = hello->reads;
+    sl_rdma_mark_ready(move->conn);
+    return true;
+}
+
+/* ---- Who owns it from now on ------------------------------------------------------------------
+ */
+
+static void take_counts(struct sl_rdma_conn *conn, const struct sl_rdma_move *move)
+{
+    conn->limit_theirs = move->limit_theirs;
+    conn->limit_ours = move->limit_ours;
+    conn->limit_told = move->limit_told;
+    conn->window = move->window;
+    conn->counted_sent = move->counted_sent;
+    conn->counted_received = move->counted_received;
+    conn->counted_consumed = move->counted_consumed;
+    conn->longs_sent = move->longs_sent;
+    conn->longs_done = move->longs_done;
+    conn->reads_done = move->reads_done;
+    conn->reads_told = move->reads_told;
+    conn->note_due = true;
+}
+
+/* From here on its events come to this reactor: those that the other has read are acknowledged. */
+static int accept_id(struct sl_rdma_conn *conn, struct sl_rdma_move *move)
+{
+    struct sl_rdma *rdma = conn->rdma;
+    struct rdma_cm_id *id = move->id;
+    if (move->from != rdma->cm && rdma->library->migrate_id(id, rdma->cm) != 0) {
+        return SL_ERR_IO;
+    }
+    move->id = NULL;
+    conn->link.id = id;
+    id->context = conn;
+    int err = sl_rdma_conn_make_queue_pair(conn);
+    if (err != 0) {
+        return err;
+    }
+    sl_rdma_conn_take_hello(conn, &(struct sl_rdma_hello){.reads = move->reads_peer});
+    struct sl_rdma_hello hello;
+    struct rdma_conn_param param = sl_rdma_conn_param(conn, &hello);
+    return rdma->library->accept(id, &param) == 0 ? 0 : SL_ERR_IO;
+}
+
+/* On the thread that the connection came to. */
+static void arrive(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_rdma_move *move = ctx;
+    struct sl_rdma *rdma = (struct sl_rdma *)move->to;
+    struct sl_rdma_conn *conn = sl_rdma_conn_new(rdma, move->events, move->ctx);
+    if (conn == NULL) {
+        destroy(move);
+        return;
+    }
+    conn->life = SL_RDMA_ACCEPTING;
+    conn->unannounced = true;
+    conn->base.user = move->user;
+    memcpy(conn->base.peer, move->peer, sizeof conn->base.peer);
+    conn->move = move;
+    take_counts(conn, move);
+    int err = move->end_err;
+    if (move->id != NULL) {
+        err = accept_id(conn, move);
+    }
+    if (err == 0) {
+        sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
+    } else {
+        sl_rdma_conn_end(conn, err); /* `accepted`, what came, and `closed` */
+    }
+}
+
+void sl_rdma_move_deliver(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_move *move = conn->move;
+    conn->move = NULL;
+    for (const struct packet *packet = move->first; packet != NULL; packet = packet->next) {
+        bool open = conn->life == SL_RDMA_LIVE || conn->life == SL_RDMA_DRAINING;
+        int err = open ? sl_rdma_receive_copy(conn, packet->at, packet->bytes) : 0;
+        if (err != 0) {
+            sl_rdma_conn_refuse(conn, "what it had sent before it was handed over cannot be kept",
+                                err);
+        }
+    }
+    destroy(move);
+}
+
+void sl_rdma_move_drop(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_move *move = conn->move;
+    if (move == NULL) {
+        return;
+    }
+    conn->move = NULL;
+    leave_tickets(conn->rdma, move);
+    destroy(move);
+}
+
+/* The queue pair that payloads would be read by is not there: nothing is delivered from the first
+ * such on. */
+static void cut_longs(struct sl_rdma_move *move)
+{
+    struct packet **at = &move->first;
+    while (*at != NULL &&
+           (*at)->at[offsetof(struct sl_rdma_packet, kind)] != (uint8_t)SL_RDMA_LONG) {
+        at = &(*at)->next;
+    }
+    struct packet *rest = *at;
+    *at = NULL;
+    while (rest != NULL) {
+        struct packet *packet = rest;
+        rest = packet->next;
+        free(packet);
+    }
+}
+
+void sl_rdma_move_bury(struct sl_rdma_conn *conn)
+{
+    int err = conn->end_err;
+    struct sl_rdma_rail *rail;
+    if (sl_rdma_rail_get(conn->rdma, conn->move->verbs, &rail) == 0) {
+        conn->rail = rail;
+        cut_longs(conn->move);
+    } else {
+        free_packets(conn->move);
+    }
+    conn->life = SL_RDMA_LIVE;
+    conn->unannounced = false;
+    sl_conn_report_accepted(&conn->base);
+    sl_rdma_move_deliver(conn);
+    sl_rdma_conn_end(conn, err);
+}
+
+/* ---- Who connected ----------------------------------------------------------------------------
+ */
+
+/* One who has said BYE hears the peer's, or of its end. */
+void sl_rdma_move_told(struct sl_rdma_conn *conn, uint64_t ticket)
+{
+    if (conn->base.accepted || ticket == 0) {
+        sl_rdma_conn_refuse(conn, "it said MOVE where that cannot be", SL_ERR_PROTOCOL);
+        return;
+    }
+    if ((conn->life != SL_RDMA_LIVE && conn->life != SL_RDMA_DRAINING) || conn->bye_sent) {
+        return;
+    }
+    conn->ticket = ticket;
+    conn->moved_sent = false;
+    if (conn->life == SL_RDMA_LIVE) { /* else disconnect has a timer already */
+        sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(conn->rdma));
+    }
+    conn->life = SL_RDMA_MOVING;
+    sl_rdma_mark_ready(conn);
+}
+
+void sl_rdma_move_again(struct sl_rdma_conn *conn)
+{
+    const struct sl_rdma_link *link = &conn->link;
+    if (link->id == NULL || !link->established) {
+        return;
+    }
+    if (link->disconnected) {
+        sl_rdma_conn_end(conn, SL_ERR_CLOSED);
+        return;
+    }
+    if (link->sends_completed == link->sends_posted && !conn->moved_sent) {
+        conn->moved_sent = sl_rdma_send_uncounted(conn, SL_RDMA_MOVED, 0, 0);
+        return;
+    }
+    if (conn->life == SL_RDMA_MOVING && conn->moved_sent &&
+        link->sends_completed == link->sends_posted) {
+        sl_rdma_conn_drop_link(conn);
+        sl_rdma_connect_begin(conn);
+    }
+}
+
+void sl_rdma_move_done(struct sl_rdma_conn *conn)
+{
+    bool leaves = conn->base.state == SL_CONN_CLOSING;
+    conn->life = leaves ? SL_RDMA_DRAINING : SL_RDMA_LIVE;
+    if (leaves) {
+        sl_rdma_conn_set_timer(conn, SL_CLOCK_NS_PER_S);
+    }
+    conn->note_due = true;
+    sl_rdma_mark_dirty(conn);
+    sl_rdma_mark_ready(conn);
+}

@@ -1,0 +1,422 @@
+#include "net/rdma/rdma.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "net/rdma/internal.h"
+
+#define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
+#define CLOSE_WAIT_NS   (100 * SL_CLOCK_NS_PER_MS)
+#define WATCHED_A_TURN  16
+#define ACKS_AT_ONCE    64U /* completion events, each a lock in libibverbs */
+
+bool sl_rdma_may_log(struct sl_rdma *rdma)
+{
+    uint64_t now_ns = sl_reactor_now_ns(rdma->base.reactor);
+    if (now_ns < rdma->log_next_ns) {
+        rdma->log_dropped++;
+        return false;
+    }
+    rdma->log_next_ns = now_ns + LOG_INTERVAL_NS;
+    if (rdma->log_dropped > 0) {
+        sl_log_warn("rdma: %u more lines about peers were left out", rdma->log_dropped);
+        rdma->log_dropped = 0;
+    }
+    return true;
+}
+
+/* ---- What wakes the reactor -------------------------------------------------------------------
+ * One submission watches all descriptors; it is renewed whenever it has told of some. */
+
+int sl_rdma_watch(struct sl_rdma *rdma, int fd, struct sl_rdma_rail *what)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
+    return epoll_ctl(rdma->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : SL_ERR_NO_MEMORY;
+}
+
+void sl_rdma_unwatch(struct sl_rdma *rdma, int fd)
+{
+    (void)epoll_ctl(rdma->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+static void read_channel(struct sl_rdma_rail *rail)
+{
+    const struct sl_rdma_library *library = rail->rdma->library;
+    struct ibv_cq *cq;
+    void *user;
+    while (rail->channel != NULL && library->get_cq_event(rail->channel, &cq, &user) == 0) {
+        rail->armed = false;
+        if (++rail->events_unacknowledged == ACKS_AT_ONCE) {
+            library->ack_cq_events(rail->cq, ACKS_AT_ONCE);
+            rail->events_unacknowledged = 0;
+        }
+    }
+}
+
+static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags);
+
+static void watch(struct sl_rdma *rdma)
+{
+    rdma->op.complete = on_readable;
+    rdma->watching = true;
+    struct io_uring_sqe *sqe = sl_ring_sqe(rdma->ring, &rdma->op);
+    io_uring_prep_poll_add(sqe, rdma->epoll_fd, POLLIN);
+}
+
+static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+{
+    (void)result;
+    (void)cqe_flags;
+    struct sl_rdma *rdma = (struct sl_rdma *)((char *)op - offsetof(struct sl_rdma, op));
+    struct epoll_event events[WATCHED_A_TURN];
+    rdma->watching = false;
+    if (rdma->closing) {
+        return;
+    }
+    int count = epoll_wait(rdma->epoll_fd, events, WATCHED_A_TURN, 0);
+    for (int i = 0; i < count; i++) {
+        struct sl_rdma_rail *rail = events[i].data.ptr;
+        if (rail == NULL) {
+            rdma->cm_ready = true;
+        } else {
+            read_channel(rail);
+            sl_rdma_rail_read_events(rail);
+        }
+    }
+    watch(rdma);
+}
+
+/* ---- Open and close ---------------------------------------------------------------------------
+ */
+
+static int find_library(const struct sl_transport_options *options,
+                        const struct sl_rdma_library **out)
+{
+    const char *why = NULL;
+    *out = options->medium != NULL ? options->medium : sl_rdma_library_get(&why);
+    if (*out == NULL) {
+        sl_log_error("rdma: %s", why);
+        return SL_ERR_UNSUPPORTED;
+    }
+    return 0;
+}
+
+static void set_options(struct sl_rdma *rdma, const struct sl_transport_options *options)
+{
+    rdma->connections_max =
+        options->connections_max != 0 ? options->connections_max : SL_LIMIT_CONNECTIONS;
+    rdma->peer_timeout_ms =
+        options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_RDMA_PEER_TIMEOUT_MS;
+    rdma->buffers_max = options->buffer_count != 0 ? options->buffer_count : SL_RDMA_BUFFERS;
+    rdma->gid = options->rdma_gid;
+    rdma->next_rail = sl_reactor_index(rdma->base.reactor);
+    if (options->rdma_device != NULL) {
+        snprintf(rdma->devices, sizeof rdma->devices, "%s", options->rdma_device);
+    }
+}
+
+static int rdma_open(struct sl_reactor *reactor, const struct sl_transport_options *options,
+                     struct sl_transport **out)
+{
+    struct sl_ring *ring = sl_reactor_ring(reactor);
+    if (ring == NULL) {
+        sl_log_error("rdma: reactor %s has no io_uring", sl_reactor_name(reactor));
+        return SL_ERR_UNSUPPORTED;
+    }
+    const struct sl_rdma_library *library;
+    int err = find_library(options, &library);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_rdma *rdma = calloc(1, sizeof *rdma);
+    if (rdma == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    rdma->base.reactor = reactor;
+    rdma->library = library;
+    rdma->ring = ring;
+    set_options(rdma, options);
+    rdma->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (rdma->epoll_fd < 0) {
+        sl_log_error("rdma: epoll_create1 failed: %s", strerror(errno));
+        free(rdma);
+        return SL_ERR_IO;
+    }
+    err = sl_rdma_address_check(rdma);
+    if (err == 0) {
+        err = sl_rdma_cm_open(rdma);
+    }
+    if (err != 0) {
+        close(rdma->epoll_fd);
+        free(rdma);
+        return err;
+    }
+    sl_rdma_sweep_open(rdma);
+    watch(rdma);
+    *out = &rdma->base;
+    return 0;
+}
+
+static void rdma_close(struct sl_transport **transport)
+{
+    struct sl_rdma *rdma = (struct sl_rdma *)*transport;
+    rdma->closing = true;
+    sl_rdma_listen_close(rdma);
+    sl_rdma_conn_cancel_all(rdma);
+    sl_rdma_sweep_close(rdma);
+    if (rdma->watching) {
+        io_uring_prep_cancel(sl_ring_sqe(rdma->ring, NULL), &rdma->op, 0);
+    }
+    while (rdma->watching) {
+        if (sl_ring_reap(rdma->ring, SL_LIMIT_TURN_EVENTS) == 0) {
+            sl_ring_wait(rdma->ring, CLOSE_WAIT_NS);
+        }
+    }
+    sl_rdma_cm_close(rdma);
+    sl_rdma_rail_close_all(rdma);
+    close(rdma->epoll_fd);
+    free(rdma);
+    *transport = NULL;
+}
+
+/* ---- Completions ------------------------------------------------------------------------------
+ */
+
+static int err_of(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+    case IBV_WC_RESP_TIMEOUT_ERR:
+        return SL_ERR_DEADLINE;
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_LOC_LEN_ERR:
+        return SL_ERR_PROTOCOL;
+    default:
+        return SL_ERR_IO;
+    }
+}
+
+/* What fails because the connection is over already says nothing new. */
+static void fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
+{
+    if (conn->life == SL_RDMA_ENDED) {
+        return;
+    }
+    if (conn->link.disconnected || conn->bye_received) {
+        sl_rdma_conn_disconnected(conn);
+        return;
+    }
+    char what[128];
+    snprintf(what, sizeof what, "the device says of its queue pair: %s",
+             conn->rdma->library->wc_status_str(status));
+    sl_rdma_conn_refuse(conn, what, err_of(status));
+}
+
+static void take_packet(struct sl_rdma_rail *rail, const struct ibv_wc *wc)
+{
+    struct sl_rdma_block *block = sl_rdma_pool_take(rail, wc);
+    struct sl_rdma_conn *conn = sl_rdma_conn_of_queue_pair(rail, wc->qp_num);
+    if (wc->status != IBV_WC_SUCCESS || conn == NULL) {
+        sl_rdma_pool_put(block);
+        if (conn != NULL) {
+            fail(conn, wc->status);
+            sl_rdma_mark_ready(conn);
+        }
+        return;
+    }
+    conn->heard = true;
+    if (conn->life == SL_RDMA_ACCEPTING) {
+        sl_rdma_conn_established(conn); /* rdma_cm will say so too */
+    }
+    switch (conn->life) {
+    case SL_RDMA_LIVE:
+    case SL_RDMA_MOVING:
+    case SL_RDMA_DRAINING:
+        sl_rdma_receive_block(conn, block, wc->byte_len);
+        break;
+    case SL_RDMA_LEAVING:
+        sl_rdma_move_take(conn, block->at, wc->byte_len);
+        sl_rdma_pool_put(block);
+        break;
+    default:
+        sl_rdma_pool_put(block);
+    }
+}
+
+static bool wants_completions(const struct sl_rdma_conn *conn)
+{
+    return conn->life >= SL_RDMA_MOVING;
+}
+
+static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
+{
+    struct sl_rdma_conn *conn = sl_rdma_conn_of(rdma, wc->wr_id);
+    if (conn == NULL) {
+        return;
+    }
+    uint32_t number = wc->wr_id >> 18 & 0xfffff;
+    bool failed = wc->status != IBV_WC_SUCCESS;
+    if (failed) {
+        fail(conn, wc->status);
+    }
+    if ((wc->wr_id >> 38 & 3) == SL_RDMA_WR_READ) {
+        sl_rdma_receive_read_done(conn, number, failed);
+    } else if (!failed || conn->life == SL_RDMA_ENDED) {
+        sl_rdma_send_completed(conn, number);
+    }
+    if (wants_completions(conn)) {
+        sl_rdma_mark_ready(conn);
+    }
+}
+
+/* ---- The turn ---------------------------------------------------------------------------------
+ */
+
+static void fetch(struct sl_rdma_rail *rail)
+{
+    int count = ibv_poll_cq(rail->cq, SL_RDMA_POLL_BATCH, rail->seen);
+    rail->seen_next = 0;
+    rail->seen_count = count > 0 ? (uint32_t)count : 0;
+}
+
+/* What a connection had received when its end was seen has been looked at once `empties` has moved
+ * on. */
+static uint32_t poll_rail(struct sl_rdma_rail *rail, uint32_t budget)
+{
+    uint32_t work = 0;
+    do {
+        if (rail->seen_next == rail->seen_count) {
+            fetch(rail);
+        }
+        for (; rail->seen_next < rail->seen_count && work < budget; work++) {
+            const struct ibv_wc *wc = &rail->seen[rail->seen_next++];
+            if ((wc->wr_id & 1) != 0) {
+                take_packet(rail, wc);
+            } else {
+                take_completion(rail->rdma, wc);
+            }
+        }
+    } while (rail->seen_count == SL_RDMA_POLL_BATCH && work < budget);
+    if (rail->seen_next == rail->seen_count && rail->seen_count < SL_RDMA_POLL_BATCH) {
+        rail->empties++;
+    }
+    return work;
+}
+
+static uint32_t visit_ready(struct sl_rdma *rdma)
+{
+    uint32_t work = 0;
+    struct sl_rdma_conn *list = rdma->ready;
+    rdma->ready = NULL;
+    rdma->awake = false;
+    while (list != NULL) {
+        struct sl_rdma_conn *conn = list;
+        list = conn->ready_next;
+        conn->ready = false;
+        work += sl_rdma_conn_visit(conn) ? 1 : 0;
+    }
+    return work;
+}
+
+static uint32_t rdma_poll(struct sl_transport *transport, uint32_t budget)
+{
+    struct sl_rdma *rdma = (struct sl_rdma *)transport;
+    uint32_t work = 0;
+    for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
+        work += poll_rail(rail, budget - (work < budget ? work : budget));
+    }
+    if (rdma->cm_ready) {
+        work += sl_rdma_cm_poll(rdma);
+    }
+    return rdma->ready != NULL ? work + visit_ready(rdma) : work;
+}
+
+static void rdma_flush(struct sl_transport *transport)
+{
+    struct sl_rdma *rdma = (struct sl_rdma *)transport;
+    for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
+        if (rail->pool.again != NULL) {
+            sl_rdma_pool_flush(rail);
+        }
+    }
+    struct sl_rdma_conn *list = rdma->dirty;
+    rdma->dirty = NULL;
+    while (list != NULL) {
+        struct sl_rdma_conn *conn = list;
+        list = conn->dirty_next;
+        conn->dirty = false;
+        if (conn->life == SL_RDMA_LIVE || conn->life == SL_RDMA_DRAINING) {
+            sl_rdma_send_flush(conn);
+        }
+    }
+}
+
+/* Completions that come before the queue is armed do not wake anybody: it is looked at once more.
+ */
+static bool arm_rail(struct sl_rdma_rail *rail)
+{
+    if (rail->seen_next < rail->seen_count) {
+        return false;
+    }
+    if (rail->armed) {
+        return true;
+    }
+    if (ibv_req_notify_cq(rail->cq, 0) != 0) {
+        return rail->gone;
+    }
+    rail->armed = true;
+    fetch(rail);
+    return rail->seen_count == 0;
+}
+
+static bool rdma_arm(struct sl_transport *transport)
+{
+    struct sl_rdma *rdma = (struct sl_rdma *)transport;
+    if (rdma->dirty != NULL || rdma->awake || rdma->cm_ready) {
+        return false;
+    }
+    for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
+        if (!arm_rail(rail)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void rdma_stats(const struct sl_transport *transport, struct sl_transport_stats *out)
+{
+    *out = ((const struct sl_rdma *)transport)->stats;
+}
+
+static const struct sl_transport_ops ops = {
+    .scheme = "rdma",
+    .capabilities = SL_TRANSPORT_ONE_SIDED | SL_TRANSPORT_REGISTERS | SL_TRANSPORT_HANDS_OVER |
+                    SL_TRANSPORT_STREAMS | SL_TRANSPORT_JOINS | SL_TRANSPORT_CHECKSUMS,
+    .open = rdma_open,
+    .close = rdma_close,
+    .memory_register = sl_rdma_memory_register,
+    .memory_unregister = sl_rdma_memory_unregister,
+    .listen = sl_rdma_listen,
+    .connect = sl_rdma_connect,
+    .disconnect = sl_rdma_conn_disconnect,
+    .hand_over = sl_rdma_move_hand_over,
+    .send_burst = sl_rdma_send_burst,
+    .release = sl_rdma_receive_release,
+    .flush = rdma_flush,
+    .poll = rdma_poll,
+    .arm = rdma_arm,
+    .stats = rdma_stats,
+};
+
+const struct sl_transport_ops *sl_rdma_find(const char **why)
+{
+    return sl_rdma_library_get(why) != NULL ? &ops : NULL;
+}

@@ -1,0 +1,106 @@
+#include "core/log.h"
+#include "net/rdma/internal.h"
+
+#define ROUNDS_PER_TIMEOUT 4
+#define ROUNDS_PER_PROBE   2  /* of a connection on which nothing happens */
+#define PROBES_UNHEARD     2U /* each takes a receive buffer of a peer that does not look */
+
+static uint64_t timeout_ns(const struct sl_rdma *rdma)
+{
+    return rdma->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
+}
+
+static void forget(struct sl_rdma_conn *conn, uint64_t now_ns)
+{
+    conn->quiet_since_ns = now_ns;
+    conn->quiet_rounds = 0;
+    conn->heard = false;
+    conn->pings = 0;
+}
+
+static void ping(struct sl_rdma_conn *conn, uint32_t pings_max)
+{
+    if (conn->pings < pings_max && sl_rdma_send_uncounted(conn, SL_RDMA_NOTE, SL_RDMA_PING, 0)) {
+        conn->pings++;
+    }
+}
+
+/* Nobody waits for it. But a machine that is gone does not say so: its device does not acknowledge
+ * what is sent to it, which ours reports. */
+static void visit_idle(struct sl_rdma_conn *conn, uint64_t now_ns)
+{
+    conn->quiet_since_ns = now_ns;
+    conn->quiet_rounds = 0;
+    if (conn->rdma->sweep_rounds % ROUNDS_PER_PROBE == 0) {
+        ping(conn, PROBES_UNHEARD);
+    }
+}
+
+/* It takes a timeout's worth of rounds that saw nothing: when this thread was stopped, time went by
+ * in which the peer may have answered. A peer that takes nothing may wait for memory, and for long;
+ * but then it turns, and answers. */
+static void visit_waiting(struct sl_rdma_conn *conn, uint64_t now_ns)
+{
+    ping(conn, SL_RDMA_SPARE);
+    conn->quiet_rounds++;
+    if (conn->quiet_rounds > ROUNDS_PER_TIMEOUT &&
+        now_ns - conn->quiet_since_ns >= timeout_ns(conn->rdma)) {
+        sl_rdma_conn_refuse(conn, "it takes nothing and does not answer", SL_ERR_DEADLINE);
+    }
+}
+
+static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
+{
+    if (conn->life != SL_RDMA_LIVE) {
+        return; /* it has a timer of its own */
+    }
+    if (conn->heard) {
+        forget(conn, now_ns);
+    }
+    if (sl_rdma_send_waits(conn)) {
+        visit_waiting(conn, now_ns);
+    } else {
+        visit_idle(conn, now_ns);
+    }
+}
+
+static void arm(struct sl_rdma *rdma, uint64_t now_ns)
+{
+    sl_timer_arm(sl_reactor_timers(rdma->base.reactor), &rdma->sweep,
+                 now_ns + timeout_ns(rdma) / ROUNDS_PER_TIMEOUT);
+}
+
+static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_rdma *rdma = (struct sl_rdma *)((char *)timer - offsetof(struct sl_rdma, sweep));
+    rdma->sweep_rounds++;
+    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
+        if (rdma->conns[i] != NULL) {
+            visit(rdma->conns[i], now_ns);
+        }
+    }
+    if (rdma->conn_count > 0) {
+        arm(rdma, now_ns);
+    }
+}
+
+void sl_rdma_sweep_open(struct sl_rdma *rdma)
+{
+    rdma->sweep.run = on_timer;
+}
+
+void sl_rdma_sweep_close(struct sl_rdma *rdma)
+{
+    if (sl_timer_armed(&rdma->sweep)) {
+        sl_timer_disarm(sl_reactor_timers(rdma->base.reactor), &rdma->sweep);
+    }
+}
+
+void sl_rdma_sweep_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
+{
+    uint64_t now_ns = sl_reactor_now_ns(rdma->base.reactor);
+    forget(conn, now_ns);
+    if (!sl_timer_armed(&rdma->sweep)) {
+        arm(rdma, now_ns);
+    }
+}
