@@ -113,6 +113,7 @@ int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, boo
     struct sl_shared *shared = &outbox->shared;
     err = sl_shared_create("starling-outbox", outbox->bytes, SL_SHARED_READ, shared);
     if (err == 0) {
+        outbox->base = shared->base;
         err = sl_transport_memory_register(transport, shared->base, shared->bytes);
         if (err != 0) {
             sl_shared_destroy(shared);
@@ -120,17 +121,8 @@ int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, boo
     }
     if (err != 0) {
         free(outbox->units);
-        return err;
     }
-    outbox->base = shared->base;
-    return 0;
-}
-
-int sl_outbox_register(struct sl_outbox *outbox, struct sl_transport *transport)
-{
-    sl_assert(outbox->base != NULL);
-    sl_assert((transport->ops->capabilities & SL_TRANSPORT_REGISTERS) != 0);
-    return sl_transport_memory_register(transport, outbox->base, outbox->bytes);
+    return err;
 }
 
 static uint8_t *unit_at(const struct sl_outbox *outbox, uint32_t unit)

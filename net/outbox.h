@@ -63,7 +63,10 @@ int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, boo
 /* Registers the memory with a transport that REGISTERS, whatever others it is used with: what is
  * committed to its connections, but for `rest`, goes without a copy from now on. Errors: those of
  * sl_transport_memory_register; then it works as before. */
-int sl_outbox_register(struct sl_outbox *outbox, struct sl_transport *transport);
+static inline int sl_outbox_register(struct sl_outbox *outbox, struct sl_transport *transport)
+{
+    return sl_transport_memory_register(transport, outbox->base, outbox->bytes);
+}
 
 /* Every connection that it was used with must be closed, and every transport that it is registered
  * with too. */
