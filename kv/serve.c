@@ -151,7 +151,7 @@ static int parse_flags(int argc, char **argv, char *reason)
     const struct sl_cli cli = {
         .program = "starling-ps",
         .summary = "Holds shards of the parameters and serves them to workers.",
-        .usage = "[options]",
+        .usage = "[options] | doctor [options]",
         .options = OPTIONS,
         .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     };

@@ -1,8 +1,167 @@
-/* starling-ps: a ps, or the scheduler of a job, whose KV tables are added up. */
+/* starling-ps: a ps, or the scheduler of a job, whose KV tables are added up; or, by its first
+ * argument, what tells whether this machine can run one. */
 #include <starling_kv.h>
-#include <stddef.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/endpoint_map.h"
+#include "config/env.h"
+#include "config/rdma_choice.h"
+#include "core/log.h"
+#include "ps/doctor.h"
+#include "reactor/topology.h"
+
+#define EXIT_USAGE   2
+#define REASON_BYTES 1024
+
+/* Index into the choices of --transport. */
+enum transport_choice { TRANSPORT_AUTO, TRANSPORT_FIRST };
+
+static struct {
+    int transport;
+    const char *endpoint_map;
+    struct sl_rdma_choice_flags rdma;
+    bool json;
+} flags;
+
+static const struct sl_cli_option OPTIONS[] = {
+    {.kind = SL_CLI_CHOICE,
+     .name = "transport",
+     .target = &flags.transport,
+     .choices = "auto|tcp|shm|rdma|dpdk",
+     .help = "What must run for the exit status to be 0. auto: all that the endpoint map names, "
+             "else tcp."},
+    {.kind = SL_CLI_STRING,
+     .name = "endpoint-map",
+     .target = &flags.endpoint_map,
+     .metavar = "FILE",
+     .help = "The cluster's, of which the endpoints of rdma are looked for on this machine."},
+    {.kind = SL_CLI_FLAG,
+     .name = "json",
+     .target = &flags.json,
+     .help = "Writes one JSON object instead of lines."},
+    SL_RDMA_CHOICE_OPTIONS(flags.rdma),
+};
+
+/* What the options of the doctor point to. */
+struct sources {
+    struct sl_env env;
+    struct sl_rdma_choice rdma;
+    struct sl_endpoint *endpoints; /* allocated */
+    struct sl_doctor_options options;
+};
+
+/* A name that cannot be looked up stays one, and is found nowhere. */
+static struct sl_endpoint numeric(const struct sl_endpoint *endpoint)
+{
+    struct sockaddr_storage address;
+    socklen_t bytes;
+    struct sl_endpoint out;
+    if (sl_endpoint_resolve(endpoint, false, &address, &bytes, NULL, 0) != 0 ||
+        sl_endpoint_from_sockaddr(&address, &out) != 0) {
+        return *endpoint;
+    }
+    out.scheme = endpoint->scheme;
+    return out;
+}
+
+/* Takes over what the map's lines name. Errors: NO_MEMORY. */
+static int take_map(const struct sl_endpoint_map *map, struct sources *sources)
+{
+    struct sl_doctor_options *options = &sources->options;
+    sources->endpoints = calloc(map->count + 1, sizeof *sources->endpoints);
+    if (sources->endpoints == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < map->count; i++) {
+        const struct sl_endpoint_map_entry *entry = &map->entries[i];
+        const bool is_rdma = entry->data.scheme == SL_ENDPOINT_RDMA;
+        options->transports |= SL_DOCTOR_OF(entry->data.scheme);
+        if (entry->has_fast || is_rdma) {
+            options->transports |= SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
+            sources->endpoints[options->endpoint_count++] =
+                numeric(is_rdma ? &entry->data : &entry->fast);
+        }
+    }
+    options->endpoints = sources->endpoints;
+    return 0;
+}
+
+static int read_map(struct sources *sources, char *reason)
+{
+    struct sl_endpoint_map map = {0};
+    if (flags.endpoint_map == NULL) {
+        return 0;
+    }
+    int err = sl_endpoint_map_read(flags.endpoint_map, &map, reason, REASON_BYTES);
+    if (err == 0) {
+        err = take_map(&map, sources);
+    }
+    sl_endpoint_map_fini(&map);
+    return err;
+}
+
+static int read_sources(struct sources *sources, char *reason)
+{
+    const uint32_t cores = sl_topology_core_count();
+    struct sl_doctor_options *options = &sources->options;
+    int err = sl_env_read(cores, &sources->env, reason, REASON_BYTES);
+    if (err == 0) {
+        err = sl_rdma_choice_read(&flags.rdma, &sources->rdma, reason, REASON_BYTES);
+    }
+    if (err == 0) {
+        err = read_map(sources, reason);
+    }
+    if (flags.transport != TRANSPORT_AUTO) {
+        options->transports = SL_DOCTOR_OF(flags.transport - TRANSPORT_FIRST);
+    } else if (options->transports == 0) {
+        options->transports = SL_DOCTOR_OF(SL_ENDPOINT_TCP);
+    }
+    options->rdma_device = sources->rdma.device[0] == '\0' ? NULL : sources->rdma.device;
+    options->rdma_gid = sources->rdma.gid;
+    options->reactors = sources->env.ps_reactors;
+    options->pin = sources->env.ps_pin;
+    options->polling = sources->env.ps_polling;
+    options->congestion_control =
+        sources->env.congestion_control[0] == '\0' ? NULL : sources->env.congestion_control;
+    options->json = flags.json;
+    return err;
+}
+
+static int run_doctor(int argc, char **argv)
+{
+    const struct sl_cli cli = {
+        .program = "starling-ps doctor",
+        .summary = "Looks whether this machine can run a ps, and says what to do where it cannot.",
+        .usage = "[options]",
+        .options = OPTIONS,
+        .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
+    };
+    char reason[REASON_BYTES] = "out of memory";
+    struct sources sources = {0};
+    int result = sl_cli_parse(&cli, argc, argv, reason, sizeof reason);
+    if (result == SL_CLI_EXIT_OK) {
+        return EXIT_SUCCESS;
+    }
+    if (result != SL_CLI_RUN || read_sources(&sources, reason) != 0) {
+        (void)fprintf(stderr, "starling-ps doctor: %s\n", reason);
+        free(sources.endpoints);
+        return EXIT_USAGE;
+    }
+    sl_log_setup(SL_LOG_OFF, "doctor"); /* what is tried may fail, and is then said by the doctor */
+    struct sl_doctor_system system;
+    sl_doctor_system_read(&system);
+    const bool runs = sl_doctor_run(&sources.options, &system, stdout);
+    free(sources.endpoints);
+    return runs && fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "doctor") == 0) {
+        return run_doctor(argc - 1, argv + 1);
+    }
     return sl_kv_serve(argc, argv, NULL);
 }

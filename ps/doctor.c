@@ -1,0 +1,75 @@
+#include "ps/doctor.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "ps/doctor_internal.h"
+
+struct sl_doctor_finding *sl_doctor_find(struct sl_doctor *doctor, enum sl_doctor_verdict verdict,
+                                         uint32_t needed_by, const char *check, const char *format,
+                                         ...)
+{
+    sl_assert(doctor->count < SL_DOCTOR_FINDINGS_MAX);
+    struct sl_doctor_finding *finding = &doctor->findings[doctor->count];
+    /* The last one is overwritten for ever. */
+    doctor->count += doctor->count + 1 < SL_DOCTOR_FINDINGS_MAX;
+    *finding = (struct sl_doctor_finding){
+        .verdict = verdict,
+        .needed_by = verdict == SL_DOCTOR_MISSING ? needed_by : 0,
+        .check = check,
+    };
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(finding->found, sizeof finding->found, format, arguments);
+    va_end(arguments);
+    return finding;
+}
+
+void sl_doctor_advise(struct sl_doctor_finding *finding, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(finding->advice, sizeof finding->advice, format, arguments);
+    va_end(arguments);
+}
+
+uint32_t sl_doctor_stopped(const struct sl_doctor *doctor)
+{
+    uint32_t stopped = 0;
+    for (uint32_t i = 0; i < doctor->count; i++) {
+        stopped |= doctor->findings[i].needed_by;
+    }
+    return stopped;
+}
+
+static void check_dpdk(struct sl_doctor *doctor)
+{
+    const char *why = doctor->system->missing(SL_ENDPOINT_DPDK);
+    if (why == NULL) {
+        (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, "dpdk", "built in");
+    } else {
+        sl_doctor_advise(sl_doctor_find(doctor, SL_DOCTOR_MISSING, SL_DOCTOR_OF(SL_ENDPOINT_DPDK),
+                                        "dpdk", "not built in this version"),
+                         "use rdma or tcp");
+    }
+}
+
+bool sl_doctor_run(const struct sl_doctor_options *options, const struct sl_doctor_system *system,
+                   FILE *out)
+{
+    sl_assert(options->transports != 0);
+    sl_assert((options->transports & ~SL_DOCTOR_EVERY) == 0);
+    static struct sl_doctor doctor;
+    doctor = (struct sl_doctor){.options = options, .system = system};
+    sl_doctor_kernel_check(&doctor);
+    sl_doctor_cores_check(&doctor);
+    sl_doctor_rdma_check(&doctor);
+    check_dpdk(&doctor);
+    if (options->json) {
+        sl_doctor_print_json(&doctor, out);
+    } else {
+        sl_doctor_print(&doctor, out);
+    }
+    return (sl_doctor_stopped(&doctor) & options->transports) == 0;
+}

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""starling-ps doctor, on whatever machine this is."""
+
+import json
+
+import harness
+
+
+class Doctor(harness.StarlingTest):
+    def doctor(self, *args, status=0, env=None):
+        return self.run_to_end("starling-ps", "doctor", *args, status=status, env=env)
+
+    def test_tcp_can_run_where_tests_run(self):
+        output = self.doctor()
+        self.assertRegex(output, r"(?m)^ok +io_uring +Linux |^warning +io_uring +Linux ")
+        self.assertRegex(output, r"(?m)^tcp +can run \(asked for\)$")
+        self.assertRegex(output, r"(?m)^dpdk +cannot run: dpdk$")
+
+    def test_what_cannot_run_says_what_to_do(self):
+        output = self.doctor("--transport", "rdma", "--rdma-device", "none_of_this_name", status=1)
+        self.assertRegex(output, r"(?m)^missing +rdma device .*\n +-> \w+")
+        self.assertRegex(output, r"(?m)^rdma +cannot run: .*rdma device.* \(asked for\)$")
+
+    def test_map_says_what_is_asked_for(self):
+        both = self.file("both", "127.0.0.1:1=rdma://127.0.0.1:3,tcp://127.0.0.1:2\n")
+        output = self.doctor("--endpoint-map", both, "--rdma-device", "none_of_this_name", status=1)
+        self.assertRegex(output, r"(?m)^tcp +can run \(asked for\)$")
+        self.assertRegex(output, r"(?m)^rdma +cannot run: .* \(asked for\)$")
+        self.doctor("--endpoint-map", both, "--transport", "tcp")
+        near = self.file("near", "127.0.0.1:1=shm://127.0.0.1:2\n")
+        self.assertRegex(self.doctor("--endpoint-map", near), r"(?m)^shm +can run \(asked for\)$")
+
+    def test_cores_are_those_of_the_environment(self):
+        output = self.doctor(env={"NETWORK_PS_CORE_NUMBER": "256"})
+        self.assertRegex(output, r"(?m)^warning +cores +\d+, for 256 reactors.*\n +-> NETWORK_PS_CORE_NUMBER=")
+
+    def test_json(self):
+        found = json.loads(self.doctor("--json"))
+        self.assertEqual({"tcp", "shm", "rdma", "dpdk"}, set(found["transports"]))
+        self.assertEqual({"asked": True, "runs": True}, found["transports"]["tcp"])
+        checks = {check["check"]: check for check in found["checks"]}
+        self.assertIn(checks["io_uring"]["verdict"], ("ok", "warning"))
+        for check in found["checks"]:
+            self.assertTrue(check["found"] and (check["verdict"] == "ok") == (check["advice"] == ""), check)
+
+    def test_wrong_usage(self):
+        for args, *words in ((["--transport", "ucx"], "--transport=ucx", "rdma"),
+                             (["--rdma-gid-index", "x"], "--rdma-gid-index=x", "0 to 65535"),
+                             (["--endpoint-map", "/nonexistent"], "/nonexistent"),
+                             (["tcp"], "tcp")):
+            output = self.doctor(*args, status=2)
+            for word in words:
+                self.assertIn(word, output)
+        self.assertIn("PS_ENABLE_POLLING=maybe", self.doctor(env={"PS_ENABLE_POLLING": "maybe"}, status=2))
+
+
+if __name__ == "__main__":
+    harness.main()
