@@ -11,8 +11,8 @@
  *   WRITTEN  a frame's header: its payload has been written to the landing of the request of the
  *            same id
  *   NOTE     nothing more
- *   MOVE     ticket (8 bytes): connect once more, and go on there; nothing follows on this queue
- *            pair
+ *   MOVE     instead of frames a ticket, of 8 bytes: connect once more, and go on there; nothing
+ *            follows on this queue pair
  *   MOVED    the answer to it, and the last packet on this queue pair
  *   BYE      the last packet: the sender closes once its frames are consumed
  * Counts run over: they are compared by difference. They belong to the connection, and go on when

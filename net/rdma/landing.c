@@ -1,0 +1,179 @@
+#include <stdlib.h>
+
+#include "net/rdma/send.h"
+
+/* Requests are numbered one by one, and a connection has far fewer than SL_RDMA_LANDINGS of them
+ * unanswered: each has the place of its number. One whose place is taken goes without. */
+
+#define SPANS_MAX                                                                                  \
+    4U /* a landing is as long as a frame at most: in memory of ours this is ample                 \
+        */
+
+/* Of a request of ours: the peer may write there until it has answered. */
+struct lent {
+    uint64_t request_id;
+    void *at;
+    uint32_t bytes, span_count; /* 0: free */
+    struct sl_rdma_span spans[SPANS_MAX];
+};
+
+/* Of a request of the peer's. */
+struct remembered {
+    uint64_t request_id;
+    uint64_t bytes;
+    uint32_t count; /* 0: free */
+    struct sl_rdma_piece pieces[SL_RDMA_PIECES];
+};
+
+struct sl_rdma_landings {
+    uint32_t lent_count, remembered_count;
+    struct lent lent[SL_RDMA_LANDINGS];
+    struct remembered remembered[SL_RDMA_LANDINGS];
+};
+
+/* Most of it is never touched. */
+static struct sl_rdma_landings *get_landings(struct sl_rdma_conn *conn)
+{
+    if (conn->send->landings == NULL) {
+        conn->send->landings = calloc(1, sizeof *conn->send->landings);
+    }
+    return conn->send->landings;
+}
+
+/* ---- Ours -------------------------------------------------------------------------------------
+ */
+
+static struct lent *find_lent(const struct sl_rdma_conn *conn, uint64_t request_id)
+{
+    struct sl_rdma_landings *landings = conn->send->landings;
+    if (landings == NULL || landings->lent_count == 0) {
+        return NULL;
+    }
+    struct lent *lent = &landings->lent[request_id % SL_RDMA_LANDINGS];
+    return lent->span_count > 0 && lent->request_id == request_id ? lent : NULL;
+}
+
+uint8_t sl_rdma_landing_lend(struct sl_rdma_conn *conn, uint64_t request_id, void *at,
+                             uint32_t bytes, struct sl_rdma_piece *pieces)
+{
+    struct sl_rdma_landings *landings = get_landings(conn);
+    if (landings == NULL || (uintptr_t)at % 8 != 0) {
+        return 0;
+    }
+    struct lent *lent = &landings->lent[request_id % SL_RDMA_LANDINGS];
+    if (lent->span_count > 0) {
+        return 0;
+    }
+    lent->span_count = sl_rdma_memory_find(conn->rail, at, bytes, SL_RDMA_USE_LANDING,
+                                           bytes >= SL_RDMA_OCCASION_BYTES, lent->spans, SPANS_MAX);
+    if (lent->span_count == 0) {
+        return 0;
+    }
+    lent->request_id = request_id;
+    lent->at = at;
+    lent->bytes = bytes;
+    landings->lent_count++;
+    for (uint32_t i = 0; i < lent->span_count; i++) {
+        pieces[i] = (struct sl_rdma_piece){.at = (uintptr_t)lent->spans[i].at,
+                                           .key = lent->spans[i].remote_key,
+                                           .bytes = lent->spans[i].bytes};
+    }
+    return (uint8_t)lent->span_count;
+}
+
+static void take_back(struct sl_rdma_conn *conn, struct lent *lent)
+{
+    sl_rdma_memory_drop(conn->rail, lent->spans, lent->span_count);
+    lent->span_count = 0;
+    conn->send->landings->lent_count--;
+}
+
+void sl_rdma_landing_take_back(struct sl_rdma_conn *conn, uint64_t request_id)
+{
+    struct lent *lent = find_lent(conn, request_id);
+    if (lent != NULL) {
+        take_back(conn, lent);
+    }
+}
+
+void *sl_rdma_send_landing(const struct sl_rdma_conn *conn, uint64_t request_id, uint32_t *bytes)
+{
+    const struct lent *lent = find_lent(conn, request_id);
+    if (lent == NULL) {
+        return NULL;
+    }
+    *bytes = lent->bytes;
+    return lent->at;
+}
+
+/* ---- The peer's -------------------------------------------------------------------------------
+ */
+
+static struct remembered *find_remembered(const struct sl_rdma_conn *conn, uint64_t request_id)
+{
+    struct sl_rdma_landings *landings = conn->send->landings;
+    if (landings == NULL || landings->remembered_count == 0) {
+        return NULL;
+    }
+    struct remembered *remembered = &landings->remembered[request_id % SL_RDMA_LANDINGS];
+    return remembered->count > 0 && remembered->request_id == request_id ? remembered : NULL;
+}
+
+void sl_rdma_send_remember(struct sl_rdma_conn *conn, uint64_t request_id,
+                           const struct sl_rdma_piece *pieces, uint32_t count)
+{
+    sl_assert(count >= 1);
+    sl_assert(count <= SL_RDMA_PIECES);
+    struct sl_rdma_landings *landings = get_landings(conn);
+    if (landings == NULL) {
+        return;
+    }
+    struct remembered *remembered = &landings->remembered[request_id % SL_RDMA_LANDINGS];
+    if (remembered->count > 0) {
+        return;
+    }
+    remembered->request_id = request_id;
+    remembered->count = count;
+    remembered->bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        remembered->pieces[i] = pieces[i];
+        remembered->bytes += pieces[i].bytes;
+    }
+    landings->remembered_count++;
+}
+
+const struct sl_rdma_piece *sl_rdma_landing_find(const struct sl_rdma_conn *conn,
+                                                 uint64_t request_id, uint32_t bytes,
+                                                 uint32_t *count)
+{
+    const struct remembered *remembered = find_remembered(conn, request_id);
+    if (remembered == NULL || remembered->bytes < bytes) {
+        return NULL;
+    }
+    *count = remembered->count;
+    return remembered->pieces;
+}
+
+void sl_rdma_landing_forget(struct sl_rdma_conn *conn, uint64_t request_id)
+{
+    struct remembered *remembered = find_remembered(conn, request_id);
+    if (remembered != NULL) {
+        remembered->count = 0;
+        conn->send->landings->remembered_count--;
+    }
+}
+
+void sl_rdma_landing_close(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_landings *landings = conn->send->landings;
+    if (landings == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < SL_RDMA_LANDINGS && landings->lent_count > 0; i++) {
+        if (landings->lent[i].span_count > 0) {
+            take_back(conn, &landings->lent[i]);
+        }
+    }
+    free(landings);
+    conn->send->landings = NULL;
+}

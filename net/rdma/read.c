@@ -1,0 +1,281 @@
+/* Payloads that are read from where the peer has them. That a push is read by its receiver, instead
+ * of written by its sender into space that it was granted, is decided here and in long.c and
+ * nowhere else. */
+#include <string.h>
+
+#include "core/bytes.h"
+#include "net/rdma/receive.h"
+#include "net/rdma/send.h"
+
+#define REQUESTS_MAX                                                                               \
+    (2 * SL_RDMA_PIECES) /* of one payload: pieces of the peer's, spans of ours                    \
+                          */
+
+static bool is_short(const struct sl_rdma_item *item)
+{
+    return item->frame.payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES;
+}
+
+/* A range of the part of the payload that lies in the pieces. */
+struct range {
+    uint32_t from, bytes;
+};
+
+static void add_read(struct sl_rdma_chain *chain, const struct sl_rdma_piece *piece, uint32_t from,
+                     const struct sl_rdma_span *to, uint32_t bytes)
+{
+    struct ibv_send_wr *request = sl_rdma_chain_add(chain, SL_RDMA_WR_READ, IBV_WR_RDMA_READ);
+    request->wr.rdma.remote_addr = piece->at + from;
+    request->wr.rdma.rkey = piece->key;
+    sl_rdma_chain_add_piece(chain, to->at, bytes, to->local_key);
+}
+
+/* From the peer's pieces to the spans, which together are as long as the range. */
+static void add_reads(struct sl_rdma_chain *chain, const struct sl_rdma_item *item,
+                      struct range range, const struct sl_rdma_span *spans)
+{
+    struct sl_bytes cursor = sl_bytes_over(item->block->at + sizeof(struct sl_rdma_packet),
+                                           item->head.piece_count * sizeof(struct sl_rdma_piece));
+    struct sl_rdma_span to = *spans;
+    while (range.bytes > 0) {
+        struct sl_rdma_piece piece;
+        sl_bytes_copy(&cursor, &piece, sizeof piece);
+        sl_assert(!cursor.bad);
+        if (range.from >= piece.bytes) {
+            range.from -= piece.bytes;
+            continue;
+        }
+        while (range.bytes > 0 && range.from < piece.bytes) {
+            uint32_t left = piece.bytes - range.from;
+            uint32_t some = left < to.bytes ? left : to.bytes;
+            some = some < range.bytes ? some : range.bytes;
+            add_read(chain, &piece, range.from, &to, some);
+            range.from += some;
+            range.bytes -= some;
+            to.at += some;
+            to.bytes -= some;
+            if (to.bytes == 0 && range.bytes > 0) {
+                to = *++spans;
+            }
+        }
+        range.from = 0;
+    }
+}
+
+/* False: not now. */
+static bool post_reads(struct sl_rdma_conn *conn, struct sl_rdma_item *item, struct range range,
+                       const struct sl_rdma_span *spans)
+{
+    struct sl_rdma_chain chain;
+    sl_rdma_chain_begin(&chain, conn);
+    if (!sl_rdma_may_post(conn) || !sl_rdma_chain_reserve(&chain, REQUESTS_MAX, REQUESTS_MAX)) {
+        sl_rdma_mark_waiting(conn);
+        return false;
+    }
+    add_reads(&chain, item, range, spans);
+    chain.wants_signal = true;
+    item->read_end = sl_rdma_chain_number(&chain);
+    item->state = SL_RDMA_ITEM_READING;
+    conn->receive->reading++;
+    return sl_rdma_chain_post(&chain);
+}
+
+/* ---- Short payloads ---------------------------------------------------------------------------
+ */
+
+static bool has_reads_left(const struct sl_rdma_conn *conn)
+{
+    uint32_t ours = conn->rail->can.reads_max;
+    uint32_t limit = ours < conn->reads_peer ? ours : conn->reads_peer;
+    return conn->receive->reading == 0 || conn->receive->reading < limit;
+}
+
+static void begin_short(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
+{
+    if (!has_reads_left(conn)) {
+        return;
+    }
+    struct sl_rdma_block *staging = sl_rdma_pool_get(conn->rail, SL_RDMA_BLOCK_STAGING);
+    if (staging == NULL) {
+        sl_rdma_mark_waiting(conn);
+        return;
+    }
+    uint32_t prefix = sl_rdma_item_prefix(item);
+    uint32_t bytes = item->frame.payload_bytes - prefix;
+    struct sl_rdma_span span = {
+        .at = staging->at + prefix, .bytes = bytes, .local_key = staging->key};
+    memcpy(staging->at, sl_rdma_item_frames(item) + SL_FRAME_HEADER_BYTES, prefix);
+    item->staging = staging;
+    if (!post_reads(conn, item, (struct range){.bytes = bytes}, &span) &&
+        item->state == SL_RDMA_ITEM_WAITS) {
+        item->staging = NULL;
+        sl_rdma_pool_put(staging);
+    }
+}
+
+void sl_rdma_read_ahead(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    if (conn->base.accepted && !receive->stayed) {
+        return; /* it may be handed over with the next frame */
+    }
+    for (uint32_t i = receive->head; i != receive->tail && has_reads_left(conn); i++) {
+        struct sl_rdma_item *item = sl_rdma_item_at(receive, i);
+        if (item->head.kind == SL_RDMA_LONG && item->state == SL_RDMA_ITEM_WAITS &&
+            is_short(item)) {
+            begin_short(conn, item);
+            if (item->state == SL_RDMA_ITEM_WAITS) {
+                return;
+            }
+        }
+    }
+}
+
+/* ---- Payloads that go to a sink ---------------------------------------------------------------
+ */
+
+static bool name_sink(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    void *sink = sl_conn_ask_sink(&conn->base, &item->frame);
+    if (sink == NULL || conn->base.state != SL_CONN_OPEN || conn->life == SL_RDMA_ENDED) {
+        sl_rdma_mark_waiting(conn);
+        return false;
+    }
+    receive->sink = sink;
+    receive->has_keys = false;
+    receive->span_count = receive->in_hand = 0;
+    receive->have = sl_rdma_item_prefix(item);
+    memcpy(sink, sl_rdma_item_frames(item) + SL_FRAME_HEADER_BYTES, receive->have);
+    return true;
+}
+
+static void find_keys(struct sl_rdma_conn *conn, const struct sl_rdma_item *item)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    if (!receive->has_keys) {
+        receive->has_keys = true;
+        receive->span_count = sl_rdma_memory_find(
+            conn->rail, receive->sink + receive->have, item->frame.payload_bytes - receive->have,
+            SL_RDMA_USE_SINK, true, receive->spans, SL_RDMA_PIECES);
+    }
+}
+
+/* Memory that cannot be registered: block by block. */
+static void begin_block(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    if (item->staging == NULL) {
+        item->staging = sl_rdma_pool_get(conn->rail, SL_RDMA_BLOCK_STAGING);
+    }
+    if (item->staging == NULL) {
+        sl_rdma_mark_waiting(conn);
+        return;
+    }
+    uint32_t left = item->frame.payload_bytes - receive->have;
+    uint32_t bytes = left < SL_RDMA_STAGING_BYTES ? left : SL_RDMA_STAGING_BYTES;
+    struct sl_rdma_span span = {
+        .at = item->staging->at, .bytes = bytes, .local_key = item->staging->key};
+    struct range range = {.from = receive->have - sl_rdma_item_prefix(item), .bytes = bytes};
+    if (post_reads(conn, item, range, &span)) {
+        receive->in_hand = bytes;
+    }
+}
+
+static void begin_long(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    if (receive->sink == NULL && !name_sink(conn, item)) {
+        return;
+    }
+    find_keys(conn, item);
+    if (receive->span_count == 0) {
+        begin_block(conn, item);
+        return;
+    }
+    struct range range = {.bytes = item->frame.payload_bytes - receive->have};
+    if (post_reads(conn, item, range, receive->spans)) {
+        receive->have = item->frame.payload_bytes;
+    }
+}
+
+bool sl_rdma_read_next(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
+{
+    if (item->state == SL_RDMA_ITEM_WAITS) {
+        if (is_short(item)) {
+            begin_short(conn, item);
+        } else {
+            begin_long(conn, item);
+        }
+    }
+    return item->state == SL_RDMA_ITEM_READ;
+}
+
+/* ---- What has been read -----------------------------------------------------------------------
+ */
+
+static void drop_keys(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    sl_rdma_memory_drop(conn->rail, receive->spans, receive->span_count);
+    receive->span_count = 0;
+}
+
+static void drop_staging(struct sl_rdma_item *item)
+{
+    if (item->staging != NULL) {
+        sl_rdma_pool_put(item->staging);
+        item->staging = NULL;
+    }
+}
+
+/* Of a sink: whether all is there now. */
+static bool end_long(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    if (receive->in_hand > 0) {
+        memcpy(receive->sink + receive->have, item->staging->at, receive->in_hand);
+        conn->rdma->stats.copied_bytes += receive->in_hand;
+        receive->have += receive->in_hand;
+        receive->in_hand = 0;
+    }
+    if (receive->have != item->frame.payload_bytes && conn->base.state == SL_CONN_OPEN) {
+        return false;
+    }
+    drop_keys(conn);
+    drop_staging(item);
+    return true;
+}
+
+void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number, bool failed)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    sl_rdma_send_completed(conn, number);
+    if (failed || conn->life == SL_RDMA_ENDED) {
+        return; /* the connection's end follows, or is being made */
+    }
+    for (uint32_t i = receive->head; i != receive->tail && receive->reading > 0; i++) {
+        struct sl_rdma_item *item = sl_rdma_item_at(receive, i);
+        if (item->state == SL_RDMA_ITEM_READING &&
+            (int32_t)(conn->link.sends_completed - item->read_end) >= 0) {
+            receive->reading--;
+            item->state =
+                is_short(item) || end_long(conn, item) ? SL_RDMA_ITEM_READ : SL_RDMA_ITEM_WAITS;
+        }
+    }
+    (void)sl_rdma_receive_visit(conn);
+}
+
+bool sl_rdma_read_drop(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
+{
+    if (item->state == SL_RDMA_ITEM_READING) {
+        return false;
+    }
+    drop_staging(item);
+    if (conn->receive->sink != NULL &&
+        item == sl_rdma_item_at(conn->receive, conn->receive->head)) {
+        drop_keys(conn);
+        conn->receive->sink = NULL;
+    }
+    return true;
+}

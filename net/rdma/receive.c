@@ -1,0 +1,473 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/bytes.h"
+#include "core/log.h"
+#include "net/rdma/receive.h"
+#include "net/rdma/send.h"
+
+/* The token of a message whose payload lies where the caller wants it: nothing to give back. */
+static const char nothing;
+#define NOTHING ((void *)(uintptr_t)&nothing)
+
+int sl_rdma_receive_open(struct sl_rdma_conn *conn)
+{
+    conn->receive = malloc(sizeof *conn->receive);
+    if (conn->receive == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    memset(conn->receive, 0, offsetof(struct sl_rdma_receive, items));
+    return 0;
+}
+
+bool sl_rdma_receive_is_done(const struct sl_rdma_conn *conn)
+{
+    return conn->receive->head == conn->receive->tail;
+}
+
+/* ---- Blocks -----------------------------------------------------------------------------------
+ */
+
+/* The last reference gives back the credit that the packet has used, on the connection that it came
+ * by, if that still is the same. */
+static void put_block(struct sl_rdma_block *block)
+{
+    if (--block->refs > 0) {
+        return;
+    }
+    struct sl_rdma_conn *conn = block->conn;
+    if (block->counted != 0 && conn->serial == block->conn_serial && conn->life != SL_RDMA_ENDED) {
+        sl_rdma_credit_consumed(conn);
+    }
+    struct sl_rdma *rdma = block->rail->rdma;
+    if (block->kind == SL_RDMA_BLOCK_STAGING && rdma->ready != NULL) {
+        rdma->awake = true; /* one of those may wait for it */
+    }
+    sl_rdma_pool_put(block);
+}
+
+void sl_rdma_receive_release(struct sl_conn *conn, const struct sl_transport_message *message)
+{
+    (void)conn;
+    if (message->token != NOTHING) {
+        put_block(message->token);
+    }
+}
+
+static void put_orphans(struct sl_rdma_receive *receive)
+{
+    while (receive->orphans != NULL) {
+        struct sl_rdma_block *block = receive->orphans;
+        receive->orphans = block->next;
+        sl_rdma_pool_put(block);
+    }
+}
+
+/* The device reads no more. */
+void sl_rdma_receive_close(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    if (receive == NULL) {
+        return;
+    }
+    for (; receive->head != receive->tail; receive->head++) {
+        struct sl_rdma_item *item = sl_rdma_item_at(receive, receive->head);
+        item->state = SL_RDMA_ITEM_READ;
+        (void)sl_rdma_read_drop(conn, item);
+        put_block(item->block);
+    }
+    put_orphans(receive);
+    free(receive);
+    conn->receive = NULL;
+}
+
+/* ---- Delivery ---------------------------------------------------------------------------------
+ */
+
+static bool readable(const struct sl_rdma_conn *conn)
+{
+    return conn->base.state == SL_CONN_OPEN && conn->life != SL_RDMA_ENDED;
+}
+
+static void deliver(struct sl_rdma_conn *conn, const struct sl_frame *frame, const uint8_t *payload,
+                    void *token)
+{
+    struct sl_transport_message message = {.header = *frame, .payload = payload, .token = token};
+    conn->rdma->stats.frames_received++;
+    conn->rdma->stats.bytes_received += SL_FRAME_HEADER_BYTES + (uint64_t)frame->payload_bytes;
+    if (frame->type == SL_FRAME_REPLY) {
+        sl_rdma_landing_take_back(conn, frame->request_id);
+    }
+    sl_conn_report_received(&conn->base, &message);
+    conn->receive->stayed = true;
+}
+
+static int decode(const uint8_t *header, struct sl_frame *out)
+{
+    if (sl_frame_decode_plain(header, out)) {
+        return 0;
+    }
+    int err = sl_frame_decode(header, out);
+    if (err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        return 0; /* so that the layer above can answer in words */
+    }
+    return err;
+}
+
+/* The next frame of a packet, whose payload is returned; NULL: it is none, and the connection has
+ * ended. */
+static const uint8_t *next_frame(struct sl_rdma_conn *conn, struct sl_bytes *cursor,
+                                 struct sl_frame *frame)
+{
+    const uint8_t *header = sl_bytes_take(cursor, SL_FRAME_HEADER_BYTES);
+    int err = header == NULL ? SL_ERR_PROTOCOL : decode(header, frame);
+    if (err != 0) {
+        sl_rdma_conn_refuse(conn, "it sent a frame header that is not ours", err);
+        return NULL;
+    }
+    const uint8_t *payload = sl_bytes_take(cursor, frame->payload_bytes);
+    size_t pad = sl_bytes_pad8(frame->payload_bytes) - frame->payload_bytes;
+    if (payload == NULL || (cursor->left > 0 && sl_bytes_take(cursor, pad) == NULL)) {
+        sl_rdma_conn_refuse(conn, "it sent a frame that is cut off", SL_ERR_PROTOCOL);
+        return NULL;
+    }
+    return payload;
+}
+
+static void remember_landing(struct sl_rdma_conn *conn, const struct sl_rdma_item *item,
+                             const struct sl_frame *frame)
+{
+    struct sl_rdma_piece pieces[SL_RDMA_PIECES];
+    if (item->head.landing_count > 0) {
+        memcpy(pieces,
+               item->block->at + sizeof(struct sl_rdma_packet) +
+                   item->head.piece_count * sizeof pieces[0],
+               item->head.landing_count * sizeof pieces[0]);
+        sl_rdma_send_remember(conn, frame->request_id, pieces, item->head.landing_count);
+    }
+}
+
+static struct sl_rdma_item take_item(struct sl_rdma_conn *conn)
+{
+    return *sl_rdma_item_at(conn->receive, conn->receive->head++);
+}
+
+/* ---- To the next owner ------------------------------------------------------------------------
+ */
+
+/* Who takes it looks at it as at a packet that has just come: after what was said since. */
+static void pass_on(struct sl_rdma_conn *conn, struct sl_rdma_block *block, uint8_t *packet,
+                    uint32_t bytes)
+{
+    struct sl_rdma_packet head;
+    memcpy(&head, packet, sizeof head);
+    head.limit = conn->limit_theirs;
+    head.done = conn->longs_done;
+    head.flags = 0;
+    memcpy(packet, &head, sizeof head);
+    block->counted = 0;
+    conn->counted_received--;
+    sl_rdma_move_packet(conn, packet, bytes);
+}
+
+/* The frames of a packet that were not delivered before the connection was handed over. */
+static void pass_on_rest(struct sl_rdma_conn *conn, struct sl_rdma_block *block,
+                         const struct sl_bytes *rest)
+{
+    uint8_t packet[SL_RDMA_PACKET_BYTES];
+    struct sl_rdma_packet head = {.kind = SL_RDMA_FRAMES, .frame_bytes = (uint32_t)rest->left};
+    memcpy(packet, &head, sizeof head);
+    memcpy(packet + sizeof head, rest->next, rest->left);
+    pass_on(conn, block, packet, (uint32_t)(sizeof head + rest->left));
+}
+
+static void pass_on_items(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    for (; receive->head != receive->tail; receive->head++) {
+        struct sl_rdma_item *item = sl_rdma_item_at(receive, receive->head);
+        if (item->staging != NULL && item->state == SL_RDMA_ITEM_READING) {
+            item->staging->next = receive->orphans;
+            receive->orphans = item->staging;
+            item->staging = NULL;
+        }
+        item->state = SL_RDMA_ITEM_WAITS;
+        (void)sl_rdma_read_drop(conn, item);
+        pass_on(conn, item->block, item->block->at, item->bytes);
+        put_block(item->block);
+    }
+    receive->reading = 0;
+}
+
+/* ---- Item by item: each returns whether it is done with ---------------------------------------
+ */
+
+static bool deliver_frames(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_item item = take_item(conn);
+    struct sl_bytes cursor = sl_bytes_over(sl_rdma_item_frames(&item), item.head.frame_bytes);
+    struct sl_frame frame;
+    while (cursor.left > 0 && readable(conn)) {
+        const uint8_t *payload = next_frame(conn, &cursor, &frame);
+        if (payload == NULL) {
+            break;
+        }
+        remember_landing(conn, &item, &frame);
+        item.block->refs++;
+        deliver(conn, &frame, payload, item.block);
+    }
+    if (conn->life == SL_RDMA_LEAVING && cursor.left > 0) {
+        pass_on_rest(conn, item.block, &cursor);
+    }
+    put_block(item.block);
+    return true;
+}
+
+static void count_read(struct sl_rdma_conn *conn)
+{
+    conn->reads_done++;
+    sl_rdma_mark_dirty(conn);
+}
+
+static bool deliver_long(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    struct sl_rdma_item *at = sl_rdma_item_at(receive, receive->head);
+    if (!sl_rdma_read_next(conn, at)) {
+        return false;
+    }
+    struct sl_rdma_item item = take_item(conn);
+    uint8_t *sink = receive->sink;
+    receive->sink = NULL;
+    count_read(conn);
+    remember_landing(conn, &item, &item.frame);
+    if (item.staging != NULL) {
+        item.staging->refs = 1;
+        item.staging->counted = 0;
+        deliver(conn, &item.frame, item.staging->at, item.staging);
+    } else {
+        deliver(conn, &item.frame, sink, NULL);
+    }
+    put_block(item.block);
+    return true;
+}
+
+/* The peer has written it to where we said; the layer above may want it elsewhere. */
+static bool deliver_written(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_item *at = sl_rdma_item_at(conn->receive, conn->receive->head);
+    uint32_t bytes = at->frame.payload_bytes, landing_bytes;
+    uint8_t *landing = sl_rdma_send_landing(conn, at->frame.request_id, &landing_bytes);
+    if (landing == NULL || landing_bytes < bytes || at->frame.type != SL_FRAME_REPLY) {
+        sl_rdma_conn_refuse(conn, "it answered in a place that it was not given", SL_ERR_PROTOCOL);
+        return false;
+    }
+    uint8_t *payload = landing;
+    if (bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        payload = sl_conn_ask_sink(&conn->base, &at->frame);
+        if (payload == NULL || !readable(conn)) {
+            sl_rdma_mark_waiting(conn);
+            return false;
+        }
+    }
+    if (payload != landing) {
+        memcpy(payload, landing, bytes);
+        conn->rdma->stats.copied_bytes += bytes;
+    }
+    struct sl_rdma_item item = take_item(conn);
+    deliver(conn, &item.frame, payload, bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES ? NULL : NOTHING);
+    put_block(item.block);
+    return true;
+}
+
+/* After disconnect nothing is delivered; the peer hears all the same that it was dealt with. */
+static bool drop_item(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_item *at = sl_rdma_item_at(conn->receive, conn->receive->head);
+    if (!sl_rdma_read_drop(conn, at)) {
+        return false;
+    }
+    struct sl_rdma_item item = take_item(conn);
+    if (item.head.kind == SL_RDMA_LONG) {
+        count_read(conn);
+    }
+    put_block(item.block);
+    return true;
+}
+
+static bool take_next(struct sl_rdma_conn *conn)
+{
+    if (!readable(conn)) {
+        return conn->life == SL_RDMA_DRAINING && drop_item(conn);
+    }
+    switch (sl_rdma_item_at(conn->receive, conn->receive->head)->head.kind) {
+    case SL_RDMA_LONG:
+        return deliver_long(conn);
+    case SL_RDMA_WRITTEN:
+        return deliver_written(conn);
+    default:
+        return deliver_frames(conn);
+    }
+}
+
+bool sl_rdma_receive_visit(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    bool work = false;
+    while (receive->head != receive->tail && conn->life != SL_RDMA_LEAVING && take_next(conn)) {
+        work = true;
+    }
+    if (conn->life == SL_RDMA_LEAVING) {
+        pass_on_items(conn);
+    } else if (readable(conn) && receive->head != receive->tail) {
+        sl_rdma_read_ahead(conn);
+    }
+    return work;
+}
+
+/* ---- What came --------------------------------------------------------------------------------
+ */
+
+/* Sum of the pieces' bytes; false: some are empty, or they are longer than any frame. */
+static bool add_up(struct sl_bytes *cursor, uint32_t count, uint64_t *bytes)
+{
+    bool good = true;
+    *bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct sl_rdma_piece piece;
+        sl_bytes_copy(cursor, &piece, sizeof piece);
+        good = good && piece.bytes > 0;
+        *bytes += piece.bytes;
+    }
+    return good && !cursor->bad;
+}
+
+/* What a packet of one frame must be. Errors: PROTOCOL, as decode. */
+static int check_single(struct sl_rdma_item *item)
+{
+    const struct sl_rdma_packet *head = &item->head;
+    struct sl_bytes cursor = sl_bytes_over(item->block->at, item->bytes);
+    uint64_t bytes, landing_bytes;
+    (void)sl_bytes_take(&cursor, sizeof *head);
+    if (!add_up(&cursor, head->piece_count, &bytes) ||
+        !add_up(&cursor, head->landing_count, &landing_bytes)) {
+        return SL_ERR_PROTOCOL;
+    }
+    const uint8_t *header = sl_bytes_take(&cursor, SL_FRAME_HEADER_BYTES);
+    int err = header == NULL ? SL_ERR_PROTOCOL : decode(header, &item->frame);
+    if (err != 0) {
+        return err;
+    }
+    bool is_whole = item->head.kind == SL_RDMA_WRITTEN
+                        ? cursor.left == 0
+                        : cursor.left + bytes == item->frame.payload_bytes;
+    return is_whole ? 0 : SL_ERR_PROTOCOL;
+}
+
+static bool has_right_counts(const struct sl_rdma_packet *head)
+{
+    bool pieces = head->piece_count > 0, landing = head->landing_count > 0;
+    if (head->piece_count > SL_RDMA_PIECES || head->landing_count > SL_RDMA_PIECES) {
+        return false;
+    }
+    switch (head->kind) {
+    case SL_RDMA_FRAMES:
+    case SL_RDMA_WRITTEN:
+        return !pieces && !landing && head->frame_bytes >= SL_FRAME_HEADER_BYTES;
+    case SL_RDMA_LANDING:
+        return !pieces && landing;
+    case SL_RDMA_LONG:
+        return pieces;
+    case SL_RDMA_MOVE:
+        return !pieces && !landing && head->frame_bytes == sizeof(uint64_t);
+    case SL_RDMA_NOTE:
+    case SL_RDMA_BYE:
+        return !pieces && !landing && head->frame_bytes == 0;
+    default: /* MOVED is for who leaves, and does not get as far as this */
+        return false;
+    }
+}
+
+static int check(struct sl_rdma_item *item)
+{
+    struct sl_bytes cursor = sl_bytes_over(item->block->at, item->bytes);
+    struct sl_rdma_packet *head = &item->head;
+    sl_bytes_copy(&cursor, head, sizeof *head);
+    if (cursor.bad || !has_right_counts(head)) {
+        return SL_ERR_PROTOCOL;
+    }
+    uint64_t pieces = (uint64_t)head->piece_count + head->landing_count;
+    if (cursor.left != pieces * sizeof(struct sl_rdma_piece) + head->frame_bytes) {
+        return SL_ERR_PROTOCOL;
+    }
+    bool is_single = head->kind == SL_RDMA_LANDING || head->kind == SL_RDMA_LONG ||
+                     head->kind == SL_RDMA_WRITTEN;
+    return is_single ? check_single(item) : 0;
+}
+
+static uint64_t ticket_of(const struct sl_rdma_item *item)
+{
+    struct sl_bytes cursor = sl_bytes_over(item->block->at, item->bytes);
+    (void)sl_bytes_take(&cursor, sizeof item->head);
+    return sl_bytes_u64(&cursor);
+}
+
+static void take_uncounted(struct sl_rdma_conn *conn, const struct sl_rdma_item *item)
+{
+    uint64_t ticket = item->head.kind == SL_RDMA_MOVE ? ticket_of(item) : 0;
+    put_block(item->block);
+    if (item->head.kind == SL_RDMA_BYE) {
+        sl_rdma_conn_said_bye(conn);
+    } else if (item->head.kind == SL_RDMA_MOVE) {
+        sl_rdma_move_told(conn, ticket);
+    }
+}
+
+static void take_packet(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
+{
+    struct sl_rdma_receive *receive = conn->receive;
+    if (item->head.kind > SL_RDMA_WRITTEN) {
+        take_uncounted(conn, item);
+        return;
+    }
+    if (conn->counted_received == conn->limit_ours) {
+        put_block(item->block);
+        sl_rdma_conn_refuse(conn, "it sent more than there is room for", SL_ERR_PROTOCOL);
+        return;
+    }
+    conn->counted_received++;
+    item->block->counted = 1;
+    *sl_rdma_item_at(receive, receive->tail++) = *item;
+    (void)sl_rdma_receive_visit(conn);
+}
+
+void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *block, uint32_t bytes)
+{
+    struct sl_rdma_item item = {.block = block, .bytes = bytes, .state = SL_RDMA_ITEM_WAITS};
+    block->refs = 1;
+    block->counted = 0;
+    block->conn = conn;
+    block->conn_serial = conn->serial;
+    int err = check(&item);
+    if (err == 0) {
+        err = sl_rdma_credit_heard(conn, &item.head);
+    }
+    if (err != 0) {
+        put_block(block);
+        sl_rdma_conn_refuse(conn, "it sent a packet that is not ours", err);
+        return;
+    }
+    take_packet(conn, &item);
+}
+
+int sl_rdma_receive_copy(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes)
+{
+    struct sl_rdma_block *block = sl_rdma_pool_get(conn->rail, SL_RDMA_BLOCK_STAGING);
+    if (block == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    sl_assert(bytes <= SL_RDMA_PACKET_BYTES);
+    memcpy(block->at, packet, bytes);
+    sl_rdma_receive_block(conn, block, bytes);
+    return 0;
+}

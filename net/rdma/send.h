@@ -1,0 +1,220 @@
+/* What send.c and its parts share. Owner reactor.
+ *
+ *   send.c     the queue of frames, and what is reported of them
+ *   pack.c     frames to packets
+ *   long.c     what fits no packet: pieces to be read, or writes to where the peer wants it
+ *   landing.c  requests whose answer has a place to go to, on both sides
+ *   chain.c    work requests, posted together
+ *   credit.c   how many packets either side may send */
+#ifndef SL_NET_RDMA_SEND_H
+#define SL_NET_RDMA_SEND_H
+
+#include "net/rdma/internal.h"
+
+/* A part of a packet below this is copied: a copy costs less than a key, a further piece of the
+ * work request, and a completion that must be waited for before `sent`. */
+#define SL_RDMA_GATHER_BYTES   1024U
+/* Of memory that is not registered, less than this is copied to where the peer can read it, instead
+ * of being registered for the occasion, which is system calls on a miss of the cache. */
+#define SL_RDMA_OCCASION_BYTES (32U << 10)
+
+/* What a frame that is sent from where it lies needs until its entry is reported. */
+struct sl_rdma_kept {
+    struct sl_rdma_kept *next;
+    struct sl_rdma_block *blocks; /* STAGING: copies */
+    uint32_t span_count;
+    struct sl_rdma_span spans[SL_RDMA_PIECES];
+};
+
+/* A frame that was taken, or with SL_TRANSPORT_STREAMS several. */
+struct sl_rdma_entry {
+    struct sl_transport_frame frame;
+    uint32_t device_due; /* waits_device: for so many work requests to be completed */
+    uint32_t peer_due;   /* waits_peer: for so many LONG packets to be read */
+    bool waits_device, waits_peer;
+    struct sl_rdma_kept *kept;
+};
+
+/* A block that the device reads. */
+struct sl_rdma_flight {
+    uint32_t number; /* work requests that must be completed */
+    struct sl_rdma_block *block;
+};
+
+struct sl_rdma_landings; /* landing.c */
+
+struct sl_rdma_send {
+    uint32_t head, next, tail; /* of the queue: not reported from, not packed from, end */
+    uint32_t offset;           /* bytes of the head of the entry at `next` that are packed */
+    bool wants_room;           /* owes the upper layer a `writable` */
+    bool starved;              /* for a block */
+    bool stall_told;           /* the peer knows that its window is too small */
+    uint32_t notes_unheard;    /* NOTEs sent since the peer was heard last */
+    uint32_t signalled;        /* the last work request that reports its completion */
+    uint32_t flight_head, flight_tail;
+    struct sl_rdma_landings *landings; /* NULL: none yet */
+    struct sl_rdma_kept *kept_free;
+    struct sl_rdma_flight flights[SL_RDMA_SENDS];
+    struct sl_rdma_entry queue[SL_RDMA_QUEUE];
+};
+
+static inline struct sl_rdma_entry *sl_rdma_entry_at(struct sl_rdma_send *send, uint32_t index)
+{
+    return &send->queue[index % SL_RDMA_QUEUE];
+}
+
+static inline bool sl_rdma_may_post(const struct sl_rdma_conn *conn)
+{
+    return (conn->life == SL_RDMA_LIVE || conn->life == SL_RDMA_DRAINING) &&
+           conn->link.established && !conn->link.disconnected;
+}
+
+/* ---- chain.c ----------------------------------------------------------------------------------
+ */
+
+#define SL_RDMA_CHAIN       32U
+#define SL_RDMA_CHAIN_SGES  160U
+#define SL_RDMA_FRONT_BYTES (sizeof(struct sl_rdma_packet) + 2 * SL_RDMA_PIECES * 16)
+
+/* Work requests of one queue pair, and what those that are inline refer to; on the stack, and not
+ * cleared. */
+struct sl_rdma_chain {
+    struct sl_rdma_conn *conn;
+    uint32_t count, sge_count;
+    bool wants_signal; /* something waits for the last of them */
+    struct ibv_send_wr requests[SL_RDMA_CHAIN];
+    struct ibv_sge sges[SL_RDMA_CHAIN_SGES];
+    uint8_t fronts[SL_RDMA_CHAIN][SL_RDMA_FRONT_BYTES];
+};
+
+static inline void sl_rdma_chain_begin(struct sl_rdma_chain *chain, struct sl_rdma_conn *conn)
+{
+    chain->conn = conn;
+    chain->count = chain->sge_count = 0;
+    chain->wants_signal = false;
+}
+
+/* Makes sure that so many work requests with so many pieces in all can be added; posts what is
+ * there if they would not fit. False: the send queue is full, or the connection has ended. */
+bool sl_rdma_chain_reserve(struct sl_rdma_chain *chain, uint32_t requests, uint32_t sges);
+
+/* Adds one without pieces. kind: SL_RDMA_WR_*. */
+struct ibv_send_wr *sl_rdma_chain_add(struct sl_rdma_chain *chain, uint32_t kind,
+                                      enum ibv_wr_opcode opcode);
+void sl_rdma_chain_add_piece(struct sl_rdma_chain *chain, const void *at, uint32_t bytes,
+                             uint32_t key);
+
+/* How many work requests are completed when the last one that was added is. */
+static inline uint32_t sl_rdma_chain_number(const struct sl_rdma_chain *chain)
+{
+    return chain->conn->link.sends_posted + chain->count;
+}
+
+/* Posts what is there. False: it failed, and the connection has ended. */
+bool sl_rdma_chain_post(struct sl_rdma_chain *chain);
+
+/* The block goes back to its pool when the last one that was added is completed. */
+void sl_rdma_chain_keep_block(struct sl_rdma_chain *chain, struct sl_rdma_block *block);
+
+/* ---- pack.c -----------------------------------------------------------------------------------
+ */
+
+#define SL_RDMA_PARTS 48U
+
+/* A packet that is being made. */
+struct sl_rdma_draft {
+    enum sl_rdma_packet_kind kind;
+    uint8_t flags;
+    uint8_t piece_count, landing_count;
+    uint32_t frame_bytes, part_count;
+    struct sl_rdma_block *block; /* SEND: for what cannot go inline; NULL: not taken yet */
+    struct sl_rdma_piece pieces[SL_RDMA_PIECES], landing[SL_RDMA_PIECES];
+    struct sl_rdma_part {
+        const uint8_t *at;
+        uint32_t bytes;
+    } parts[SL_RDMA_PARTS];
+};
+
+/* A frame of an entry, as it lies. */
+struct sl_rdma_view {
+    struct sl_rdma_entry *entry;
+    const uint8_t *head; /* the header, and what lies behind it */
+    const uint8_t *rest; /* of the payload */
+    uint32_t head_bytes, rest_bytes;
+    uint32_t head_left; /* of the entry's head, this frame's included */
+};
+
+void sl_rdma_draft_add(struct sl_rdma_draft *draft, const uint8_t *at, uint32_t bytes);
+
+static inline uint32_t sl_rdma_draft_bytes(const struct sl_rdma_draft *draft)
+{
+    return (uint32_t)sizeof(struct sl_rdma_packet) +
+           (uint32_t)sizeof(struct sl_rdma_piece) * (draft->piece_count + draft->landing_count) +
+           draft->frame_bytes;
+}
+
+/* Adds the packet to the chain, which has room reserved for one work request with all its pieces.
+ * False: it needs a block, and there is none. *by_reference: parts of it stay where they are until
+ * it is completed. */
+bool sl_rdma_draft_emit(struct sl_rdma_chain *chain, struct sl_rdma_draft *draft,
+                        bool *by_reference);
+
+/* Makes one packet of the next frames in the queue, if there are any. False: no more can be made
+ * now. */
+bool sl_rdma_pack(struct sl_rdma_chain *chain);
+
+/* ---- long.c -----------------------------------------------------------------------------------
+ */
+
+/* The frame is sent otherwise than in a packet of FRAMES. */
+bool sl_rdma_long_is(const struct sl_rdma_conn *conn, const struct sl_rdma_view *view);
+
+/* Makes its packet, and the work requests in front of it. False: not now, or the connection has
+ * ended. */
+bool sl_rdma_long_pack(struct sl_rdma_chain *chain, const struct sl_rdma_view *view, bool more);
+
+/* The frames of the entry need nothing more. */
+void sl_rdma_long_drop(struct sl_rdma_conn *conn, struct sl_rdma_entry *entry);
+void sl_rdma_long_close(struct sl_rdma_send *send);
+
+/* ---- landing.c --------------------------------------------------------------------------------
+ */
+
+/* Memory of ours where the answer to this request may be written, as pieces for the peer. Returns
+ * their count; 0: it goes without. */
+uint8_t sl_rdma_landing_lend(struct sl_rdma_conn *conn, uint64_t request_id, void *at,
+                             uint32_t bytes, struct sl_rdma_piece *pieces);
+
+/* The answer is there, whatever way it came, or the request was not sent. */
+void sl_rdma_landing_take_back(struct sl_rdma_conn *conn, uint64_t request_id);
+
+/* Of the peer's request of this id; NULL: none of so many bytes. Returns their number in *count. */
+const struct sl_rdma_piece *sl_rdma_landing_find(const struct sl_rdma_conn *conn,
+                                                 uint64_t request_id, uint32_t bytes,
+                                                 uint32_t *count);
+
+/* The peer's request is answered. */
+void sl_rdma_landing_forget(struct sl_rdma_conn *conn, uint64_t request_id);
+void sl_rdma_landing_close(struct sl_rdma_conn *conn);
+
+/* ---- credit.c ---------------------------------------------------------------------------------
+ */
+
+/* What every packet says beside its kind; the peer counts as told. */
+void sl_rdma_credit_tell(struct sl_rdma_conn *conn, struct sl_rdma_packet *packet);
+
+/* What a packet of the peer's says. Errors: PROTOCOL. */
+int sl_rdma_credit_heard(struct sl_rdma_conn *conn, const struct sl_rdma_packet *packet);
+
+/* A counted packet of the peer's needs its buffer no more. */
+void sl_rdma_credit_consumed(struct sl_rdma_conn *conn);
+
+/* The peer must be told something though there is nothing to send. */
+bool sl_rdma_credit_owes(const struct sl_rdma_conn *conn);
+
+static inline bool sl_rdma_credit_left(const struct sl_rdma_conn *conn)
+{
+    return conn->counted_sent != conn->limit_theirs;
+}
+
+#endif
