@@ -57,11 +57,15 @@ class Cluster:
         return ["--ps-hosts", self.hosts(self.coordinator.rpartition(":")[0]), "--worker-hosts",
                 ",".join("abcdefgh"[:self.worker_count])]
 
+    def data_endpoint(self, port):
+        """As the endpoint map has it."""
+        return f"tcp://{BEHIND}:{port}"
+
     def start_ps(self, index):
         """Starts ps `index`; the one that ran before must have ended."""
         hosts = self.hosts(BEFORE if self.control and index > 0 else BEHIND)
-        lines = [f"{host}=tcp://{BEHIND}:{data}" for host, (_, data) in zip(hosts.split(","),
-                                                                            self.ports)]
+        lines = [f"{host}={self.data_endpoint(data)}" for host, (_, data) in zip(hosts.split(","),
+                                                                                 self.ports)]
         path = self.test.file(f"map-{index}", "\n".join(lines) + "\n")
         return self.test.start(
             "starling-ps", "--ps-hosts", hosts, "--worker-hosts",
@@ -76,13 +80,13 @@ class SumJob:
     """Workers of one job, and what they have written down."""
 
     def __init__(self, test, cluster, consistency, iterations=120, timeout_ms=60000, pause_ms=4,
-                 goes_on=False):
+                 goes_on=False, flags=()):
         self.test = test
         self.cluster = cluster
         self.consistency = consistency
         self.iterations = iterations
         self._flags = ["--consistency", consistency, "--iterations", iterations, "--timeout-ms",
-                       timeout_ms, "--pause-ms", pause_ms] + (["--goes-on"] if goes_on else [])
+                       timeout_ms, "--pause-ms", pause_ms, *flags] + (["--goes-on"] if goes_on else [])
         self.runs = collections.Counter()  # by worker
         self._records = tempfile.mkdtemp(prefix="records-", dir=test.folder)
 

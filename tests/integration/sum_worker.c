@@ -245,6 +245,7 @@ enum flag {
     PAUSE,
     RECORD,
     GOES_ON,
+    NO_SHM,
 };
 
 static const struct option FLAGS[] = {
@@ -258,6 +259,7 @@ static const struct option FLAGS[] = {
     {"pause-ms", required_argument, NULL, PAUSE},
     {"record", required_argument, NULL, RECORD},
     {"goes-on", no_argument, NULL, GOES_ON},
+    {"no-shm", no_argument, NULL, NO_SHM},
     {NULL, 0, NULL, 0},
 };
 
@@ -293,6 +295,9 @@ static bool take_flag(struct job *job, enum flag flag)
         return job->record >= 0;
     case GOES_ON:
         job->goes_on = true;
+        return true;
+    case NO_SHM:
+        job->client.no_shm = true;
         return true;
     }
     return false; /* unknown */
