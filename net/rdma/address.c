@@ -15,8 +15,9 @@
 
 #define DEVICES_MAX    16
 #define CANDIDATES_MAX 32
-#define PORTS_MAX      4
+#define PORTS_MAX      2
 #define GIDS_MAX       256
+#define GIDS_EMPTY     8 /* in a row, behind which there are none */
 #define NAME_BYTES     64
 #define PATH_BYTES     512
 
@@ -213,26 +214,34 @@ static bool has_folder(const char *device, const char *folder, const char *entry
     return stream != NULL;
 }
 
-/* Ethernet: each GID is of an interface, which may be a VLAN's. InfiniBand: IP over it. */
-static bool is_of_device(const char *device, const char *interface)
+/* Ethernet: each GID is of an interface, which may be a VLAN's. A table is long, and mostly empty
+ * at its end. */
+static bool has_gid_of(const char *device, uint32_t port, const char *interface)
 {
     char file[NAME_BYTES], line[NAME_BYTES];
-    if (has_folder(device, "device/net", interface)) {
-        return true;
-    }
-    for (uint32_t port = 1; port <= PORTS_MAX; port++) {
-        for (uint32_t i = 0; i < GIDS_MAX; i++) {
-            snprintf(file, sizeof file, "ports/%u/gids/%u", port, i);
-            if (!read_line(device, file, line, sizeof line)) {
-                break;
-            }
-            snprintf(file, sizeof file, "ports/%u/gid_attrs/ndevs/%u", port, i);
-            if (read_line(device, file, line, sizeof line) && strcmp(line, interface) == 0) {
-                return true;
-            }
+    uint32_t empty = 0;
+    for (uint32_t i = 0; i < GIDS_MAX && empty < GIDS_EMPTY; i++) {
+        snprintf(file, sizeof file, "ports/%u/gid_attrs/ndevs/%u", port, i);
+        if (!read_line(device, file, line, sizeof line)) {
+            empty++;
+        } else if (strcmp(line, interface) == 0) {
+            return true;
+        } else {
+            empty = 0;
         }
     }
     return false;
+}
+
+/* InfiniBand: those that have IP over it. */
+static bool is_of_device(const char *device, const char *interface)
+{
+    for (uint32_t port = 1; port <= PORTS_MAX; port++) {
+        if (has_gid_of(device, port, interface)) {
+            return true;
+        }
+    }
+    return has_folder(device, "device/net", interface);
 }
 
 static uint32_t bytes_of(const struct sockaddr *address, const uint8_t **out)

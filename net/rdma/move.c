@@ -393,9 +393,8 @@ void sl_rdma_move_again(struct sl_rdma_conn *conn)
         sl_rdma_conn_end(conn, SL_ERR_CLOSED);
         return;
     }
-    if (link->sends_completed == link->sends_posted && !conn->moved_sent) {
+    if (!conn->moved_sent) {
         conn->moved_sent = sl_rdma_send_uncounted(conn, SL_RDMA_MOVED, 0, 0);
-        return;
     }
     if (conn->life == SL_RDMA_MOVING && conn->moved_sent &&
         link->sends_completed == link->sends_posted) {
