@@ -30,6 +30,7 @@ void sl_session_disarm_all(struct sl_session *session)
     sl_timer_disarm(timers, &session->start_deadline);
     sl_timer_disarm(timers, &session->greeting_deadline);
     sl_timer_disarm(timers, &session->resend);
+    sl_timer_disarm(timers, &session->near_timer);
 }
 
 /* ---- Life and death -------------------------------------------------------------------------- */
@@ -43,7 +44,8 @@ void sl_session_leave(struct sl_session *session)
 {
     sl_assert(session->in_use > 0);
     session->in_use--;
-    if (session->in_use == 0 && session->abandoned && session->conn == NULL) {
+    if (session->in_use == 0 && session->abandoned && session->conn == NULL &&
+        session->probe == NULL) {
         sl_assert(session->requests == NULL);
         free(session->control_memory);
         free(session);
@@ -55,7 +57,7 @@ static void shut(struct sl_session *session, int err, const char *reason)
 {
     session->state = SL_SESSION_ENDED;
     sl_session_disarm_all(session);
-    sl_resolve_cancel(&session->resolve);
+    sl_session_near_stop(session);
     if (session->conn != NULL) {
         sl_transport_disconnect(session->conn);
     }
@@ -280,12 +282,7 @@ void sl_session_set_near(struct sl_session *session, const struct sl_session_nea
     sl_reactor_assert_owner(reactor_of(session));
     check_near(near, reactor_of(session));
     session->options.near = *near;
-    session->near_failed = false;
-    session->near_from_ns = 0;
-    session->near_losses = 0;
-    if (session->is_near && session->state == SL_SESSION_RESOLVING) {
-        sl_session_retry_soon(session); /* the look-up is for the other one */
-    }
+    sl_session_near_changed(session);
 }
 
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session)

@@ -23,9 +23,11 @@
  * A session may have a nearer way to its peer than its endpoint, such as shared memory or RDMA.
  * Every connection is tried that way first, and where it fails before the welcome, whyever, by the
  * endpoint at once. When that one is welcomed, the log says so once, and the near way is left alone
- * for SL_SESSION_NEAR_PAUSE_NS, or until the owner tells of it anew; as long as neither is, both
- * are tried. It is left alone, too, when its connections do not last: when four in a row end at
- * once, or two by a fault of the medium (IO, DEADLINE) within SL_SESSION_NEAR_LASTS_NS.
+ * for SL_SESSION_NEAR_PAUSE_NS, longer each time that it fails, or until the owner tells of it
+ * anew; as long as neither is, both are tried. It is left alone, too, when its connections do not
+ * last: when four in a row end at once, or two by a fault of the medium (IO, DEADLINE) within
+ * SL_SESSION_NEAR_LASTS_NS. A persistent session that goes by its endpoint then looks whether
+ * somebody takes connections by the near way again: if so, it breaks its own and goes there.
  *
  * A welcome that does not come within SL_SESSION_GREETING_NS on a later connection makes it try
  * anew; the first may take as long as the start timeout, since the cluster has to come together.

@@ -6,25 +6,12 @@
 #include "core/log.h"
 #include "net/control/session_internal.h"
 
-#define BACK_OFF_MIN_NS     (50 * SL_CLOCK_NS_PER_MS)
-#define BACK_OFF_MAX_NS     (1 * SL_CLOCK_NS_PER_S)
-#define ATTEMPTS_A_LEASE    10
-#define RESOLVE_NS          (5 * SL_CLOCK_NS_PER_S)
-#define REPORT_NS           (3 * SL_CLOCK_NS_PER_S)
-#define REPORT_MAX_NS       (60 * SL_CLOCK_NS_PER_S)
-
-/* A peer that is there takes a connection by the near way at once, unless its reactor is held up,
- * or everybody comes at a time, as when a job starts: then who gives up would do without the near
- * way for long. Later there is a lease to keep, and the endpoint to be tried within it. */
-#define NEAR_CONNECT_NS     (3 * SL_CLOCK_NS_PER_S)
-#define NEAR_CONNECT_MAX_NS (10 * SL_CLOCK_NS_PER_S)
-#define NEAR_START_SHARE    4 /* of the start timeout one part */
-
-/* Of losses by the near way, weighed. What the medium is at fault for costs seconds each time: over
- * RDMA the device repeats on its own, for so long, what is lost. */
-#define NEAR_LOSSES_MAX     4
-#define NEAR_LOSS           1
-#define NEAR_FAULT          2
+#define BACK_OFF_MIN_NS  (50 * SL_CLOCK_NS_PER_MS)
+#define BACK_OFF_MAX_NS  (1 * SL_CLOCK_NS_PER_S)
+#define ATTEMPTS_A_LEASE 10
+#define RESOLVE_NS       (5 * SL_CLOCK_NS_PER_S)
+#define REPORT_NS        (3 * SL_CLOCK_NS_PER_S)
+#define REPORT_MAX_NS    (60 * SL_CLOCK_NS_PER_S)
 
 static const struct sl_transport_events transport_events;
 
@@ -80,15 +67,6 @@ static void pause_and_retry(struct sl_session *session)
 
 static void attempt_failed(struct sl_session *session, const char *why);
 
-static uint64_t near_connect_ns(const struct sl_session *session)
-{
-    if (session->was_welcomed) {
-        return NEAR_CONNECT_NS;
-    }
-    uint64_t share_ns = session->options.start_timeout_ns / NEAR_START_SHARE;
-    return share_ns < NEAR_CONNECT_MAX_NS ? share_ns : NEAR_CONNECT_MAX_NS;
-}
-
 static void connect_to(struct sl_session *session, const struct sl_endpoint *numeric)
 {
     session->proved = false;
@@ -101,7 +79,7 @@ static void connect_to(struct sl_session *session, const struct sl_endpoint *num
     }
     session->state = SL_SESSION_CONNECTING;
     if (session->is_near) {
-        sl_session_arm(session, &session->greeting_deadline, near_connect_ns(session));
+        sl_session_arm(session, &session->greeting_deadline, sl_session_near_patience_ns(session));
     } else if (session->was_welcomed) {
         sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
     }
@@ -156,18 +134,6 @@ static void attempt(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, retry));
     attempt_by(session, session->options.near.transport != NULL && now_ns >= session->near_from_ns);
-}
-
-void sl_session_judge_near(struct sl_session *session)
-{
-    if (session->near_failed && !session->is_near) {
-        char near[SL_LIMIT_ENDPOINT_BYTES];
-        sl_endpoint_format(&session->options.near.endpoint, near, sizeof near);
-        sl_log_warn("%s: not through %s: %s; over %s", session->peer_name, near,
-                    session->near_obstacle, session->peer);
-        session->near_from_ns = sl_reactor_now_ns(reactor_of(session)) + SL_SESSION_NEAR_PAUSE_NS;
-    }
-    session->near_failed = false;
 }
 
 static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
@@ -372,32 +338,15 @@ static void closed_by_us(struct sl_session *session)
     }
 }
 
-/* What does not last by the near way may last by the other. */
-static void judge_loss(struct sl_session *session, int err, uint64_t now_ns)
-{
-    const bool is_fault = err == SL_ERR_IO || err == SL_ERR_DEADLINE;
-    const uint64_t soon_ns = is_fault ? SL_SESSION_NEAR_LASTS_NS : session->back_off_ns;
-    if (now_ns - session->welcomed_ns >= soon_ns) {
-        session->near_losses = 0;
-        return;
-    }
-    session->near_losses += is_fault ? NEAR_FAULT : NEAR_LOSS;
-    if (session->near_losses >= NEAR_LOSSES_MAX) {
-        session->near_losses = 0;
-        session->near_from_ns = now_ns + SL_SESSION_NEAR_PAUSE_NS;
-        sl_log_warn("%s: connections by %s do not last: it is left alone for a while",
-                    session->peer_name, session->peer);
-    }
-}
-
 /* The connection broke after its welcome. A pause that it outlived is over; one that it did not
  * goes on growing, since a peer that ends each connection at once is not to be overrun. */
 static void lose(struct sl_session *session, int err)
 {
     const uint64_t now_ns = sl_reactor_now_ns(reactor_of(session));
     if (session->is_near) {
-        judge_loss(session, err, now_ns);
+        sl_session_near_lost(session, err);
     }
+    sl_session_near_stop(session);
     if (now_ns - session->welcomed_ns >= session->back_off_ns) {
         session->back_off_ns = BACK_OFF_MIN_NS;
     }
@@ -491,6 +440,7 @@ void sl_session_begin(struct sl_session *session)
     session->start_deadline.run = start_deadline_passed;
     session->greeting_deadline.run = greeting_deadline_passed;
     session->resend.run = resend;
+    session->near_timer.run = sl_session_near_timer;
     session->state = SL_SESSION_PAUSING;
     sl_session_arm(session, &session->retry, 0); /* so that no event comes before open returns */
     sl_session_arm(session, &session->report, REPORT_NS);

@@ -103,7 +103,7 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
     session->welcomed_ns = sl_reactor_now_ns(session->options.transport->reactor);
     sl_session_note_lease(session, message->lease_ms);
     sl_session_disarm_all(session);
-    sl_session_judge_near(session);
+    sl_session_near_welcomed(session);
     session->options.events->welcomed(session->options.ctx, session, message);
     if (session->state == SL_SESSION_WELCOMED) {
         sl_session_request_send_all(session);

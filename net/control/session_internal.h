@@ -1,6 +1,6 @@
 /* What session.c (its life and its owner), session_connection.c (attempts, and what the transport
- * reports), session_greeting.c (hello to welcome) and session_request.c (requests and their
- * answers) share. */
+ * reports), session_near.c (the near way), session_greeting.c (hello to welcome) and
+ * session_request.c (requests and their answers) share. */
 #ifndef SL_NET_CONTROL_SESSION_INTERNAL_H
 #define SL_NET_CONTROL_SESSION_INTERNAL_H
 
@@ -25,6 +25,12 @@ enum sl_session_state {
     SL_SESSION_ENDED /* the owner has been told, or has closed */
 };
 
+enum sl_session_probe {
+    SL_SESSION_PROBE_FAILED,
+    SL_SESSION_PROBE_CONNECTED,
+    SL_SESSION_PROBE_STOPPED /* it is not to be judged */
+};
+
 struct sl_session {
     struct sl_session_options options;
     char peer_name[SL_MESSAGE_NAME_BYTES];
@@ -38,7 +44,11 @@ struct sl_session {
     struct sl_outbox *outbox;   /* for it */
     bool near_failed;           /* since the last welcome; near_obstacle says why */
     uint64_t near_from_ns;      /* not before, the near way is tried again */
+    uint64_t near_pause_ns;     /* it was left alone for so long last; 0: it is not known to fail */
     uint32_t near_losses;       /* of its connections, weighed, each soon after a welcome */
+    struct sl_conn *probe;      /* by it, beside conn: to see whether it is there again; or NULL */
+    enum sl_session_probe probe_result;
+    struct sl_timer near_timer; /* for the next probe, or of this one */
     char near_obstacle[SL_SESSION_OBSTACLE_BYTES];
     struct sl_conn *conn; /* NULL: none; else it has not been reported closed */
     struct sl_outbox_queue queue;
@@ -81,8 +91,21 @@ void sl_session_set_obstacle(struct sl_session *session, const char *what);
 /* The near way, or the endpoint, is in use from now on. */
 void sl_session_take_way(struct sl_session *session, bool near);
 
-/* The welcome has come. */
-void sl_session_judge_near(struct sl_session *session);
+/* How long a connection by the near way may take. */
+uint64_t sl_session_near_patience_ns(const struct sl_session *session);
+
+/* The welcome has come, by whatever way. */
+void sl_session_near_welcomed(struct sl_session *session);
+
+/* A connection by the near way was lost after its welcome. */
+void sl_session_near_lost(struct sl_session *session, int err);
+
+/* The near way is another one now. */
+void sl_session_near_changed(struct sl_session *session);
+
+/* The connection that it might take the place of is gone; a look-up ends, too. */
+void sl_session_near_stop(struct sl_session *session);
+void sl_session_near_timer(struct sl_timer *timer, uint64_t now_ns);
 
 /* The first attempt comes in the next turn. */
 void sl_session_begin(struct sl_session *session);

@@ -186,6 +186,17 @@ static void session_near__that_is_refused_goes_on_by_the_endpoint_at_once(void *
     teardown(&fixture);
 }
 
+/* The session that goes by its endpoint finds the near way, and takes it. */
+static void comes_back(struct near_fixture *fixture)
+{
+    session_fixture_pass(&fixture->base,
+                         (uint32_t)(SL_SESSION_NEAR_PAUSE_NS / SL_CLOCK_NS_PER_MS) - 1000);
+    fixture->base.lost_count = 0;
+    session_fixture_until(&fixture->base, session_fixture_is_lost);
+    assert_non_null(strstr(fixture->base.lost_reason, "it can be reached by a nearer way again"));
+    greeted(fixture, true);
+}
+
 static void session_near__that_was_refused_is_left_alone_for_a_while(void **state)
 {
     (void)state;
@@ -198,9 +209,7 @@ static void session_near__that_was_refused_is_left_alone_for_a_while(void **stat
     char words[512];
     greeted_with_words(&fixture, false, words, sizeof words);
     assert_string_equal(words, ""); /* it was said */
-    session_fixture_pass(&fixture.base, (uint32_t)(SL_SESSION_NEAR_PAUSE_NS / SL_CLOCK_NS_PER_MS));
-    session_fixture_lose(&fixture.base);
-    greeted(&fixture, true);
+    comes_back(&fixture);
     teardown(&fixture);
 }
 
@@ -318,6 +327,12 @@ static void until_slowly(struct near_fixture *fixture, bool (*done)(void *ctx))
     assert_true(done(&fixture->base));
 }
 
+static bool is_near_tried(void *ctx)
+{
+    (void)ctx;
+    return near_conn != NULL;
+}
+
 static void session_near__by_a_name_is_looked_up(void **state)
 {
     (void)state;
@@ -395,10 +410,7 @@ static void session_near__whose_medium_fails_twice_is_left_alone_for_a_while(voi
         greeted(&fixture, false);
         session_fixture_lose(&fixture.base);
         greeted(&fixture, false);
-        session_fixture_pass(&fixture.base,
-                             (uint32_t)(SL_SESSION_NEAR_PAUSE_NS / SL_CLOCK_NS_PER_MS));
-        session_fixture_lose(&fixture.base);
-        greeted(&fixture, true);
+        comes_back(&fixture);
         teardown(&fixture);
     }
 }
@@ -423,6 +435,98 @@ static void session_near__that_lasts_between_failures_is_kept(void **state)
     lose_near(&fixture, SL_ERR_CLOSED); /* the peer's doing */
     greeted(&fixture, true);
     teardown(&fixture);
+}
+
+static uint32_t probe_count; /* connections that were begun by the near way */
+
+static void pass_and_count(struct near_fixture *fixture, uint32_t seconds)
+{
+    for (uint32_t i = 0; i < seconds * 1000; i++) {
+        struct sl_conn *before = near_conn;
+        session_fixture_pass(&fixture->base, 1);
+        probe_count += near_conn != before ? 1 : 0;
+    }
+}
+
+/* Asked less and less often, and the connection that there is goes on meanwhile. */
+static void session_near__is_looked_for_while_the_endpoint_serves(void **state)
+{
+    (void)state;
+    for (int silent = 0; silent < 2; silent++) {
+        struct near_fixture fixture;
+        setup(&fixture);
+        go_over_rdma(&fixture, "10.0.0.1");
+        listen_far(&fixture);
+        greeted(&fixture, false);
+        near_is_silent = silent == 1;
+        probe_count = 0;
+        pass_and_count(&fixture, 59);
+        assert_int_equal(probe_count, 0);
+        pass_and_count(&fixture, 25);
+        assert_int_equal(probe_count, 1);
+        pass_and_count(&fixture, 100);
+        assert_int_equal(probe_count, 1);
+        pass_and_count(&fixture, 1500);
+        assert_in_range(probe_count, 6, 8); /* every 240 to 300 s */
+        assert_int_equal(fixture.base.lost_count, 0);
+        assert_int_equal(fixture.base.accepted_count, 1);
+        near_is_silent = false;
+        listen_near(&fixture);
+        session_fixture_pass(&fixture.base, 290000);
+        session_fixture_until(&fixture.base, session_fixture_is_lost);
+        greeted(&fixture, true);
+        teardown(&fixture);
+    }
+}
+
+static void session_near__by_a_name_is_looked_for(void **state)
+{
+    (void)state;
+    SKIP_WITHOUT_LOCALHOST();
+    struct near_fixture fixture;
+    setup(&fixture);
+    go_over_rdma(&fixture, "10.0.0.1");
+    listen_far(&fixture);
+    greeted(&fixture, false);
+    go_over_rdma(&fixture, "localhost");
+    listen_near(&fixture);
+    near_conn = NULL;
+    fixture.base.received_count = 0;
+    session_fixture_pass(&fixture.base, 75000); /* it is being looked up by now */
+    until_slowly(&fixture, is_near_tried);
+    assert_string_equal(near_target.name, "localhost");
+    until_slowly(&fixture, session_fixture_has_received);
+    welcomed(&fixture, true);
+    teardown(&fixture);
+}
+
+/* Closed, lost, or told of another way, at any moment of it. */
+static void session_near__is_looked_for_no_more(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 60; i++) {
+        struct near_fixture fixture;
+        setup(&fixture);
+        go_over_rdma(&fixture, "10.0.0.1");
+        listen_far(&fixture);
+        greeted(&fixture, false);
+        listen_near(&fixture);
+        near_is_silent = i % 2 == 0;
+        struct sl_conn *before = near_conn;
+        while (near_conn == before) {
+            session_fixture_pass(&fixture.base, 1);
+        }
+        session_fixture_pass(&fixture.base, i / 6);
+        if (i % 3 == 0) {
+            sl_session_close(&fixture.base.session);
+        } else if (i % 3 == 1) {
+            sl_session_set_near(fixture.base.session, &(struct sl_session_near){.transport = NULL});
+        } else {
+            sl_session_reconnect(fixture.base.session, "just so");
+        }
+        session_fixture_pass(&fixture.base, 5000);
+        teardown(&fixture);
+    }
 }
 
 /* rdma_cm tries for long to reach a host that is gone. */
@@ -469,6 +573,9 @@ int main(void)
         cmocka_unit_test(session_near__whose_medium_fails_twice_is_left_alone_for_a_while),
         cmocka_unit_test(session_near__that_lasts_between_failures_is_kept),
         cmocka_unit_test(session_near__without_an_answer_goes_on_by_the_endpoint),
+        cmocka_unit_test(session_near__is_looked_for_while_the_endpoint_serves),
+        cmocka_unit_test(session_near__by_a_name_is_looked_for),
+        cmocka_unit_test(session_near__is_looked_for_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
