@@ -113,8 +113,9 @@ struct sl_transport_frame {
     uint32_t payload_bytes; /* of `payload` */
     void *cookie;           /* comes back in `sent` */
     /* ONE_SIDED: where the payload of the peer's answer shall lie, in registered memory that peers
-     * may write; the caller keeps it until the answer has come or the connection has closed. NULL:
-     * anywhere. A frame whose payload already lies where `sink` says is not moved. */
+     * may write, or, with REGISTERS, in any; the caller keeps it until the answer has come or the
+     * connection has closed. NULL: anywhere. A frame whose payload already lies where `sink` says
+     * is not moved. */
     void *landing;
     uint32_t landing_bytes;
 };
