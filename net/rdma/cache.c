@@ -159,6 +159,11 @@ static void clear_unmapped(struct sl_rdma_cache *cache)
     }
 }
 
+static bool is_short_of_memory(int reason)
+{
+    return reason == ENOMEM || reason == EAGAIN;
+}
+
 /* Memory that can be written gets a registration that serves most uses; memory that cannot, the one
  * that was asked for. */
 static struct ibv_mr *pin(struct sl_rdma_cache *cache, void *at, size_t bytes, int *access)
@@ -167,7 +172,7 @@ static struct ibv_mr *pin(struct sl_rdma_cache *cache, void *at, size_t bytes, i
     struct ibv_mr *mr = sl_rdma_memory_pin(cache->rail, at, bytes, all);
     if (mr != NULL) {
         *access = all;
-    } else if (errno != ENOMEM && errno != EAGAIN && (*access & IBV_ACCESS_LOCAL_WRITE) == 0) {
+    } else if (!is_short_of_memory(errno) && (*access & IBV_ACCESS_LOCAL_WRITE) == 0) {
         mr = sl_rdma_memory_pin(cache->rail, at, bytes, *access);
     }
     return mr;
@@ -179,7 +184,7 @@ static bool hold_pin(struct sl_rdma_cache *cache, struct sl_rdma_hold *hold)
     void *at = (void *)hold->base;
     hold->watch = cache->watching ? sl_rdma_unmapped_watch(at, hold->bytes) : NULL;
     hold->mr = pin(cache, at, hold->bytes, &hold->access);
-    if (hold->mr == NULL && (errno == ENOMEM || errno == EAGAIN) && cache->count > 0) {
+    if (hold->mr == NULL && is_short_of_memory(errno) && cache->count > 0) {
         trim(cache, 0, 0);
         hold->mr = pin(cache, at, hold->bytes, &hold->access);
     }
@@ -204,7 +209,10 @@ static struct sl_rdma_hold *hold_create(struct sl_rdma_cache *cache, uintptr_t b
     hold->bytes = bytes;
     hold->access = access;
     if (!hold_pin(cache, hold)) {
-        cache->pause = PAUSE;
+        if (is_short_of_memory(errno)) {
+            sl_rdma_memory_explain(cache->rail, bytes);
+            cache->pause = PAUSE;
+        }
         hold_destroy(cache, hold);
         return NULL;
     }

@@ -50,7 +50,8 @@ struct sl_rdma_rail;
 enum sl_rdma_block_kind {
     SL_RDMA_BLOCK_RECEIVE, /* SL_RDMA_PACKET_BYTES */
     SL_RDMA_BLOCK_STAGING, /* a payload that `sink` is not asked for, and that fits no packet */
-    SL_RDMA_BLOCK_SEND     /* SL_RDMA_PACKET_BYTES: packets that are copied together */
+    SL_RDMA_BLOCK_SEND,    /* SL_RDMA_PACKET_BYTES: packets that are copied together */
+    SL_RDMA_BLOCK_COPY     /* no pool's: a packet that came before its connection did */
 };
 
 /* Registered memory of the transport's own; also the token of a message that lies in it. */
@@ -154,9 +155,10 @@ struct sl_rdma {
     struct sl_rdma_conn *dirty; /* to be looked at by the next flush */
     struct sl_rdma_conn *ready; /* to be looked at by the next poll: retries, ends */
     struct sl_rdma_conn *by_queue_pair[SL_RDMA_BUCKETS];
-    struct sl_rdma_move *moves; /* tickets given out */
-    struct sl_rdma_conn *spare; /* closed connections, to be used again: messages may name them */
-    uint32_t generations;       /* queue pairs made; runs over */
+    struct sl_rdma_move *moves;   /* tickets given out */
+    struct sl_rdma_conn *spare;   /* closed connections, to be used again: messages may name them */
+    uint32_t generations;         /* queue pairs made; runs over */
+    struct sl_rdma_block *copies; /* receive.c */
     struct sl_rdma_listener *listeners;
     struct sl_rdma_region regions[SL_RDMA_REGIONS];
     uint32_t region_end;
@@ -374,9 +376,11 @@ enum sl_rdma_use {
     SL_RDMA_USE_LANDING /* peers write it */
 };
 
-/* Registers with the device, with relaxed order where it can. NULL: it cannot be; a limit of locked
- * memory is logged once. */
+/* Registers with the device, with relaxed order where it can. NULL: errno says why. */
 struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_rail *rail, void *at, size_t bytes, int access);
+
+/* Logs, once for a rail, that this was not possible, by errno, and what to do about it. */
+void sl_rdma_memory_explain(struct sl_rdma_rail *rail, size_t bytes);
 
 /* One part of a range, under one key. `hold` keeps what was registered for the occasion; NULL for
  * memory that the layers above registered. */
@@ -601,6 +605,8 @@ void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *bloc
 
 /* One that came to another reactor's queue pair before the connection moved here; copied. */
 int sl_rdma_receive_copy(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes);
+/* Those of which messages were not released. The transport closes. */
+void sl_rdma_receive_free_copies(struct sl_rdma *rdma);
 
 void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number, bool failed);
 /* Asks `sink` again, reads and delivers what could not be before; true: something was done. */

@@ -25,8 +25,9 @@ struct sl_rdma_chunks {
 /* ---- With the device --------------------------------------------------------------------------
  */
 
-static void explain(struct sl_rdma_rail *rail, size_t bytes, int reason)
+void sl_rdma_memory_explain(struct sl_rdma_rail *rail, size_t bytes)
 {
+    int reason = errno;
     if (rail->limit_told) {
         return;
     }
@@ -49,13 +50,7 @@ struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_rail *rail, void *at, size_t by
 {
     const struct sl_rdma_library *library = rail->rdma->library;
     int relaxed = rail->can.relaxed_order ? IBV_ACCESS_RELAXED_ORDERING : 0;
-    struct ibv_mr *mr = library->reg_mr(rail->pd, at, bytes, access | relaxed);
-    int reason = errno;
-    if (mr == NULL && (reason == ENOMEM || reason == EAGAIN)) {
-        explain(rail, bytes, reason);
-    }
-    errno = reason;
-    return mr;
+    return library->reg_mr(rail->pd, at, bytes, access | relaxed);
 }
 
 /* ---- What the layers above registered ---------------------------------------------------------
@@ -183,7 +178,10 @@ static struct ibv_mr *chunk_get(struct sl_rdma_rail *rail, const struct sl_rdma_
     size_t left = region->bytes - offset;
     size_t bytes = left < SL_RDMA_CHUNK_BYTES ? left : SL_RDMA_CHUNK_BYTES;
     *chunk = sl_rdma_memory_pin(rail, region->base + offset, bytes, access_of(rail, region));
-    all->pause = *chunk == NULL ? PAUSE : 0;
+    if (*chunk == NULL) {
+        sl_rdma_memory_explain(rail, bytes);
+        all->pause = PAUSE;
+    }
     return *chunk;
 }
 

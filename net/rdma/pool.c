@@ -120,6 +120,7 @@ static bool grow(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind, bool a
         slab = rail->gone ? NULL : slab_open(rail, kind, bytes);
     }
     if (slab == NULL) {
+        sl_rdma_memory_explain(rail, SLAB_BYTES_MIN);
         pool->pauses[kind] = PAUSE;
         return false;
     }

@@ -204,7 +204,7 @@ int sl_rdma_rail_get(struct sl_rdma *rdma, struct ibv_context *verbs, struct sl_
             return rail->gone ? SL_ERR_IO : 0;
         }
     }
-    struct sl_rdma_rail *rail;
+    struct sl_rdma_rail *rail = NULL;
     int err = rail_create(rdma, verbs, &rail);
     if (err != 0) {
         return err;
@@ -215,20 +215,35 @@ int sl_rdma_rail_get(struct sl_rdma *rdma, struct ibv_context *verbs, struct sl_
     return 0;
 }
 
-void sl_rdma_rail_close_all(struct sl_rdma *rdma)
+static void destroy_list(struct sl_rdma_rail **list)
 {
-    while (rdma->rails != NULL) {
-        struct sl_rdma_rail *rail = rdma->rails;
-        rdma->rails = rail->next;
+    while (*list != NULL) {
+        struct sl_rdma_rail *rail = *list;
+        *list = rail->next;
         rail_destroy(&rail);
     }
 }
 
+void sl_rdma_rail_close_all(struct sl_rdma *rdma)
+{
+    destroy_list(&rdma->rails);
+    destroy_list(&rdma->lost);
+}
+
 void sl_rdma_rail_left(struct sl_rdma_rail *rail)
 {
-    if (rail->gone && rail->promises == 0) {
-        close_objects(rail);
+    if (!rail->gone || rail->promises > 0 || rail->pd == NULL) {
+        return;
     }
+    struct sl_rdma *rdma = rail->rdma;
+    struct sl_rdma_rail **link = &rdma->rails;
+    while (*link != rail) {
+        link = &(*link)->next;
+    }
+    *link = rail->next;
+    rail->next = rdma->lost;
+    rdma->lost = rail;
+    close_objects(rail);
 }
 
 /* ---- Events -----------------------------------------------------------------------------------
