@@ -33,8 +33,13 @@ def path():
 def locked():
     """The cache's folder, while no other process prepares anything in it."""
     folder = path()
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "lock"), "w", encoding="ascii") as lock:
+    try:
+        os.makedirs(folder, exist_ok=True)
+        lock = open(os.path.join(folder, "lock"), "w", encoding="ascii")
+    except OSError as error:
+        raise Missing(f"cannot write to {folder} ({error.strerror}): "
+                      "set STARLING_RDMA_VM_CACHE to another folder") from None
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
 

@@ -16,7 +16,7 @@ CONSOLE_BYTES_MAX = 1 << 20
 LAST_WORDS_LINES = 15
 
 BOOT = ("console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr tsc=reliable clocksource=tsc "
-        "nowatchdog rcupdate.rcu_expedited=1 random.trust_cpu=on")
+        "nowatchdog rcupdate.rcu_expedited=1 cryptomgr.notests")
 ACCELERATORS = {"kvm": ["-accel", "kvm", "-cpu", "host"],
                 "tcg": ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"]}
 
@@ -113,7 +113,7 @@ class Machine:
     def start(self, shares=(), network=None, saved=None):
         """Starts QEMU; with `saved`, a file descriptor, it resumes what was saved there."""
         first_files = os.memfd_create("first-files")
-        os.write(first_files, self.plan.first_files)
+        _writer_to(first_files)(self.plan.first_files)
         resume = ["-incoming", f"fd:{self._lend(saved)}"] if saved is not None else []
         command = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults",
                    "-no-user-config", "-display", "none", "-no-reboot",

@@ -1,4 +1,5 @@
-"""tests/rdma-vm/rdma-vm itself: what a command finds in the machine, and how its end and the machine's are told."""
+"""tests/rdma-vm/rdma-vm itself: what a command finds in the machine, how its end and the machine's are
+told; and run-list, which runs several commands in one machine."""
 
 import os
 import signal
@@ -9,6 +10,7 @@ import time
 import unittest
 
 TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rdma-vm")
+RUN_LIST = os.path.join(os.path.dirname(TOOL), "guest", "run-list")
 SKIPPED = 77
 
 
@@ -51,6 +53,12 @@ class RdmaVmTest(unittest.TestCase):
         with open(given, encoding="ascii") as file:
             self.assertEqual(file.read(), "taken\n")
         self.assertFalse(os.path.exists(os.path.join(self.folder, "..", "lost.rdma_vm")))
+
+    def test_much_output(self):
+        bytes_each = 1_000_000
+        status, output, errors = shell(f"yes out | head -c {bytes_each} & yes err | head -c {bytes_each} >&2; wait")
+        self.assertEqual((status, len(output), len(errors)), (0, bytes_each, bytes_each))
+        self.assertEqual((set(output.split()), set(errors.split())), ({"out"}, {"err"}))
 
     def test_a_command_that_takes_too_long(self):
         status, _, errors = shell("sleep 1000", "--timeout", "1")
@@ -126,6 +134,36 @@ class RdmaVmTest(unittest.TestCase):
             status, _, errors = run(*arguments)
             self.assertEqual(status, 2, arguments)
             self.assertIn("usage:", errors)
+
+
+class RunListTest(unittest.TestCase):
+    """The list of commands, which needs no machine."""
+
+    def run_list(self, text, *names):
+        with tempfile.NamedTemporaryFile("w", suffix=".list") as file:
+            file.write(text)
+            file.flush()
+            done = subprocess.run([RUN_LIST, file.name, *names], capture_output=True, text=True, check=False)
+            return done.returncode, done.stdout
+
+    def test_each_failure_is_named(self):
+        status, output = self.run_list("9 good echo fine\n9 bad echo ill; exit 3\n1 slow sleep 99\n9 none exit 77\n")
+        self.assertEqual(status, 1)
+        *_, summary, good, bad, slow, none = output.rstrip().split("\n")
+        self.assertEqual(summary, "== 1 ok, 2 failed, of 4")
+        self.assertRegex(good, r"^ok +good \(\d+ ms\)$")
+        self.assertEqual(bad, "FAILED   bad: status 3")
+        self.assertEqual(slow, "FAILED   slow: still ran after 1 s")
+        self.assertEqual(none, "skipped  none")
+        self.assertIn("== bad\nill\n", output)
+
+    def test_names_choose(self):
+        text = "9 one echo 1\n9 two exit 2\n9 three 'echo' 'a b'\n9 none exit 77\n"
+        status, output = self.run_list(text, "three", "one")
+        self.assertEqual((status, output.count("ok  ")), (0, 2))
+        self.assertIn("a b\n", output)
+        self.assertEqual(self.run_list(text, "none")[0], SKIPPED)
+        self.assertEqual(self.run_list(text, "unknown")[0], 1)
 
 
 if __name__ == "__main__":

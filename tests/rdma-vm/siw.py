@@ -63,7 +63,7 @@ def _build(archive, from_kernel, scratch, target):
     os.mkdir(module)
     _take_source(source, series, module)
     try:
-        archive.budget.run(["make", "-s", "-C", folder, f"M={module}", "CONFIG_RDMA_SIW=m",
+        archive.budget.run(["make", "-s", f"-j{os.cpu_count()}", "-C", folder, f"M={module}", "CONFIG_RDMA_SIW=m",
                             "CONFIG_DEBUG_INFO_BTF_MODULES=", f"CC={compiler}", "modules"])
         archive.budget.run(["strip", "--strip-debug", os.path.join(module, "siw.ko")])
     except subprocess.CalledProcessError as error:
