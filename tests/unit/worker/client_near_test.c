@@ -419,6 +419,19 @@ static void start__takes_rdma_to_a_ps_that_has_it(void **state)
     assert_int_equal(world->data_connections, 2);
 }
 
+static void client_create__refuses_device_names_that_are_too_long(void **state)
+{
+    (void)state;
+    char names[257];
+    memset(names, 'm', sizeof names - 1);
+    names[sizeof names - 1] = '\0';
+    const struct sl_client_options options = {
+        .coordinator = "127.0.0.1:1", .task_index = -1, .rdma_device = names};
+    struct sl_client *client = NULL;
+    assert_int_equal(sl_client_create(&options, &client), SL_ERR_INVALID);
+    assert_null(client);
+}
+
 static void start__takes_no_rdma(void **state)
 {
     for (int i = 0; i < 3; i++) {
@@ -632,6 +645,7 @@ int main(void)
         cmocka_unit_test(link_find_place__takes_the_nearest),
         cmocka_unit_test(link_find_place__refuses_rdma_alone_with_tls),
         CASE(start__takes_rdma_to_a_ps_that_has_it),
+        cmocka_unit_test(client_create__refuses_device_names_that_are_too_long),
         CASE(start__takes_no_rdma),
         CASE(start__takes_rdma_where_there_is_nothing_else),
         CASE(start__says_why_there_is_no_rdma),
