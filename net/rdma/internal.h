@@ -19,9 +19,9 @@
 #include <stdatomic.h>
 
 #include "core/assert.h"
-#include "net/rdma/device.h"
 #include "net/rdma/library.h"
 #include "net/rdma/packet.h"
+#include "net/rdma/rail.h"
 #include "net/rdma/rdma.h"
 #include "net/transport.h"
 #include "reactor/ring.h"
@@ -38,90 +38,7 @@
 #define SL_RDMA_LANDINGS        512U /* requests of one connection whose landing is remembered */
 #define SL_RDMA_CHUNK_BYTES     (4U << 20) /* of registered memory: one memory region each */
 #define SL_RDMA_PEER_TIMEOUT_MS 10000U
-#define SL_RDMA_POLL_BATCH      32
 #define SL_RDMA_BUFFERS         4096U /* of each kind on a rail, at most, where no option says so */
-
-/* ---- Devices ----------------------------------------------------------------------------------
- */
-
-struct sl_rdma_conn;
-struct sl_rdma_rail;
-
-enum sl_rdma_block_kind {
-    SL_RDMA_BLOCK_RECEIVE, /* SL_RDMA_PACKET_BYTES */
-    SL_RDMA_BLOCK_STAGING, /* a payload that `sink` is not asked for, and that fits no packet */
-    SL_RDMA_BLOCK_SEND,    /* SL_RDMA_PACKET_BYTES: packets that are copied together */
-    SL_RDMA_BLOCK_COPY     /* no pool's: a packet that came before its connection did */
-};
-
-/* Registered memory of the transport's own; also the token of a message that lies in it. */
-struct sl_rdma_block {
-    enum sl_rdma_block_kind kind;
-    uint32_t refs;             /* messages delivered and not released, and whoever reads it now */
-    uint32_t key;              /* local */
-    uint32_t remote_key;       /* STAGING, SEND: peers may read it */
-    uint32_t counted;          /* RECEIVE: credit that its release gives back, 0 or 1 */
-    struct sl_rdma_conn *conn; /* RECEIVE: that it came by; for credit, while its serial is: */
-    uint64_t conn_serial;
-    struct sl_rdma_conn *posted_to; /* without a shared receive queue; NULL: not posted */
-    struct sl_rdma_rail *rail;
-    struct sl_rdma_block *next; /* while free; SEND: of those of one work request */
-    uint8_t *at;                /* aligned to 64 */
-};
-
-struct sl_rdma_slab; /* pool.c */
-
-struct sl_rdma_pool {
-    struct sl_rdma_slab *slabs;
-    struct sl_rdma_block *free[3]; /* by kind */
-    struct sl_rdma_block *again;   /* receive buffers that wait to be posted */
-    uint32_t again_count;
-    uint32_t promised;  /* receive buffers that connections may count on */
-    uint32_t posted;    /* to the shared receive queue, or to queue pairs */
-    uint32_t total[3];  /* by kind */
-    uint32_t lent;      /* STAGING blocks that hold what peers are to read */
-    uint32_t pauses[3]; /* it could not grow: so many more wishes are refused without trying */
-};
-#define SL_RDMA_STAGING_BYTES SL_LIMIT_INLINE_PAYLOAD_BYTES
-
-/* What the device can; decided once, by asking or trying. */
-struct sl_rdma_abilities {
-    bool is_iwarp;       /* no immediate data; the target of a read must be writable by peers */
-    bool on_demand;      /* registering pins nothing */
-    bool relaxed_order;  /* IBV_ACCESS_RELAXED_ORDERING is taken */
-    uint32_t inline_max; /* bytes in a work request */
-    uint32_t sge_max;    /* pieces of a SEND, at most SL_RDMA_PIECES + 2 */
-    uint32_t reads_max;  /* outstanding, of a queue pair */
-    uint32_t srq_max;    /* entries of a shared receive queue; 0: it has none */
-    uint32_t cqe_max;
-    bool resizes; /* a completion queue can grow */
-};
-
-struct sl_rdma_rail {
-    struct sl_rdma *rdma;
-    struct sl_rdma_rail *next;
-    struct ibv_context *verbs; /* librdmacm's, which all reactors share */
-    char name[64];
-    struct ibv_pd *pd; /* NULL: the device is gone, and all that was open on it was given back */
-    struct ibv_comp_channel *channel;
-    struct ibv_cq *cq;
-    struct ibv_srq *srq; /* NULL: each queue pair has receive buffers of its own */
-    struct sl_rdma_abilities can;
-    struct sl_rdma_pool pool;
-    struct sl_rdma_chunks *chunks; /* memory.c: what is registered here of the transport's memory */
-    struct sl_rdma_cache *cache;   /* cache.c */
-    uint32_t events_unacknowledged;
-    uint32_t cq_entries, srq_entries;
-    uint32_t cq_promised;           /* completions that may be outstanding */
-    uint32_t promises;              /* connections that have one */
-    uint32_t seen_next, seen_count; /* of `seen`: completions polled and not looked at */
-    uint32_t empties;               /* times that the completion queue was seen empty; runs over */
-    bool armed;                     /* the next completion wakes the channel */
-    bool gone;                      /* the device was removed, or is in a fatal state */
-    struct sl_rdma_member member;   /* of those who use the device */
-    bool limit_told;                /* a limit of locked memory was logged */
-    struct ibv_wc seen[SL_RDMA_POLL_BATCH];
-};
 
 /* ---- The transport ----------------------------------------------------------------------------
  */
@@ -296,115 +213,6 @@ static inline uint64_t sl_rdma_wr_id(const struct sl_rdma_conn *conn, uint32_t k
     return (uint64_t)(conn->link.generation & 0xffffff) << 40 | (uint64_t)kind << 38 |
            (uint64_t)(number & 0xfffff) << 18 | (uint64_t)conn->index << 1;
 }
-
-/* ---- rail.c, pool.c (memory of the transport's own) -------------------------------------------
- */
-
-/* The rail for a device, opened when it is new. Errors: NO_MEMORY, UNSUPPORTED, IO; logged. */
-int sl_rdma_rail_get(struct sl_rdma *rdma, struct ibv_context *verbs, struct sl_rdma_rail **out);
-void sl_rdma_rail_close_all(struct sl_rdma *rdma); /* no queue pairs, no messages held */
-
-/* Asynchronous events of the device, when a descriptor of the rail is readable: says last_wqe of
- * the links that they concern and marks their connections ready; ends those that are lost. Events
- * that another reactor has read come to the reactor of the queue pair (device.c). */
-void sl_rdma_rail_read_events(struct sl_rdma_rail *rail);
-
-/* The device does not work any more (rdma_cm says so too): every connection on it ends with IO. */
-void sl_rdma_rail_lose(struct sl_rdma_rail *rail, const char *why);
-
-/* A connection has given back its promise: the last one of a device that is gone gives back what is
- * open on it, which the device's removal waits for. */
-void sl_rdma_rail_left(struct sl_rdma_rail *rail);
-
-/* abilities.c: what the device says, and what is found by trying (with pd and cq). Errors: IO. */
-int sl_rdma_abilities_ask(struct sl_rdma_rail *rail);
-int sl_rdma_abilities_try(struct sl_rdma_rail *rail);
-
-/* Reserves for one connection room in the completion queue, for SL_RDMA_SENDS too, and window +
- * SL_RDMA_SPARE receive buffers, and posts them; or changes what it has. Without a shared receive
- * queue (rail->srq is NULL; max_recv_wr is SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE then) conn->link must
- * have its queue pair, and for another one this is called once more. False: memory or a limit does
- * not allow it; what it had it keeps. */
-bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, uint32_t window);
-
-/* The connection's queue pair has been destroyed, or never was. */
-void sl_rdma_pool_release(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn);
-
-/* The queue pair of conn->link has been destroyed, and another one may follow: what was posted
- * there comes back. Implied by release. */
-void sl_rdma_pool_forget(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn);
-
-/* The block of a receive completion, whether that succeeded or not: the caller's now, who puts it.
- */
-static inline struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_rail *rail,
-                                                      const struct ibv_wc *completion)
-{
-    struct sl_rdma_block *block = (struct sl_rdma_block *)(uintptr_t)(completion->wr_id - 1);
-    bool good = completion->status == IBV_WC_SUCCESS;
-    rail->pool.posted--;
-    if (block->posted_to != NULL) {
-        block->posted_to->link.receives--;
-    }
-    block->conn = good ? block->posted_to : NULL;
-    block->conn_serial = block->conn != NULL ? block->conn->serial : 0;
-    block->posted_to = NULL;
-    return block;
-}
-
-/* Posts what was put. To be called before limits are told to peers, in each flush; between two of
- * them 16 are posted at once. */
-void sl_rdma_pool_flush(struct sl_rdma_rail *rail);
-
-/* The device no longer knows the memory, which stays until close: messages may lie in it. */
-void sl_rdma_pool_unpin(struct sl_rdma_rail *rail);
-void sl_rdma_pool_close(struct sl_rdma_rail *rail);
-
-/* Free blocks; NULL: none can be had now. */
-struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind);
-void sl_rdma_pool_put(struct sl_rdma_block *block); /* refs 0; RECEIVE: posts it again */
-
-/* ---- memory.c (memory of others), cache.c -----------------------------------------------------
- */
-
-int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t bytes);
-void sl_rdma_memory_unregister(struct sl_transport *transport, void *base);
-
-enum sl_rdma_use {
-    SL_RDMA_USE_SEND,   /* the device reads: SEND, WRITE from it */
-    SL_RDMA_USE_READ,   /* peers read it */
-    SL_RDMA_USE_SINK,   /* the target of our reads */
-    SL_RDMA_USE_LANDING /* peers write it */
-};
-
-/* Registers with the device, with relaxed order where it can. NULL: errno says why. */
-struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_rail *rail, void *at, size_t bytes, int access);
-
-/* Logs, once for a rail, that this was not possible, by errno, and what to do about it. */
-void sl_rdma_memory_explain(struct sl_rdma_rail *rail, size_t bytes);
-
-/* One part of a range, under one key. `hold` keeps what was registered for the occasion; NULL for
- * memory that the layers above registered. */
-struct sl_rdma_span {
-    uint8_t *at;
-    uint32_t bytes;
-    uint32_t local_key, remote_key;
-    struct sl_rdma_hold *hold;
-};
-
-/* Keys for a range: writes at most span_max spans that cover it, in order; returns their count.
- * 0: it cannot be had (no memory lock limit left, not registered and for_the_occasion false, too
- * many spans): nothing is held then. Registered memory is registered with the device now, chunk by
- * chunk, where it was not before. */
-uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t bytes,
-                             enum sl_rdma_use use, bool for_the_occasion,
-                             struct sl_rdma_span *spans, uint32_t span_max);
-
-/* The device no longer uses the spans. */
-void sl_rdma_memory_drop(struct sl_rdma_rail *rail, const struct sl_rdma_span *spans,
-                         uint32_t count);
-
-int sl_rdma_memory_open(struct sl_rdma_rail *rail);
-void sl_rdma_memory_close(struct sl_rdma_rail *rail);
 
 /* ---- cm.c, listen.c, connect.c, address.c -----------------------------------------------------
  */

@@ -387,6 +387,20 @@ struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_rail *rail, enum sl_rdma_b
     return block;
 }
 
+struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_rail *rail, const struct ibv_wc *completion)
+{
+    struct sl_rdma_block *block = (struct sl_rdma_block *)(uintptr_t)(completion->wr_id - 1);
+    bool good = completion->status == IBV_WC_SUCCESS;
+    rail->pool.posted--;
+    if (block->posted_to != NULL) {
+        block->posted_to->link.receives--;
+    }
+    block->conn = good ? block->posted_to : NULL;
+    block->conn_serial = block->conn != NULL ? block->conn->serial : 0;
+    block->posted_to = NULL;
+    return block;
+}
+
 void sl_rdma_pool_put(struct sl_rdma_block *block)
 {
     struct sl_rdma_pool *pool = &block->rail->pool;
