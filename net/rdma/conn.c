@@ -247,10 +247,12 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
     }
     struct ibv_qp_init_attr attr = attributes(rail, link);
     if (rdma->library->create_qp(link->id, rail->pd, &attr) != 0) {
-        if (sl_rdma_may_log(rdma)) {
-            sl_log_warn("%s: no queue pair can be had: %s", conn->base.peer, strerror(errno));
+        int reason = errno;
+        bool left = reason == EINVAL && conn->life == SL_RDMA_ACCEPTING; /* who asked to connect */
+        if (!left && sl_rdma_may_log(rdma)) {
+            sl_log_warn("%s: no queue pair can be had: %s", conn->base.peer, strerror(reason));
         }
-        return errno == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_IO;
+        return left ? SL_ERR_CLOSED : reason == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_IO;
     }
     conn->rail = rail;
     link->generation = ++rdma->generations;
@@ -343,7 +345,7 @@ void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn)
     link->established = link->disconnected = false;
     link->receives = 0;
     link->sends_completed = link->sends_posted;
-    atomic_store_explicit(&link->last_wqe, false, memory_order_relaxed);
+    link->last_wqe = false;
 }
 
 void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err)
@@ -478,9 +480,7 @@ static bool is_quiet(const struct sl_rdma_conn *conn)
         return true;
     }
     bool receives =
-        conn->rail->srq == NULL
-            ? link->receives == 0
-            : conn->bye_received || atomic_load_explicit(&link->last_wqe, memory_order_acquire);
+        conn->rail->srq == NULL ? link->receives == 0 : conn->bye_received || link->last_wqe;
     return receives && link->sends_completed == link->sends_posted;
 }
 

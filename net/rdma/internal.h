@@ -16,8 +16,6 @@
 #ifndef SL_NET_RDMA_INTERNAL_H
 #define SL_NET_RDMA_INTERNAL_H
 
-#include <stdatomic.h>
-
 #include "core/assert.h"
 #include "net/rdma/library.h"
 #include "net/rdma/packet.h"
@@ -114,9 +112,7 @@ struct sl_rdma_link {
                                              * from one queue pair to the next */
     uint32_t receives; /* without a shared receive queue: buffers posted and not completed */
     bool established, disconnected;
-    /* In the error state the device has given back all receive buffers. By whichever reactor reads
-     * the device's events, since all that use it in a process share them. */
-    atomic_bool last_wqe;
+    bool last_wqe; /* in the error state the device has given back all receive buffers */
 };
 
 struct sl_rdma_send;    /* send.c */
