@@ -179,6 +179,7 @@ static void rdma_close(struct sl_transport **transport)
         }
     }
     sl_rdma_cm_close(rdma);
+    sl_rdma_receive_free_copies(rdma);
     sl_rdma_rail_close_all(rdma);
     close(rdma->epoll_fd);
     free(rdma);

@@ -28,6 +28,38 @@ bool sl_rdma_receive_is_done(const struct sl_rdma_conn *conn)
 /* ---- Blocks -----------------------------------------------------------------------------------
  */
 
+/* Hand-overs are rare, and what came before them may be more than the pool has blocks for. */
+static struct sl_rdma_block *get_copy(struct sl_rdma_rail *rail)
+{
+    size_t before = (sizeof(struct sl_rdma_block) + 63) & ~(size_t)63;
+    struct sl_rdma_block *block = aligned_alloc(64, before + SL_RDMA_PACKET_BYTES);
+    if (block != NULL) {
+        *block = (struct sl_rdma_block){.kind = SL_RDMA_BLOCK_COPY,
+                                        .rail = rail,
+                                        .next = rail->rdma->copies,
+                                        .at = (uint8_t *)block + before};
+        rail->rdma->copies = block;
+    }
+    return block;
+}
+
+static void free_copy(struct sl_rdma_block *block)
+{
+    struct sl_rdma_block **at = &block->rail->rdma->copies;
+    while (*at != block) {
+        at = &(*at)->next;
+    }
+    *at = block->next;
+    free(block);
+}
+
+void sl_rdma_receive_free_copies(struct sl_rdma *rdma)
+{
+    while (rdma->copies != NULL) {
+        free_copy(rdma->copies);
+    }
+}
+
 /* The last reference gives back the credit that the packet has used, on the connection that it came
  * by, if that still is the same. */
 static void put_block(struct sl_rdma_block *block)
@@ -38,6 +70,10 @@ static void put_block(struct sl_rdma_block *block)
     struct sl_rdma_conn *conn = block->conn;
     if (block->counted != 0 && conn->serial == block->conn_serial && conn->life != SL_RDMA_ENDED) {
         sl_rdma_credit_consumed(conn);
+    }
+    if (block->kind == SL_RDMA_BLOCK_COPY) {
+        free_copy(block);
+        return;
     }
     struct sl_rdma *rdma = block->rail->rdma;
     if (block->kind == SL_RDMA_BLOCK_STAGING && rdma->ready != NULL) {
@@ -462,7 +498,7 @@ void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *bloc
 
 int sl_rdma_receive_copy(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes)
 {
-    struct sl_rdma_block *block = sl_rdma_pool_get(conn->rail, SL_RDMA_BLOCK_STAGING);
+    struct sl_rdma_block *block = get_copy(conn->rail);
     if (block == NULL) {
         return SL_ERR_NO_MEMORY;
     }
