@@ -65,6 +65,10 @@ static void take(struct sl_rdma_listener *listener, const struct sl_rdma_cm_even
         struct rdma_conn_param param = sl_rdma_conn_param(conn, &hello);
         err = rdma->library->accept(event->id, &param) == 0 ? 0 : SL_ERR_IO;
     }
+    if (err == SL_ERR_CLOSED) {
+        sl_rdma_conn_end(conn, err);
+        return;
+    }
     if (err != 0) {
         sl_rdma_conn_refuse(conn, "it could not be accepted", err);
         return;
