@@ -1,0 +1,313 @@
+/* A client whose ps can be reached over RDMA: when it goes that way, and what lands where. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "tests/unit/worker/client_near.h"
+#include "worker/wire_memory.h"
+
+static void set_rdma(struct peer_world *world)
+{
+    near_memory_is_plain = true;
+    world->near.scheme = SL_ENDPOINT_RDMA;
+    for (uint32_t i = 0; i <= NEAR_KEYS; i++) {
+        near_keys[i] = i;
+    }
+}
+
+static void start_rdma(struct peer_world *world)
+{
+    set_rdma(world);
+    peer_listen_near(world);
+    peer_start_with_table(world, -1);
+}
+
+static void link_find_place__takes_the_nearest(void **state)
+{
+    (void)state;
+    static const struct sl_transport_tls tls;
+    static const struct {
+        const char *data, *fast, *ps_host;
+        bool no_rdma, tls;
+        const char *near; /* NULL: none */
+    } cases[] = {
+        {"tcp://10.0.0.1:5", "", "", false, false, NULL},
+        {"tcp://10.0.0.1:5", "rdma://fast.example:6", "", false, false, "rdma://fast.example:6"},
+        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "far", false, false, "rdma://10.1.0.1:6"},
+        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "here", false, false, "shm://10.0.0.1:5"},
+        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "here", true, true, "shm://10.0.0.1:5"},
+        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "far", true, false, NULL},
+        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "far", false, true, NULL},
+        {"tcp://10.0.0.1:5", "tcp://10.1.0.1:6", "", false, false, NULL},
+        {"tcp://10.0.0.1:5", "dpdk://10.1.0.1:6", "", false, false, NULL},
+        {"tcp://10.0.0.1:5", "later://10.1.0.1:6", "", false, false, NULL},
+        {"rdma://10.1.0.1:6", "", "here", true, false, NULL},
+        {"rdma://10.1.0.1:6", "rdma://10.1.0.1:7", "here", false, false, NULL},
+        {"shm://10.0.0.1:5", "rdma://10.1.0.1:6", "here", false, false, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sl_hub_options options = {.host = "here", .no_rdma = cases[i].no_rdma};
+        options.transport.tls = cases[i].tls ? &tls : NULL;
+        struct sl_message_ps ps = {.shard_count = 1};
+        snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", cases[i].data);
+        snprintf(ps.fast_endpoint, sizeof ps.fast_endpoint, "%s", cases[i].fast);
+        snprintf(ps.host, sizeof ps.host, "%s", cases[i].ps_host);
+        struct sl_link_place place;
+        char reason[160], text[SL_LIMIT_ENDPOINT_BYTES];
+        assert_int_equal(sl_link_find_place(&options, &ps, &place, reason, sizeof reason), 0);
+        sl_endpoint_format(&place.endpoint, text, sizeof text);
+        assert_string_equal(text, cases[i].data);
+        assert_int_equal(place.has_near, cases[i].near != NULL);
+        sl_endpoint_format(&place.near, text, sizeof text);
+        assert_string_equal(place.has_near ? text : "", place.has_near ? cases[i].near : "");
+    }
+}
+
+static void link_find_place__refuses_rdma_alone_with_tls(void **state)
+{
+    (void)state;
+    static const struct sl_transport_tls tls;
+    const struct sl_hub_options options = {.transport = {.tls = &tls}};
+    const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "rdma://10.1.0.1:6"};
+    struct sl_link_place place;
+    char reason[160];
+    assert_int_equal(sl_link_find_place(&options, &ps, &place, reason, sizeof reason),
+                     SL_ERR_INVALID);
+    assert_string_equal(
+        reason, "rdma://10.1.0.1:6: there is no TLS over RDMA: give the ps a TCP endpoint too");
+}
+
+static void start__takes_rdma_to_a_ps_that_has_it(void **state)
+{
+    struct peer_world *world = *state;
+    world->near.device = "mlx5_0,mlx5_1";
+    world->near.gid = 4;
+    start_rdma(world);
+    near_expect_way(world, true);
+    assert_string_equal(world->near.options.rdma_device, "mlx5_0,mlx5_1");
+    assert_int_equal(world->near.options.rdma_gid, 4);
+    peer_hang_up(world);
+    near_expect_way(world, true);
+    assert_int_equal(world->data_connections, 2);
+}
+
+static void client_create__refuses_device_names_that_are_too_long(void **state)
+{
+    (void)state;
+    char names[257];
+    memset(names, 'm', sizeof names - 1);
+    names[sizeof names - 1] = '\0';
+    const struct sl_client_options options = {
+        .coordinator = "127.0.0.1:1", .task_index = -1, .rdma_device = names};
+    struct sl_client *client = NULL;
+    assert_int_equal(sl_client_create(&options, &client), SL_ERR_INVALID);
+    assert_null(client);
+}
+
+static void start__takes_no_rdma(void **state)
+{
+    for (int i = 0; i < 3; i++) {
+        if (i > 0) {
+            assert_int_equal(peer_setup(state), 0);
+        }
+        struct peer_world *world = *state;
+        world->near.client_wants_none = i == 0;
+        world->near.client_wants_tls = i == 1;
+        world->near.is_missing = i == 2;
+        start_rdma(world);
+        near_expect_way(world, false);
+        if (i < 2) {
+            assert_int_equal(peer_teardown(state), 0);
+        }
+    }
+}
+
+static void start__takes_rdma_where_there_is_nothing_else(void **state)
+{
+    struct peer_world *world = *state;
+    world->near.is_only = true;
+    world->near.client_wants_none = true; /* beside TCP */
+    start_rdma(world);
+    near_expect_way(world, true);
+}
+
+static void start__says_why_there_is_no_rdma(void **state)
+{
+    struct peer_world *world = *state;
+    world->near.is_only = true;
+    world->near.is_missing = true;
+    set_rdma(world);
+    assert_int_equal(peer_start_client(world, -1), SL_ERR_UNSUPPORTED);
+    const char *missing = sl_transport_missing(SL_ENDPOINT_RDMA);
+    char text[256];
+    snprintf(text, sizeof text, "ps/0 shard 0 (rdma://127.0.0.1:%u): cannot connect: %s",
+             world->near.endpoint.port, missing != NULL ? missing : "unsupported");
+    peer_assert_contains(world->client->calls[0].text, text);
+}
+
+static void link__goes_over_tcp_when_rdma_fails_and_back(void **state)
+{
+    struct peer_world *world = *state;
+    start_rdma(world);
+    near_expect_way(world, true);
+    peer_ignore_near(world); /* and all its connections */
+    near_expect_way(world, false);
+    peer_listen_near(world);
+    peer_hang_up(world);
+    near_expect_way(world, false); /* it has just been refused there */
+    /* By and by it is found to be there again, whatever is under way. */
+    peer_turns(world, 50000);
+    world->manner = PEER_SILENT;
+    struct sl_step *step;
+    assert_int_equal(sl_step_begin(world->client, 0, &step), 0);
+    assert_int_equal(sl_step_pull(step, world->table, near_keys, NEAR_KEYS, near_rows), 0);
+    assert_int_equal(sl_step_submit(step, 60000), 0);
+    peer_turns(world, 10000);
+    world->manner = PEER_CORRECT;
+    peer_expect(world, step, 0, "");
+    near_expect_way(world, true);
+}
+
+static void hub_share__registers_all_that_is_sent_and_received(void **state)
+{
+    struct peer_world *world = *state;
+    start_rdma(world);
+    const struct sl_hub *hub = &world->client->hubs[0];
+    assert_true(near_is_registered(world, hub->outbox.base));
+    assert_true(near_is_registered(world, hub->buffers.base));
+    assert_true(near_is_registered(world, sl_wire_memory_shared(hub->options->wire)->base));
+    assert_int_equal(world->near.registered_count, 3);
+    assert_ptr_equal(world->client->links[0].outbox, &hub->outbox);
+    /* The caller's, which no other process can map, too. */
+    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
+    assert_true(near_is_registered(world, near_rows));
+    assert_true(sl_hub_lends(hub, SL_ENDPOINT_RDMA, near_rows, NEAR_LENT_BYTES));
+    assert_false(sl_hub_lends(hub, SL_ENDPOINT_SHM, near_rows, NEAR_LENT_BYTES));
+    near_call_hub(world, sl_hub_take_back, near_rows, NEAR_LENT_BYTES);
+    assert_false(near_is_registered(world, near_rows));
+}
+
+static void link__asks_for_long_answers_in_any_memory(void **state)
+{
+    struct peer_world *world = *state;
+    start_rdma(world);
+    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
+    assert_ptr_equal(world->near.landing, near_rows);
+    assert_int_equal(world->near.landing_bytes, NEAR_KEYS * sizeof *near_rows);
+    peer_expect(world, near_submit_pull(world, near_rows, 1000), 0,
+                ""); /* not worth a registration */
+    assert_null(world->near.landing);
+    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
+    peer_expect(world, near_submit_pull(world, near_rows, 1000), 0, "");
+    assert_ptr_equal(world->near.landing, near_rows);
+    peer_expect(world, near_submit_pull(world, near_rows, 10), 0, "");
+    assert_null(world->near.landing);
+    near_call_hub(world, sl_hub_take_back, near_rows, NEAR_LENT_BYTES);
+}
+
+/* The device may write there as long as the connection stands. */
+static void part__ends_the_connection_before_it_gives_up_any_memory(void **state)
+{
+    struct peer_world *world = *state;
+    start_rdma(world);
+    world->manner = PEER_SILENT;
+    struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
+    for (int turns = 0; !sl_step_done(step) && turns < PEER_TURNS_MAX; turns++) {
+        assert_int_equal(world->data_connections, 1);
+        peer_turn(world);
+    }
+    assert_null(sl_session_conn(world->client->links[0].session));
+    peer_expect(world, step, SL_ERR_DEADLINE, "deadline of 500 ms passed");
+    world->manner = PEER_CORRECT;
+    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
+    assert_int_equal(world->data_connections, 2);
+}
+
+/* What does not end where its place does is moved there: nothing is written behind it. */
+#define STAGED_KEYS (NEAR_KEYS + 1)
+
+static bool is_in_buffers(const struct sl_hub *hub, const void *at)
+{
+    const struct sl_pool *buffers = &hub->buffers;
+    return (const uint8_t *)at >= buffers->base &&
+           (const uint8_t *)at < buffers->base + buffers->block_count * buffers->block_bytes;
+}
+
+static void link__lets_long_answers_land_before_they_are_scattered(void **state)
+{
+    struct peer_world *world = *state;
+    start_rdma(world);
+    const struct sl_hub *hub = &world->client->hubs[0];
+    assert_int_equal(hub->buffers.free_count, 2);
+    memset(near_rows, 1, sizeof near_rows);
+    struct sl_step *step = near_submit_pull(world, near_rows, STAGED_KEYS);
+    peer_turns(world, 3);
+    peer_expect(world, step, 0, "");
+    assert_true(is_in_buffers(hub, world->near.landing));
+    assert_int_equal(world->near.landing_bytes, (STAGED_KEYS + 1) * sizeof *near_rows);
+    assert_int_equal(world->near.network.landed_count, 1);
+    assert_true(near_rows[0] == 0 && near_rows[NEAR_KEYS] == 0);
+    assert_true(near_rows[NEAR_KEYS + 1] != 0);
+    assert_int_equal(hub->buffers.free_count, 2);
+    /* One buffer is left for what comes without having been asked for there. */
+    step = near_submit_pull(world, near_rows, STAGED_KEYS);
+    struct sl_step *other = near_submit_pull(world, near_rows, STAGED_KEYS);
+    peer_expect(world, step, 0, "");
+    peer_expect(world, other, 0, "");
+    assert_null(world->near.landing);
+    assert_int_equal(world->near.network.landed_count, 2);
+    assert_int_equal(hub->buffers.free_count, 2);
+    world->manner = PEER_ERROR_WITH_LONG_TEXT;
+    peer_expect(world, near_submit_pull(world, near_rows, STAGED_KEYS), SL_ERR_NOT_FOUND,
+                "no?table");
+    assert_int_equal(hub->buffers.free_count, 2);
+}
+
+/* Nobody waits for the answer any more, but the shard may still write it: to no caller's memory. */
+static void link_forget__leaves_the_buffer_to_the_shard(void **state)
+{
+    struct peer_world *world = *state;
+    start_rdma(world);
+    const struct sl_hub *hub = &world->client->hubs[0];
+    world->manner = PEER_SILENT;
+    peer_expect(world, near_submit_pull(world, near_rows, STAGED_KEYS), SL_ERR_DEADLINE,
+                "500 ms passed");
+    assert_int_equal(hub->buffers.free_count, 1);
+    assert_int_equal(world->data_connections, 1);
+    peer_refuse(world, SL_ERR_DEADLINE);
+    peer_turns(world, 100);
+    assert_int_equal(hub->buffers.free_count, 2);
+    assert_int_equal(world->data_connections, 1);
+    /* It may not when its connection has ended. */
+    peer_expect(world, near_submit_pull(world, near_rows, STAGED_KEYS), SL_ERR_DEADLINE,
+                "500 ms passed");
+    struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
+    peer_turns(world, 50);
+    peer_hang_up(world);
+    assert_int_equal(hub->buffers.free_count, 2);
+    world->manner = PEER_CORRECT;
+    peer_expect(world, step, 0, "");
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
+
+int main(void)
+{
+    sl_log_setup(SL_LOG_OFF, "test");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(link_find_place__takes_the_nearest),
+        cmocka_unit_test(link_find_place__refuses_rdma_alone_with_tls),
+        CASE(start__takes_rdma_to_a_ps_that_has_it),
+        cmocka_unit_test(client_create__refuses_device_names_that_are_too_long),
+        CASE(start__takes_no_rdma),
+        CASE(start__takes_rdma_where_there_is_nothing_else),
+        CASE(start__says_why_there_is_no_rdma),
+        CASE(link__goes_over_tcp_when_rdma_fails_and_back),
+        CASE(hub_share__registers_all_that_is_sent_and_received),
+        CASE(link__asks_for_long_answers_in_any_memory),
+        CASE(part__ends_the_connection_before_it_gives_up_any_memory),
+        CASE(link__lets_long_answers_land_before_they_are_scattered),
+        CASE(link_forget__leaves_the_buffer_to_the_shard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
