@@ -11,11 +11,12 @@
 #define PORTS_MAX        8
 #define CAP_IPC_LOCK_BIT 14
 
-/* What a reactor registers: memory for requests and replies (256 MiB), the transport's own. Below
- * the least it does not even begin. */
+/* What a reactor registers when it has much to do: memory for requests and replies (256 MiB), the
+ * transport's own. It begins with little; with less than the least no connection can be made. */
+#define KIB              ((uint64_t)1 << 10)
 #define MIB              ((uint64_t)1 << 20)
 #define REACTOR_BYTES    (320 * MIB)
-#define LEAST_BYTES      (16 * MIB)
+#define LEAST_BYTES      (256 * KIB)
 
 static const uint32_t rdma = SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
 
@@ -261,15 +262,14 @@ static void check_memlock(struct sl_doctor *doctor)
                              limit >= needed ? "" : ", which CAP_IPC_LOCK lifts");
         return;
     }
-    const enum sl_doctor_verdict verdict =
-        limit < LEAST_BYTES ? SL_DOCTOR_MISSING : SL_DOCTOR_WARNING;
-    sl_doctor_advise(sl_doctor_find(doctor, verdict, rdma, "memlock",
-                                    "%" PRIu64
-                                    " MiB may be locked; %u reactor%s use%s up to %" PRIu64 " MiB",
-                                    limit / MIB, reactors, reactors == 1 ? "" : "s",
-                                    reactors == 1 ? "s" : "", needed / MIB),
-                     "raise the hard limit: memlock unlimited in /etc/security/limits.conf, "
-                     "LimitMEMLOCK=infinity of systemd, docker run --ulimit memlock=-1");
+    struct sl_doctor_finding *finding = sl_doctor_find(
+        doctor, limit < LEAST_BYTES ? SL_DOCTOR_MISSING : SL_DOCTOR_WARNING, rdma, "memlock",
+        "%" PRIu64 " %s may be locked; each reactor (here %u) may use up to %" PRIu64 " MiB",
+        limit < MIB ? limit / KIB : limit / MIB, limit < MIB ? "KiB" : "MiB", reactors,
+        REACTOR_BYTES / MIB);
+    sl_doctor_advise(finding, "raise the hard limit: memlock unlimited in "
+                              "/etc/security/limits.conf, LimitMEMLOCK=infinity of systemd, docker "
+                              "run --ulimit memlock=-1");
 }
 
 void sl_doctor_rdma_check(struct sl_doctor *doctor)

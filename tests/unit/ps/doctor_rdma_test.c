@@ -202,11 +202,15 @@ static void doctor_rdma_check__memory_that_may_be_locked(void **state)
     (void)state;
     add_roce();
     machine_write("/proc/self/status", "Name: x\nCapEff:\t0000000000000000");
-    machine.system.memlock_max = 8 * mib;
+    machine.system.memlock_max = 64 << 10;
     sl_doctor_rdma_check(&machine.doctor);
     machine_expect("memlock", 0, SL_DOCTOR_MISSING,
-                   "8 MiB may be locked; 4 reactors use up to 1280 MiB");
+                   "64 KiB may be locked; each reactor (here 4) may use up to 320 MiB");
     machine_expect("memlock", 0, SL_DOCTOR_MISSING, "LimitMEMLOCK=infinity");
+    machine.doctor.count = 0;
+    machine.system.memlock_max = 256 << 10;
+    sl_doctor_rdma_check(&machine.doctor);
+    machine_expect("memlock", 0, SL_DOCTOR_WARNING, "256 KiB");
     machine.doctor.count = 0;
     machine.system.memlock_max = 1279 * mib;
     sl_doctor_rdma_check(&machine.doctor);
