@@ -17,8 +17,8 @@ KIND_MODULES = {"rxe": ["rdma_rxe"], "siw": ["siw"]}
 # Where in the package these lie, and all that they depend on: a tenth of it.
 FOLDERS = ["arch/x86/crypto", "crypto", "drivers/char", "drivers/infiniband/core", "drivers/infiniband/sw",
            "drivers/net/dummy.ko*", "drivers/net/net_failover.ko*", "drivers/net/virtio_net.ko*",
-           "drivers/virtio", "fs/9p", "fs/configfs", "fs/fscache", "fs/netfs", "fs/overlayfs", "lib", "net/9p", "net/core",
-           "net/ipv4", "net/ipv6"]
+           "drivers/virtio", "fs/9p", "fs/configfs", "fs/fscache", "fs/netfs", "fs/overlayfs", "lib",
+           "net/9p", "net/core", "net/ipv4", "net/ipv6"]
 
 
 class Modules:
