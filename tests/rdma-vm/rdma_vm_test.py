@@ -77,8 +77,8 @@ class RdmaVmTest(unittest.TestCase):
     def test_two_machines_on_one_wire(self):
         wire = os.path.join(self.folder, "wire")
         numbers = "od -An -N8 -tx1 /dev/urandom"
-        serve = f"{numbers} | busybox nc -l -p 7; busybox nc -l -p 8"
-        options = ["--link", wire, "--timeout", "60"]
+        serve = f"busybox nc -l -p 7 -e {numbers}; busybox nc -l -p 8"
+        options = ["--link", wire, "--timeout", "120"]
         with start(*options, "--ip", "10.9.0.1/24", "--", "sh", "-c", serve) as server:
             status, output, errors = shell(
                 f"until busybox nc 10.9.0.1 7; do sleep 0.1; done; {numbers};"
