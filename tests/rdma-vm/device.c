@@ -34,9 +34,13 @@ static bool device_works(struct ibv_context *context)
 {
     struct ibv_port_attr port;
     struct ibv_pd *pd = ibv_alloc_pd(context);
-    return check(ibv_query_port(context, 1, &port) == 0 && port.state == IBV_PORT_ACTIVE,
-                 "port 1") &
-           check(pd != NULL && memory_registers(pd), "registering memory");
+    bool port_works =
+        check(ibv_query_port(context, 1, &port) == 0 && port.state == IBV_PORT_ACTIVE, "port 1");
+    bool memory_works = check(pd != NULL && memory_registers(pd), "registering memory");
+    if (pd != NULL) {
+        ibv_dealloc_pd(pd);
+    }
+    return port_works && memory_works;
 }
 
 /* Whether rdma_cm comes from the address to the device named in the environment. */
@@ -90,8 +94,9 @@ int main(void)
     if (!check(context != NULL, name)) {
         return 1;
     }
-    bool works =
-        device_works(context) & check(resolves(ip, name), ip) & check(resolves(ip6, name), ip6);
+    bool device = device_works(context);
+    bool address = check(resolves(ip, name), ip);
+    bool address6 = check(resolves(ip6, name), ip6);
     ibv_close_device(context);
-    return works ? 0 : 1;
+    return device && address && address6 ? 0 : 1;
 }
