@@ -484,6 +484,10 @@ void sl_rdma_receive_block(struct sl_rdma_conn *conn, struct sl_rdma_block *bloc
     block->counted = 0;
     block->conn = conn;
     block->conn_serial = conn->serial;
+    if (conn->bye_received) {
+        put_block(block); /* nobody sends anything behind that */
+        return;
+    }
     int err = check(&item);
     if (err == 0) {
         err = sl_rdma_credit_heard(conn, &item.head);

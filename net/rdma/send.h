@@ -66,7 +66,7 @@ static inline struct sl_rdma_entry *sl_rdma_entry_at(struct sl_rdma_send *send, 
 static inline bool sl_rdma_may_post(const struct sl_rdma_conn *conn)
 {
     return (conn->life == SL_RDMA_LIVE || conn->life == SL_RDMA_DRAINING) &&
-           conn->link.established && !conn->link.disconnected;
+           conn->link.established && !conn->link.disconnected && !conn->bye_sent;
 }
 
 /* ---- chain.c ----------------------------------------------------------------------------------
