@@ -7,8 +7,9 @@
 
 #define DRAIN_NS     SL_CLOCK_NS_PER_S
 #define QUIET_NS     (50 * SL_CLOCK_NS_PER_MS) /* for a device that does not say when it is quiet */
-#define INDEX_MAX    (1U << 17)                /* in a wr_id */
-#define RETRY_COUNT  7                         /* of the device, each way: all that there are */
+#define SUSPECT_NS   (500 * SL_CLOCK_NS_PER_MS)
+#define INDEX_MAX    (1U << 17) /* in a wr_id */
+#define RETRY_COUNT  7          /* of the device, each way: all that there are */
 #define READS_MAX(n) ((n) < SL_RDMA_READS ? (n) : SL_RDMA_READS)
 
 /* ---- The table --------------------------------------------------------------------------------
@@ -144,6 +145,10 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     case SL_RDMA_ENDED:
         conn->quiet_waited = true;
         sl_rdma_mark_ready(conn);
+        return;
+    case SL_RDMA_LIVE:
+        sl_rdma_conn_refuse(conn, "it offered memory that it does not let us use",
+                            conn->suspect_err);
         return;
     default:
         sl_rdma_conn_end(conn, SL_ERR_DEADLINE);
@@ -378,6 +383,16 @@ void sl_rdma_conn_refuse(struct sl_rdma_conn *conn, const char *what, int err)
         sl_log_warn("%s: closed, since %s: %s", conn->base.peer, what, sl_err_name(err));
     }
     sl_rdma_conn_end(conn, err);
+}
+
+void sl_rdma_conn_suspect(struct sl_rdma_conn *conn, int err)
+{
+    if (conn->life != SL_RDMA_LIVE) {
+        sl_rdma_conn_end(conn, err);
+        return;
+    }
+    conn->suspect_err = err;
+    sl_rdma_conn_set_timer(conn, SUSPECT_NS);
 }
 
 void sl_rdma_conn_said_bye(struct sl_rdma_conn *conn)

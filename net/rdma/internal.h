@@ -128,6 +128,7 @@ struct sl_rdma_conn {
     uint64_t serial;
     struct sl_rdma_link link;
     int end_err;
+    int suspect_err; /* LIVE: what it ends with unless the peer turns out to be gone; 0: nothing */
     bool dirty, ready;
     bool unannounced; /* the layer above has not heard of it, and does not hear of its end */
     bool bye_sent;
@@ -303,6 +304,11 @@ void sl_rdma_conn_stop_timer(struct sl_rdma_conn *conn);
 
 /* One line of log, and the end. */
 void sl_rdma_conn_refuse(struct sl_rdma_conn *conn, const char *what, int err);
+
+/* The peer's device has refused what it had offered: either that was a lie, or the peer has been
+ * killed, and loses its memory first. If so rdma_cm says in a moment that the connection is gone.
+ */
+void sl_rdma_conn_suspect(struct sl_rdma_conn *conn, int err);
 
 /* The peer's end of the queue pair is gone; what has come is delivered first. */
 void sl_rdma_conn_disconnected(struct sl_rdma_conn *conn);

@@ -208,17 +208,22 @@ static int err_of(enum ibv_wc_status status)
 /* What fails because the connection is over already says nothing new. */
 static void fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
 {
-    if (conn->life == SL_RDMA_ENDED) {
+    if (conn->life == SL_RDMA_ENDED || conn->suspect_err != 0) {
         return;
     }
     if (conn->link.disconnected || conn->bye_received) {
         sl_rdma_conn_disconnected(conn);
         return;
     }
+    int err = err_of(status);
+    if (err == SL_ERR_PROTOCOL && status != IBV_WC_LOC_LEN_ERR) {
+        sl_rdma_conn_suspect(conn, err);
+        return;
+    }
     char what[128];
     snprintf(what, sizeof what, "the device says of its queue pair: %s",
              conn->rdma->library->wc_status_str(status));
-    sl_rdma_conn_refuse(conn, what, err_of(status));
+    sl_rdma_conn_refuse(conn, what, err);
 }
 
 static void take_packet(struct sl_rdma_rail *rail, const struct ibv_wc *wc)
@@ -268,9 +273,12 @@ static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
     if (failed) {
         fail(conn, wc->status);
     }
-    if ((wc->wr_id >> 38 & 3) == SL_RDMA_WR_READ) {
-        sl_rdma_receive_read_done(conn, number, failed);
-    } else if (!failed || conn->life == SL_RDMA_ENDED) {
+    if (failed && conn->life != SL_RDMA_ENDED) {
+        return; /* it will be, and nothing of this is reported as done before */
+    }
+    if (!failed && (wc->wr_id >> 38 & 3) == SL_RDMA_WR_READ) {
+        sl_rdma_receive_read_done(conn, number, false);
+    } else {
         sl_rdma_send_completed(conn, number);
     }
     if (wants_completions(conn)) {
