@@ -264,6 +264,26 @@ void sl_rdma_pool_flush(struct sl_rdma_rail *rail)
     chain_post(rail, conn, &chain);
 }
 
+/* Whoever has no shared receive queue looks after each connection's. */
+void sl_rdma_pool_refill(struct sl_rdma_rail *rail)
+{
+    const struct sl_rdma *rdma = rail->rdma;
+    if (rail->gone || rail->pool.free[SL_RDMA_BLOCK_RECEIVE] == NULL) {
+        return;
+    }
+    if (rail->srq != NULL) {
+        post_free(rail, NULL);
+        return;
+    }
+    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
+        struct sl_rdma_conn *conn = rdma->conns[i];
+        if (conn != NULL && conn->rail == rail && conn->promised > 0 && conn->link.id != NULL &&
+            conn->link.id->qp != NULL) {
+            post_free(rail, conn);
+        }
+    }
+}
+
 /* ---- Promises ---------------------------------------------------------------------------------
  */
 

@@ -138,6 +138,10 @@ struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_rail *rail, const struct 
  * them 16 are posted at once. */
 void sl_rdma_pool_flush(struct sl_rdma_rail *rail);
 
+/* Now and then: posts what is free and should be posted, since the device did not take it before.
+ */
+void sl_rdma_pool_refill(struct sl_rdma_rail *rail);
+
 /* The device no longer knows the memory, which stays until close: messages may lie in it. */
 void sl_rdma_pool_unpin(struct sl_rdma_rail *rail);
 void sl_rdma_pool_close(struct sl_rdma_rail *rail);

@@ -79,6 +79,9 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
             visit(rdma->conns[i], now_ns);
         }
     }
+    for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
+        sl_rdma_pool_refill(rail);
+    }
     if (rdma->conn_count > 0) {
         arm(rdma, now_ns);
     }

@@ -7,7 +7,7 @@
 #include "rdma.h"
 
 #define RAW_SEND_BYTES 16384U /* the longest SEND: more than a receiver has room for */
-#define RAW_SENDS      512U   /* outstanding */
+#define RAW_SENDS      64U    /* outstanding */
 #define RAW_RECEIVES   64U
 #define RAW_LENT_BYTES (1U << 20)
 
