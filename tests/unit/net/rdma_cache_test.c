@@ -42,6 +42,18 @@ static void unmap(const struct fixture *fixture, void *at, uint32_t pages)
     assert_int_equal(munmap(at, pages * fixture->page), 0);
 }
 
+/* The thread that reads the kernel's events maps memory of its own when it starts, which may come
+ * to lie where a test has just unmapped some. It runs once something was unmapped. */
+static void wait_for_watcher(const struct fixture *fixture)
+{
+    uint8_t *memory = map(fixture, NULL, 1, MAP_PRIVATE);
+    struct sl_rdma_unmapped *watch = sl_rdma_unmapped_watch(memory, fixture->page);
+    assert_non_null(watch);
+    unmap(fixture, memory, 1);
+    assert_true(sl_rdma_unmapped_seen(watch));
+    sl_rdma_unmapped_forget(&watch);
+}
+
 static int setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof *fixture);
@@ -54,6 +66,9 @@ static int setup(void **state)
     }
     fixture->cache = sl_rdma_cache_open(&fixture->fake.rail, 16 * fixture->page, 4);
     assert_non_null(fixture->cache);
+    if (fixture->watches) {
+        wait_for_watcher(fixture);
+    }
     *state = fixture;
     return 0;
 }
