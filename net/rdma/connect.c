@@ -186,13 +186,22 @@ static void rejected(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *e
     fail(conn, SL_ERR_REFUSED);
 }
 
+/* Who accepted may end the connection before he knows that it was established: the kernel makes a
+ * rejection of that. And he hears of it when the connecting side stops before. */
+static void after(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
+{
+    if (event->type == RDMA_CM_EVENT_REJECTED) {
+        sl_rdma_conn_disconnected(conn);
+    } else if (event->type == RDMA_CM_EVENT_CONNECT_ERROR ||
+               event->type == RDMA_CM_EVENT_UNREACHABLE) {
+        sl_rdma_conn_end(conn, SL_ERR_DEADLINE);
+    }
+}
+
 void sl_rdma_connect_event(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
     if (conn->life != SL_RDMA_RESOLVING && conn->life != SL_RDMA_MOVING) {
-        if (event->type == RDMA_CM_EVENT_CONNECT_ERROR ||
-            event->type == RDMA_CM_EVENT_UNREACHABLE) {
-            sl_rdma_conn_end(conn, SL_ERR_DEADLINE); /* ACCEPTING: nobody hears of it */
-        }
+        after(conn, event);
         return;
     }
     switch (event->type) {
