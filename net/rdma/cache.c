@@ -294,6 +294,11 @@ struct sl_rdma_cache *sl_rdma_cache_open(struct sl_rdma_rail *rail, size_t bytes
     return cache;
 }
 
+void sl_rdma_cache_retry(struct sl_rdma_cache *cache)
+{
+    cache->pause = 0;
+}
+
 void sl_rdma_cache_close(struct sl_rdma_cache **cache)
 {
     struct sl_rdma_cache *gone = *cache;

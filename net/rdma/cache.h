@@ -20,6 +20,9 @@ struct sl_rdma_cache *sl_rdma_cache_open(struct sl_rdma_rail *rail, size_t bytes
                                          uint32_t entries_max);
 void sl_rdma_cache_close(struct sl_rdma_cache **cache); /* nothing is in use */
 
+/* The device is asked again, though it refused lately. */
+void sl_rdma_cache_retry(struct sl_rdma_cache *cache);
+
 /* A registration that holds [at, at + bytes), with at least `access` (IBV_ACCESS_*), for use until
  * put. NULL: the device refuses, or no memory. */
 struct sl_rdma_hold *sl_rdma_cache_get(struct sl_rdma_cache *cache, const void *at, size_t bytes,

@@ -167,6 +167,20 @@ static int open_id(struct sl_rdma_listener *listener, struct sockaddr_storage *a
     return 0;
 }
 
+/* What could not be had for a connection is told to who listens, not to everybody who connects. */
+static int open_rail(struct sl_rdma_listener *listener)
+{
+    struct sl_rdma_rail *rail;
+    int err = listener->id->verbs != NULL
+                  ? sl_rdma_rail_get(listener->rdma, listener->id->verbs, &rail)
+                  : 0;
+    if (err != 0) {
+        (void)listener->rdma->library->destroy_id(listener->id);
+        listener->id = NULL;
+    }
+    return err;
+}
+
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_rdma_listener *listener =
@@ -221,6 +235,9 @@ int sl_rdma_listen(struct sl_transport *transport, const struct sl_endpoint *end
                                           .timer.run = on_timer,
                                           .bound = *endpoint};
     err = open_id(listener, &address);
+    if (err == 0) {
+        err = open_rail(listener);
+    }
     if (err != 0) {
         char text[SL_LIMIT_ENDPOINT_BYTES];
         sl_endpoint_format(endpoint, text, sizeof text);

@@ -279,6 +279,12 @@ int sl_rdma_memory_open(struct sl_rdma_rail *rail)
     return 0;
 }
 
+void sl_rdma_memory_retry(struct sl_rdma_rail *rail)
+{
+    rail->chunks->pause = 0;
+    sl_rdma_cache_retry(rail->cache);
+}
+
 void sl_rdma_memory_close(struct sl_rdma_rail *rail)
 {
     if (rail->chunks == NULL) {

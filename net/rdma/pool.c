@@ -133,6 +133,12 @@ static bool grow(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind, bool a
     return true;
 }
 
+int sl_rdma_pool_open(struct sl_rdma_rail *rail)
+{
+    bool can = grow(rail, SL_RDMA_BLOCK_RECEIVE, true) && grow(rail, SL_RDMA_BLOCK_SEND, true);
+    return can ? 0 : SL_ERR_NO_MEMORY;
+}
+
 void sl_rdma_pool_close(struct sl_rdma_rail *rail)
 {
     struct sl_rdma_pool *pool = &rail->pool;
@@ -268,6 +274,7 @@ void sl_rdma_pool_flush(struct sl_rdma_rail *rail)
 void sl_rdma_pool_refill(struct sl_rdma_rail *rail)
 {
     const struct sl_rdma *rdma = rail->rdma;
+    memset(rail->pool.pauses, 0, sizeof rail->pool.pauses);
     if (rail->gone || rail->pool.free[SL_RDMA_BLOCK_RECEIVE] == NULL) {
         return;
     }

@@ -109,7 +109,7 @@ static int open_objects(struct sl_rdma_rail *rail)
         open_shared_receive_queue(rail);
         err = sl_rdma_memory_open(rail);
     }
-    return err;
+    return err == 0 ? sl_rdma_pool_open(rail) : err;
 }
 
 /* A device that was removed refuses all of it, and has nothing left. */

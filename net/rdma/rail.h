@@ -116,6 +116,9 @@ void sl_rdma_rail_left(struct sl_rdma_rail *rail);
 int sl_rdma_abilities_ask(struct sl_rdma_rail *rail);
 int sl_rdma_abilities_try(struct sl_rdma_rail *rail);
 
+/* Has what the first connection sends and receives with. Errors: NO_MEMORY, logged. */
+int sl_rdma_pool_open(struct sl_rdma_rail *rail);
+
 /* Reserves for one connection room in the completion queue, for SL_RDMA_SENDS too, and window +
  * SL_RDMA_SPARE receive buffers, and posts them; or changes what it has. Without a shared receive
  * queue (rail->srq is NULL; max_recv_wr is SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE then) conn->link must
@@ -138,8 +141,8 @@ struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_rail *rail, const struct 
  * them 16 are posted at once. */
 void sl_rdma_pool_flush(struct sl_rdma_rail *rail);
 
-/* Now and then: posts what is free and should be posted, since the device did not take it before.
- */
+/* Now and then: posts what is free and should be posted, since the device did not take it before;
+ * memory that could not be had is asked for again when it is needed. */
 void sl_rdma_pool_refill(struct sl_rdma_rail *rail);
 
 /* The device no longer knows the memory, which stays until close: messages may lie in it. */
@@ -189,6 +192,9 @@ uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t
 /* The device no longer uses the spans. */
 void sl_rdma_memory_drop(struct sl_rdma_rail *rail, const struct sl_rdma_span *spans,
                          uint32_t count);
+
+/* Now and then: what the device refused lately is tried again when it is wished for. */
+void sl_rdma_memory_retry(struct sl_rdma_rail *rail);
 
 int sl_rdma_memory_open(struct sl_rdma_rail *rail);
 void sl_rdma_memory_close(struct sl_rdma_rail *rail);

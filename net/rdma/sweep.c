@@ -81,6 +81,9 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     }
     for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
         sl_rdma_pool_refill(rail);
+        if (!rail->gone) {
+            sl_rdma_memory_retry(rail);
+        }
     }
     if (rdma->conn_count > 0) {
         arm(rdma, now_ns);

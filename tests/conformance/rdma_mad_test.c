@@ -2,6 +2,7 @@
  * It can end its own connection by it, and nothing else. */
 #include "rdma_raw.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -509,7 +510,8 @@ static struct rdma_raw_packet random_packet(uint64_t *seed, const struct rdma_ra
         head.piece_count = head.kind == SL_RDMA_LANDING ? 0 : pieces;
         packet = packet_of_pieces(head, lent_piece(raw, bytes), pieces, payload);
     }
-    for (uint64_t count = sl_hash_random(seed) % 4; count > 0; count--) {
+    const bool is_right = sl_hash_random(seed) % 2 == 0;
+    for (uint64_t count = is_right ? 0 : sl_hash_random(seed) % 4; count > 0; count--) {
         const uint64_t within = sl_hash_random(seed) % 2 == 0 ? 16 : packet.count;
         packet.bytes[sl_hash_random(seed) % within] = (uint8_t)sl_hash_random(seed);
     }
@@ -526,7 +528,9 @@ static void play_at_random(uint64_t seed, const struct sl_endpoint *at)
         struct rdma_raw_packet packet = random_packet(&seed, &raw);
         rdma_raw_send(&raw, packet.bytes, packet.count);
     }
-    usleep(sl_hash_random(&seed) % 4 == 0 ? 3000 : 0);
+    if (sl_hash_random(&seed) % 4 != 0) {
+        rdma_raw_settle(&raw);
+    }
     rdma_raw_close(&raw);
 }
 
@@ -542,7 +546,7 @@ static void packets__at_random(void **state)
         }
     }
     WAIT_UNTIL(believers == 0);
-    assert_true(believed > RANDOM_ROUNDS / 2);
+    assert_true(believed > RANDOM_ROUNDS / 4);
 }
 
 int main(void)
@@ -551,7 +555,9 @@ int main(void)
     if (!rdma_target_init(&target, "rdma mad", "RDMA_IP")) {
         return SKIPPED;
     }
-    sl_log_setup(SL_LOG_OFF, target.name); /* all that it says is expected */
+    if (getenv("STARLING_LOG") == NULL) {
+        sl_log_setup(SL_LOG_OFF, target.name); /* all that it says is expected */
+    }
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
     const struct CMUnitTest tests[] = {
         CASE(hello__of_something_else),

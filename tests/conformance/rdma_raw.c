@@ -234,6 +234,15 @@ const struct sl_rdma_packet *rdma_raw_receive(struct rdma_raw *raw, uint32_t *by
     return packet;
 }
 
+void rdma_raw_settle(struct rdma_raw *raw)
+{
+    uint64_t deadline_ns = 0;
+    while (raw->completed != raw->posted && !raw->ended && raw->failed == 0 &&
+           !wait_expired(&deadline_ns)) {
+        look(raw);
+    }
+}
+
 void rdma_raw_await_end(struct rdma_raw *raw)
 {
     uint64_t deadline_ns = 0;

@@ -48,6 +48,9 @@ void rdma_raw_write(struct rdma_raw *raw, uint64_t to, uint32_t key, uint32_t by
 /* The next packet that came; NULL: the connection has ended. Valid until the one after it. */
 const struct sl_rdma_packet *rdma_raw_receive(struct rdma_raw *raw, uint32_t *bytes);
 
+/* Until what was sent has come to the other side's device, or the connection has ended. */
+void rdma_raw_settle(struct rdma_raw *raw);
+
 /* Until the other side has ended the connection. */
 void rdma_raw_await_end(struct rdma_raw *raw);
 
