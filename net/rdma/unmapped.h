@@ -1,8 +1,8 @@
 /* Tells when memory of this process is unmapped, so that what a device knows of its pages can be
  * forgotten: the kernel says so (userfaultfd), to a thread of this file's, before munmap and its
  * like return. The thread does nothing else and takes no memory, since whoever unmaps waits for it.
- * A child of fork has its copies unwatched, and its parent keeps the pages that devices know (kernel
- * 5.12). Any thread; watch and forget take a lock. */
+ * A child of fork has its copies unwatched, and its parent keeps the pages that devices know
+ * (kernel 5.12). Any thread; watch and forget take a lock. */
 #ifndef SL_NET_RDMA_UNMAPPED_H
 #define SL_NET_RDMA_UNMAPPED_H
 
