@@ -27,8 +27,8 @@ static int setup(void **state)
     rdma_wire_init(&fixture->wire);
     fixture->a = &fixture->wire.ends[0];
     fixture->b = &fixture->wire.ends[1];
-    fixture->memory = aligned_alloc(64, MEMORY_BYTES);
-    fixture->sink = aligned_alloc(64, MEMORY_BYTES);
+    fixture->memory = aligned_alloc(4096, MEMORY_BYTES);
+    fixture->sink = aligned_alloc(4096, MEMORY_BYTES);
     assert_non_null(fixture->memory);
     assert_non_null(fixture->sink);
     fixture->mr =

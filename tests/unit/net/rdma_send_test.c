@@ -31,8 +31,8 @@ static int setup(void **state)
     fixture->a = &fixture->wire.ends[0];
     fixture->b = &fixture->wire.ends[1];
     assert_int_equal(sl_shared_create("send", MEMORY_BYTES, SL_SHARED_WRITE, &fixture->shared), 0);
-    fixture->memory = aligned_alloc(64, MEMORY_BYTES);
-    fixture->sink = aligned_alloc(64, MEMORY_BYTES);
+    fixture->memory = aligned_alloc(4096, MEMORY_BYTES);
+    fixture->sink = aligned_alloc(4096, MEMORY_BYTES);
     assert_non_null(fixture->memory);
     assert_non_null(fixture->sink);
     fixture->b->sink = fixture->sink;
