@@ -448,126 +448,6 @@ static void long__without_keys(void **state)
     assert_int_equal(fixture->a->conn->end_err, SL_ERR_NO_MEMORY);
 }
 
-/* ---- Answers that go to their landing ---------------------------------------------------------
- */
-
-static void ask(struct fixture *fixture, uint64_t request_id, void *landing, uint32_t bytes)
-{
-    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, request_id, 8, 1);
-    const struct sl_transport_frame frame = {.head = fixture->memory,
-                                             .head_bytes = FRAME(8),
-                                             .cookie = cookie(1),
-                                             .landing = landing,
-                                             .landing_bytes = bytes};
-    assert_int_equal(sl_rdma_send_burst(&fixture->a->conn->base, &frame, 1), 1);
-    rdma_wire_settle(&fixture->wire);
-}
-
-static void answer(struct fixture *fixture, uint64_t request_id, uint32_t bytes, uint8_t fill)
-{
-    uint8_t *at = fixture->memory + MEMORY_BYTES / 2;
-    rdma_wire_frame(at, SL_FRAME_REPLY, request_id, bytes, fill);
-    rdma_wire_send(fixture->b, at, cookie(request_id));
-}
-
-/* One trip: the writes and the header are posted together. */
-static void landing__one_trip(void **state)
-{
-    struct fixture *fixture = *state;
-    uint8_t *landing = register_shared(fixture);
-    fixture->a->sink = landing;
-    static const uint32_t sizes[] = {SL_RDMA_LONG_BYTES, 16384, 16385, 100000};
-    for (uint32_t i = 0; i < 4; i++) {
-        ask(fixture, i + 1, landing, 100000);
-        uint32_t calls = fixture->b->post_calls, posted = fixture->b->posted;
-        answer(fixture, i + 1, sizes[i], (uint8_t)i);
-        rdma_wire_settle(&fixture->wire);
-        assert_int_equal(fixture->b->post_calls, calls + 1);
-        const struct rdma_wire_request *write = &fixture->b->requests[posted];
-        assert_int_equal(write->opcode, IBV_WR_RDMA_WRITE);
-        assert_int_equal(write->remote_at, (uintptr_t)landing);
-        assert_int_equal(write->bytes, sizes[i]);
-        assert_int_equal(rdma_wire_head(write + 1).kind, SL_RDMA_WRITTEN);
-        assert_int_equal(rdma_wire_head(write + 1).frame_bytes, SL_FRAME_HEADER_BYTES);
-        rdma_wire_expect(fixture->a, i, i + 1, sizes[i], (uint8_t)i);
-        assert_ptr_equal(fixture->a->messages[i].payload, landing);
-        assert_int_equal(fixture->a->asked, i < 2 ? 0 : i - 1);
-        assert_int_equal(fixture->b->sent_count, i + 1);
-    }
-    unregister_shared(fixture);
-}
-
-static void landing__and_sink_says_elsewhere(void **state)
-{
-    struct fixture *fixture = *state;
-    uint8_t *landing = register_shared(fixture);
-    ask(fixture, 1, landing, 50000);
-    answer(fixture, 1, 50000, 7);
-    rdma_wire_settle(&fixture->wire);
-    assert_int_equal(fixture->a->received, 0); /* NULL: nowhere, for now */
-    assert_true(fixture->a->asked > 0);
-    fixture->a->sink = fixture->sink;
-    rdma_wire_settle(&fixture->wire);
-    rdma_wire_expect(fixture->a, 0, 1, 50000, 7);
-    assert_ptr_equal(fixture->a->messages[0].payload, fixture->sink);
-    unregister_shared(fixture);
-}
-
-/* One that is short goes in a packet, one that is too long is read; either way it is over. */
-static void landing__is_used_once(void **state)
-{
-    struct fixture *fixture = *state;
-    uint8_t *landing = register_shared(fixture);
-    fixture->a->sink = fixture->sink;
-    static const uint32_t sizes[] = {100, 60000};
-    for (uint32_t i = 0; i < 2; i++) {
-        ask(fixture, i + 1, landing, 50000);
-        memset(landing, 0xaa, 60000);
-        for (uint32_t k = 0; k < 2; k++) {
-            answer(fixture, i + 1, k == 0 ? sizes[i] : 40000, 1);
-            rdma_wire_settle(&fixture->wire);
-        }
-        assert_int_equal(fixture->a->received, 2 * (i + 1));
-        for (uint32_t k = 0; k < 60000; k++) {
-            assert_int_equal(landing[k], 0xaa);
-        }
-    }
-    unregister_shared(fixture);
-}
-
-/* More than are remembered, or one of the same number again: without. */
-static void landing__whose_place_is_taken(void **state)
-{
-    struct fixture *fixture = *state;
-    uint8_t *landing = register_shared(fixture);
-    ask(fixture, 1, landing, 50000);
-    ask(fixture, 1 + SL_RDMA_LANDINGS, landing, 50000);
-    uint32_t bytes = 0;
-    assert_ptr_equal(sl_rdma_send_landing(fixture->a->conn, 1, &bytes), landing);
-    assert_int_equal(bytes, 50000);
-    assert_null(sl_rdma_send_landing(fixture->a->conn, 1 + SL_RDMA_LANDINGS, &bytes));
-    fixture->a->sink = fixture->sink;
-    answer(fixture, 1 + SL_RDMA_LANDINGS, 40000, 1);
-    rdma_wire_settle(&fixture->wire);
-    rdma_wire_expect(fixture->a, 0, 1 + SL_RDMA_LANDINGS, 40000, 1);
-    assert_ptr_equal(sl_rdma_send_landing(fixture->a->conn, 1, &bytes), landing);
-    unregister_shared(fixture);
-}
-
-/* In memory that nobody registered: for the occasion, until it is answered. */
-static void landing__anywhere(void **state)
-{
-    struct fixture *fixture = *state;
-    fixture->a->sink = fixture->sink;
-    ask(fixture, 1, fixture->sink, 200000);
-    answer(fixture, 1, 150000, 9);
-    rdma_wire_settle(&fixture->wire);
-    assert_int_equal(fixture->b->requests[0].opcode, IBV_WR_RDMA_WRITE);
-    rdma_wire_expect(fixture->a, 0, 1, 150000, 9);
-    uint32_t bytes;
-    assert_null(sl_rdma_send_landing(fixture->a->conn, 1, &bytes));
-}
-
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -592,11 +472,6 @@ int main(void)
         CASE(long__a_short_beginning_comes_along),
         CASE(long__many_at_once),
         CASE(long__without_keys),
-        CASE(landing__one_trip),
-        CASE(landing__and_sink_says_elsewhere),
-        CASE(landing__is_used_once),
-        CASE(landing__whose_place_is_taken),
-        CASE(landing__anywhere),
     };
     return cmocka_run_group_tests_name("rdma_send", tests, NULL, NULL);
 }
