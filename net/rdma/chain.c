@@ -23,6 +23,13 @@ bool sl_rdma_chain_reserve(struct sl_rdma_chain *chain, uint32_t requests, uint3
     return true;
 }
 
+/* Soft-iWARP gives TCP the very pages of a request that is not signalled, which are read whenever
+ * TCP comes to it, whatever has been completed behind it: so all are. */
+static bool falls_due(const struct sl_rdma_chain *chain, uint32_t number)
+{
+    return number % SL_RDMA_SIGNAL_EVERY == 0 || chain->conn->rail->can.is_iwarp;
+}
+
 struct ibv_send_wr *sl_rdma_chain_add(struct sl_rdma_chain *chain, uint32_t kind,
                                       enum ibv_wr_opcode opcode)
 {
@@ -33,7 +40,7 @@ struct ibv_send_wr *sl_rdma_chain_add(struct sl_rdma_chain *chain, uint32_t kind
     request->wr_id = sl_rdma_wr_id(chain->conn, kind, number);
     request->sg_list = &chain->sges[chain->sge_count];
     request->opcode = opcode;
-    request->send_flags = number % SL_RDMA_SIGNAL_EVERY == 0 ? IBV_SEND_SIGNALED : 0;
+    request->send_flags = falls_due(chain, number) ? IBV_SEND_SIGNALED : 0;
     return request;
 }
 

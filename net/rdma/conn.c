@@ -225,12 +225,15 @@ struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
 static struct ibv_qp_init_attr attributes(const struct sl_rdma_rail *rail,
                                           struct sl_rdma_link *link)
 {
+    /* With iWARP reads may be outstanding that count as completed, as what was sent behind them is.
+     */
+    uint32_t sends = rail->can.is_iwarp ? 2 * SL_RDMA_SENDS : SL_RDMA_SENDS;
     return (struct ibv_qp_init_attr){
         .qp_context = link,
         .send_cq = rail->cq,
         .recv_cq = rail->cq,
         .srq = rail->srq,
-        .cap = {.max_send_wr = SL_RDMA_SENDS,
+        .cap = {.max_send_wr = sends,
                 .max_recv_wr = rail->srq != NULL ? 0 : SL_RDMA_WINDOW_MAX + SL_RDMA_SPARE,
                 .max_send_sge = rail->can.sge_max,
                 .max_recv_sge = 1,

@@ -247,6 +247,7 @@ static bool end_long(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
     return true;
 }
 
+/* By its own number: with iWARP a request that is sent behind a read may complete before it. */
 void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number, bool failed)
 {
     struct sl_rdma_receive *receive = conn->receive;
@@ -256,8 +257,7 @@ void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number, bool 
     }
     for (uint32_t i = receive->head; i != receive->tail && receive->reading > 0; i++) {
         struct sl_rdma_item *item = sl_rdma_item_at(receive, i);
-        if (item->state == SL_RDMA_ITEM_READING &&
-            (int32_t)(conn->link.sends_completed - item->read_end) >= 0) {
+        if (item->state == SL_RDMA_ITEM_READING && (item->read_end & 0xfffff) == number) {
             receive->reading--;
             item->state =
                 is_short(item) || end_long(conn, item) ? SL_RDMA_ITEM_READ : SL_RDMA_ITEM_WAITS;

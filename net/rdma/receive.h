@@ -17,7 +17,7 @@ struct sl_rdma_item {
     struct sl_rdma_packet head;
     struct sl_frame frame; /* all but FRAMES */
     enum sl_rdma_item_state state;
-    uint32_t read_end;             /* READING: until so many work requests are completed */
+    uint32_t read_end;             /* READING: the work request that ends it */
     struct sl_rdma_block *staging; /* LONG: for a short payload; or on its way to the sink */
 };
 
