@@ -102,6 +102,7 @@ static int run_turn(struct sl_bench_ipc_workers *workers, const struct entry *en
     const struct options *options = &entry->bench->options;
     const struct sl_bench_ipc_turn turn = {
         .what = what,
+        .mode = options->load.mode,
         .len = entry->len,
         .repeat = options->has_repeat ? options->load.repeat : 0,
         .warm_up = common->warm_up,

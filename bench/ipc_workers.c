@@ -14,6 +14,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "worker/client_internal.h"
 
 #define TABLE_NAME    "ipc"
 #define ROWS_NAME     "ipc/rows"
@@ -100,7 +101,7 @@ static int one_round(struct sl_bench_pslite_arrays *arrays, enum sl_bench_pslite
 static int measure_rounds(struct worker *worker)
 {
     const struct sl_bench_ipc_turn *turn = &worker->board->turn;
-    const enum sl_bench_pslite_mode mode = worker->board->options.load.mode;
+    const enum sl_bench_pslite_mode mode = turn->mode;
     struct sl_bench_pslite_arrays *arrays = &worker->arrays[turn->len];
     int err = worker->is_there[turn->len] ? 0 : open_arrays(worker, turn->len);
     uint64_t keys = 0;
@@ -209,6 +210,19 @@ static void leave(struct worker *worker)
     }
 }
 
+/* The way by RDMA is one beside TCP, which takes over where it is lost. */
+static int check_way(const struct worker *worker)
+{
+    const struct sl_client *client = sl_kv_client(worker->kv);
+    for (uint32_t shard = 0; shard < client->shard_count; shard++) {
+        if (client->links[shard].scheme != SL_ENDPOINT_RDMA) {
+            sl_log_error("RDMA does not carry the job: STARLING_LOG=info says why");
+            return SL_ERR_UNSUPPORTED;
+        }
+    }
+    return 0;
+}
+
 static void wait_for_turn(struct worker *worker)
 {
     while (sem_wait(&worker->tally->go) != 0) {
@@ -232,6 +246,9 @@ static int work(void *ctx, uint32_t index)
         err = err != 0                                       ? err
               : board->turn.what == SL_BENCH_IPC_ROUND_TRIPS ? measure_round_trips(&worker)
                                                              : measure_rounds(&worker);
+        if (err == 0 && board->options.rdma_address != NULL) {
+            err = check_way(&worker);
+        }
     }
     leave(&worker);
     return err == 0 ? 0 : 1;
@@ -336,6 +353,8 @@ static int start(const struct sl_bench_ipc_options *options, struct sl_bench_ipc
         .server_core = options->server_core,
         .worker_core = options->worker_core,
         .no_shm = options->no_shm,
+        .rdma_address = options->rdma_address,
+        .rdma_device = options->rdma_device,
         .server_polling = options->server_polls ? "true" : "false",
         .worker_polling = options->workers_poll ? "true" : "false",
         .congestion = options->congestion,

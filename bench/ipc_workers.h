@@ -18,7 +18,8 @@ struct sl_bench_ipc_turn {
         SL_BENCH_IPC_ROUND_TRIPS, /* pulls of one row of a sparse table, one at a time */
         SL_BENCH_IPC_END,
     } what;
-    uint32_t len;    /* ROUNDS: which of the lens */
+    enum sl_bench_pslite_mode mode; /* ROUNDS */
+    uint32_t len;                   /* ROUNDS: which of the lens */
     uint32_t repeat; /* ROUNDS: so many at least, in place of `seconds`; 0: as long as that */
     double warm_up, seconds;
 };
@@ -26,6 +27,8 @@ struct sl_bench_ipc_turn {
 struct sl_bench_ipc_options {
     uint32_t workers;
     bool no_shm;
+    const char *rdma_address,
+        *rdma_device; /* as of a job; then what goes another way is an error */
     bool server_polls, workers_poll;
     const char *congestion;
     int server_core, worker_core;

@@ -28,7 +28,7 @@
 static const char *const JOB_VARIABLES[] = {
     "DMLC_NODE_HOST",       "DMLC_ENABLE_RDMA",      "DMLC_INTERFACE",       "DMLC_RANK",
     "DMLC_GROUP_SIZE",      "PS_HEARTBEAT_INTERVAL", "PS_HEARTBEAT_TIMEOUT", "TF_CONFIG",
-    "STARLING_SECRET_FILE",
+    "STARLING_SECRET_FILE", "STARLING_RDMA",
 };
 
 /* ---- A process of the job -------------------------------------------------------------------- */
@@ -72,7 +72,9 @@ static void set_environment(const struct sl_bench_pslite_job_options *options, c
     set_number("DMLC_NUM_SERVER", options->servers);
     set("DMLC_PS_ROOT_URI", "127.0.0.1");
     set_number("DMLC_PS_ROOT_PORT", port);
-    set("DMLC_NODE_HOST", "127.0.0.1");
+    set("DMLC_NODE_HOST", options->rdma_address == NULL ? "127.0.0.1" : options->rdma_address);
+    set("DMLC_ENABLE_RDMA", options->rdma_address == NULL ? "0" : "1");
+    set_unless_null("STARLING_RDMA_DEVICE", options->rdma_device);
     set("NETWORK_PS_CORE_NUMBER", "1");
     set("NETWORK_WORKER_CORE_NUMBER", "1");
     if (options->no_shm) {
@@ -108,13 +110,19 @@ static void settle(const struct sl_bench_pslite_job_options *options, const char
     }
 }
 
+/* Servers at an address of the network are open to it while the benchmark lasts. */
 static _Noreturn void serve(const struct sl_bench_pslite_job_options *options, bool is_scheduler)
 {
     static char program[] = "starling-bench";
-    static char flag[] = "--lease";
+    static char lease[] = "--lease";
     static char value[] = LEASE_S;
-    char *argv[] = {program, is_scheduler ? flag : NULL, value, NULL};
-    _exit(sl_kv_serve(is_scheduler ? 3 : 1, argv, is_scheduler ? NULL : options->handler));
+    static char insecure[] = "--insecure";
+    char *of_scheduler[] = {program, lease, value, NULL};
+    char *of_server[] = {program, options->rdma_address != NULL ? insecure : NULL, NULL};
+    if (is_scheduler) {
+        _exit(sl_kv_serve(3, of_scheduler, NULL));
+    }
+    _exit(sl_kv_serve(options->rdma_address != NULL ? 2 : 1, of_server, options->handler));
 }
 
 static pid_t start_server(const struct sl_bench_pslite_job_options *options, uint16_t port)

@@ -17,6 +17,8 @@ struct sl_bench_pslite_job_options {
     uint32_t workers, servers; /* 1 to SL_BENCH_PSLITE_WORKERS_MAX and SERVERS_MAX */
     int server_core, worker_core;
     bool no_shm;                             /* STARLING_SHM=0 */
+    const char *rdma_address;                /* of the servers, which serve by RDMA too; or NULL */
+    const char *rdma_device;                 /* then, or NULL: any */
     const char *server_polling;              /* "true", "false", or NULL: as in our environment */
     const char *worker_polling;              /* likewise */
     const char *congestion;                  /* of TCP; NULL: as in our environment */

@@ -1,0 +1,423 @@
+#include "bench/frames.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/pin.h"
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/endpoint.h"
+#include "core/log.h"
+#include "net/transport.h"
+#include "reactor/reactor.h"
+
+#define START_MS        30000
+#define SLACK_MS        30000 /* how much longer than asked a run may take */
+#define REASON_BYTES    256
+
+/* A frame's memory is the transport's until `sent`, which may come after the answer. */
+#define SLOTS_OF(depth) (2 * (uint64_t)(depth))
+
+/* One of the two, in its process. */
+struct side {
+    const struct sl_bench_frames *frames;
+    struct sl_reactor *reactor;
+    struct sl_transport *transport;
+    struct sl_conn *conn;
+    uint8_t *slots;           /* [SLOTS_OF(depth)][bytes] */
+    uint64_t taken, reported; /* frames of ours that the transport has, or had */
+    uint64_t due;             /* that are to be sent in all */
+    uint64_t received;
+    uint32_t each; /* so many frames have one answer */
+    bool closed;
+    int err;
+
+    /* The client's. */
+    uint64_t warm_ns, end_ns; /* 0: it has not begun */
+    uint64_t first_ns, last_ns;
+    uint64_t counted;   /* answered between the two */
+    uint64_t *since_ns; /* [SLOTS_OF(depth)] */
+    struct sl_metric_histogram latency;
+};
+
+/* What the server tells when it listens, and the client in the end. */
+struct word {
+    int err;
+    struct sl_endpoint bound;
+    struct sl_bench_frames_result result;
+};
+
+static uint64_t now_ns(void)
+{
+    return sl_clock_now_ns(sl_clock_system());
+}
+
+/* ---- Sending --------------------------------------------------------------------------------- */
+
+static void write_frame(const struct side *side, uint64_t index, enum sl_frame_type type)
+{
+    const struct sl_frame header = {
+        .payload_bytes = side->frames->bytes - SL_FRAME_HEADER_BYTES,
+        .type = (uint8_t)type,
+        .request_id = index + 1,
+        .budget_us = type == SL_FRAME_REQUEST,
+    };
+    const uint64_t slot = index % SLOTS_OF(side->frames->depth);
+    sl_frame_encode(&header, side->slots + slot * side->frames->bytes);
+}
+
+static bool send_one(struct side *side, bool is_client)
+{
+    const uint64_t slot = side->taken % SLOTS_OF(side->frames->depth);
+    const struct sl_transport_frame frame = {
+        .head = side->slots + slot * side->frames->bytes,
+        .head_bytes = side->frames->bytes,
+        .cookie = side,
+    };
+    write_frame(side, side->taken, is_client ? SL_FRAME_REQUEST : SL_FRAME_REPLY);
+    if (is_client) {
+        side->since_ns[slot] = side->last_ns;
+    }
+    if (sl_transport_send_burst(side->conn, &frame, 1) == 0) {
+        return false;
+    }
+    side->taken++;
+    return true;
+}
+
+static void send_due(struct side *side, bool is_client)
+{
+    while (side->taken < side->due &&
+           side->taken - side->reported < SLOTS_OF(side->frames->depth) &&
+           send_one(side, is_client)) {
+    }
+}
+
+static bool is_client(const struct side *side)
+{
+    return side->since_ns != NULL;
+}
+
+/* ---- Upcalls --------------------------------------------------------------------------------- */
+
+static void on_accepted(void *ctx, struct sl_conn *conn)
+{
+    struct side *side = ctx;
+    side->conn = conn;
+}
+
+static void on_connected(void *ctx, struct sl_conn *conn)
+{
+    struct side *side = ctx;
+    side->conn = conn;
+    side->last_ns = now_ns();
+    side->warm_ns += side->last_ns;
+    side->end_ns += side->last_ns;
+    side->due = side->frames->depth;
+    send_due(side, true);
+}
+
+/* Frames are shorter than what a transport asks for. */
+static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)
+{
+    (void)ctx;
+    (void)conn;
+    (void)header;
+    return NULL;
+}
+
+/* An answer: what it answers has been received, and as many may follow. The first one behind the
+ * warm-up begins the time that counts, and the first one behind the end ends it. */
+static void take_answer(struct side *side)
+{
+    const uint64_t slot = (side->received - 1) * side->each % SLOTS_OF(side->frames->depth);
+    side->last_ns = now_ns();
+    if (side->first_ns != 0) {
+        side->counted += side->each;
+        sl_metric_record(&side->latency, side->last_ns - side->since_ns[slot]);
+        if (side->last_ns >= side->end_ns) {
+            sl_transport_disconnect(side->conn);
+            return;
+        }
+    } else if (side->last_ns >= side->warm_ns) {
+        side->first_ns = side->last_ns;
+    }
+    side->due += side->each;
+}
+
+static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
+{
+    struct side *side = ctx;
+    sl_transport_release(conn, message);
+    side->received++;
+    if (is_client(side)) {
+        take_answer(side);
+    } else if (side->received % side->each == 0) {
+        side->due++;
+    }
+    if (conn->state == SL_CONN_OPEN) {
+        send_due(side, is_client(side));
+    }
+}
+
+static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
+{
+    (void)cookie;
+    struct side *side = ctx;
+    side->reported++;
+    if (conn->state == SL_CONN_OPEN) {
+        send_due(side, is_client(side));
+    }
+}
+
+static void on_writable(void *ctx, struct sl_conn *conn)
+{
+    (void)conn;
+    struct side *side = ctx;
+    send_due(side, is_client(side));
+}
+
+static void on_closed(void *ctx, struct sl_conn *conn, int err)
+{
+    (void)conn;
+    struct side *side = ctx;
+    side->closed = true;
+    side->conn = NULL;
+    side->err = err == SL_ERR_CLOSED ? 0 : err;
+}
+
+static const struct sl_transport_events EVENTS = {
+    .accepted = on_accepted,
+    .connected = on_connected,
+    .sink = on_sink,
+    .received = on_received,
+    .sent = on_sent,
+    .writable = on_writable,
+    .closed = on_closed,
+};
+
+/* ---- A process ------------------------------------------------------------------------------- */
+
+static bool is_closed(void *ctx)
+{
+    return ((const struct side *)ctx)->closed;
+}
+
+static int open_side(struct side *side, enum sl_endpoint_scheme scheme)
+{
+    const struct sl_bench_frames *frames = side->frames;
+    const struct sl_transport_ops *ops = sl_transport_find(scheme);
+    if (ops == NULL) {
+        sl_log_error("%s: %s", frames->endpoint, sl_transport_missing(scheme));
+        return SL_ERR_UNSUPPORTED;
+    }
+    const uint32_t quarter = frames->depth / 4;
+    side->each = frames->answers || quarter == 0 ? 1 : quarter;
+    side->slots = calloc(SLOTS_OF(frames->depth), frames->bytes);
+    const struct sl_reactor_options options = {
+        .name = "frames", .core = -1, .polling = frames->polling};
+    const struct sl_transport_options of_transport = {.rdma_device = frames->rdma_device};
+    int err = side->slots == NULL ? SL_ERR_NO_MEMORY : sl_reactor_create(&options, &side->reactor);
+    err = err != 0 ? err : sl_reactor_attach(side->reactor);
+    return err != 0 ? err : sl_transport_open(ops, side->reactor, &of_transport, &side->transport);
+}
+
+/* The end of its process frees what is left. */
+static int run_side(struct side *side)
+{
+    sl_reactor_drive_until(side->reactor, is_closed, side);
+    sl_transport_close(&side->transport);
+    sl_reactor_detach(side->reactor);
+    return side->err;
+}
+
+static void tell(int to, const struct word *word)
+{
+    const uint8_t *at = (const uint8_t *)word;
+    for (size_t left = sizeof *word; left > 0;) {
+        const ssize_t wrote = write(to, at, left);
+        if (wrote <= 0) {
+            _exit(1);
+        }
+        at += wrote;
+        left -= (size_t)wrote;
+    }
+}
+
+static void serve(const struct sl_bench_frames *frames, const struct sl_endpoint *endpoint, int to)
+{
+    struct side side = {.frames = frames};
+    struct word word = {.err = open_side(&side, endpoint->scheme)};
+    if (word.err == 0) {
+        word.err = sl_transport_listen(side.transport, endpoint, &EVENTS, &side, &word.bound);
+    }
+    tell(to, &word);
+    _exit(word.err == 0 && run_side(&side) == 0 ? 0 : 1);
+}
+
+static int ask(struct side *side, const struct sl_endpoint *server)
+{
+    struct sl_conn *conn;
+    side->since_ns = calloc(SLOTS_OF(side->frames->depth), sizeof *side->since_ns);
+    sl_metric_init(&side->latency);
+    int err = side->since_ns == NULL ? SL_ERR_NO_MEMORY : open_side(side, server->scheme);
+    if (err == 0) {
+        err = sl_transport_connect(side->transport, server, &EVENTS, side, NULL, &conn);
+    }
+    err = err != 0 ? err : run_side(side);
+    return err != 0 || side->counted > 0 ? err : SL_ERR_CLOSED; /* the server has ended */
+}
+
+static void request(const struct sl_bench_frames *frames, const struct sl_endpoint *server,
+                    const struct sl_bench_common *common, int to)
+{
+    struct side side = {
+        .frames = frames,
+        .warm_ns = (uint64_t)(common->warm_up * (double)SL_CLOCK_NS_PER_S),
+        .end_ns = (uint64_t)((common->warm_up + common->seconds) * (double)SL_CLOCK_NS_PER_S),
+    };
+    struct word word = {.err = ask(&side, server)};
+    if (word.err == 0) {
+        word.result = (struct sl_bench_frames_result){
+            .frames_per_s = (double)side.counted * (double)SL_CLOCK_NS_PER_S /
+                            (double)(side.last_ns - side.first_ns),
+            .latency = side.latency,
+        };
+    }
+    tell(to, &word);
+    _exit(0);
+}
+
+/* ---- Both ------------------------------------------------------------------------------------ */
+
+/* In the child: pinned, and killed when its parent dies; of what its reactor has to say, that it
+ * was kept waiting, the figures tell. Returns the pipe's end to write to. */
+static int settle(pid_t parent, int core, const int pipe_fds[2])
+{
+    cpu_set_t before;
+    sl_log_setup(SL_LOG_ERROR, "bench");
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        _exit(1);
+    }
+    (void)close(pipe_fds[0]);
+    sl_bench_pin_begin(core, &before);
+    return pipe_fds[1];
+}
+
+/* What it tells, or DEADLINE, or CLOSED: it ended without a word. */
+static int hear(int from, uint64_t timeout_ms, struct word *word)
+{
+    const uint64_t end_ns = now_ns() + timeout_ms * SL_CLOCK_NS_PER_MS;
+    uint8_t *at = (uint8_t *)word;
+    for (size_t left = sizeof *word; left > 0;) {
+        struct pollfd look = {.fd = from, .events = POLLIN};
+        const uint64_t now = now_ns();
+        if (now >= end_ns || poll(&look, 1, (int)((end_ns - now) / SL_CLOCK_NS_PER_MS) + 1) <= 0) {
+            return SL_ERR_DEADLINE;
+        }
+        const ssize_t got = read(from, at, left);
+        if (got <= 0) {
+            return SL_ERR_CLOSED;
+        }
+        at += got;
+        left -= (size_t)got;
+    }
+    return word->err;
+}
+
+struct process {
+    pid_t pid;
+    int from; /* what it tells; -1: none */
+};
+
+static void end(struct process *process)
+{
+    if (process->pid > 0) {
+        (void)kill(process->pid, SIGKILL);
+        (void)waitpid(process->pid, NULL, 0);
+    }
+    if (process->from >= 0) {
+        (void)close(process->from);
+    }
+}
+
+/* Forks; in the child *to is where its word goes, and 0 is returned in pid. Errors, logged: IO. */
+static int split(struct process *process, int core, int *to)
+{
+    const pid_t parent = getpid();
+    int pipe_fds[2];
+    (void)fflush(NULL); /* what is buffered is ours to write, once */
+    if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
+        sl_log_error("no pipe for a process of the benchmark");
+        return SL_ERR_IO;
+    }
+    const pid_t pid = fork();
+    if (pid == 0) {
+        *to = settle(parent, core, pipe_fds);
+    } else {
+        (void)close(pipe_fds[1]);
+    }
+    *process = (struct process){.pid = pid, .from = pid == 0 ? -1 : pipe_fds[0]};
+    if (pid < 0) {
+        sl_log_error("a process of the benchmark cannot be started");
+        return SL_ERR_IO;
+    }
+    return 0;
+}
+
+static int run_both(const struct sl_bench_frames *frames, const struct sl_endpoint *endpoint,
+                    const struct sl_bench_common *common, struct word *word)
+{
+    struct process server = {.from = -1}, client = {.from = -1};
+    const uint64_t lasts_ms = (uint64_t)((common->warm_up + common->seconds) * 1000);
+    int to = -1;
+    int err = split(&server, common->server_core, &to);
+    if (err == 0 && server.pid == 0) {
+        serve(frames, endpoint, to);
+    }
+    err = err != 0 ? err : hear(server.from, START_MS, word);
+    if (err == 0) {
+        const struct sl_endpoint bound = word->bound;
+        err = split(&client, common->client_core, &to);
+        if (err == 0 && client.pid == 0) {
+            request(frames, &bound, common, to);
+        }
+        err = err != 0 ? err : hear(client.from, lasts_ms + SLACK_MS, word);
+    }
+    end(&client);
+    end(&server);
+    return err;
+}
+
+int sl_bench_frames_run(const struct sl_bench_frames *frames, const struct sl_bench_common *common,
+                        struct sl_bench_frames_result *out)
+{
+    sl_assert(frames->bytes >= SL_FRAME_HEADER_BYTES);
+    sl_assert(frames->bytes <= SL_BENCH_FRAMES_BYTES_MAX);
+    sl_assert(frames->bytes % 8 == 0);
+    sl_assert(frames->depth >= 1);
+    sl_assert(frames->depth <= SL_BENCH_FRAMES_DEPTH_MAX);
+    static struct word word;
+    struct sl_endpoint endpoint;
+    char reason[REASON_BYTES];
+    int err = sl_endpoint_parse(frames->endpoint, &endpoint, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("%s", reason);
+        return err;
+    }
+    err = run_both(frames, &endpoint, common, &word);
+    if (err != 0) {
+        sl_log_error("frames over %s: %s", frames->endpoint, sl_err_name(err));
+    } else {
+        *out = word.result;
+    }
+    return err;
+}

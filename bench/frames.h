@@ -1,0 +1,35 @@
+/* Frames over a bare transport (net/transport.h): two processes, each with a reactor on a core of
+ * its own, and between them nothing of Starling but the transport; by any scheme. One thread, the
+ * only one of its process. */
+#ifndef SL_BENCH_FRAMES_H
+#define SL_BENCH_FRAMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bench/report.h"
+#include "core/metric.h"
+
+#define SL_BENCH_FRAMES_BYTES_MAX 4096
+#define SL_BENCH_FRAMES_DEPTH_MAX 4096
+
+struct sl_bench_frames {
+    const char *endpoint;    /* where the server listens: "rdma://10.0.0.1:0" */
+    const char *rdma_device; /* NULL: any */
+    uint32_t bytes;          /* of a frame, 32 of header included, to 4096 */
+    uint32_t depth;          /* frames under way, to 4096 */
+    bool answers; /* each is answered by one as long; else each quarter of the depth, or each when
+                   * that is less: so that those which count have been received by the program */
+    bool polling; /* both sides spin; else they sleep as soon as there is nothing to do */
+};
+
+struct sl_bench_frames_result {
+    double frames_per_s;                /* that were answered, one way */
+    struct sl_metric_histogram latency; /* ns, from a frame to its answer */
+};
+
+/* Errors, logged: INVALID (the endpoint), UNSUPPORTED, DEADLINE, CLOSED. */
+int sl_bench_frames_run(const struct sl_bench_frames *frames, const struct sl_bench_common *common,
+                        struct sl_bench_frames_result *out);
+
+#endif
