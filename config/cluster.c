@@ -13,8 +13,6 @@
 #include "core/assert.h"
 #include "core/limits.h"
 
-#define MAP_DEFAULT ".endpoint_map"
-
 static const char *const role_names[] = {
     [SL_CLUSTER_PS] = "ps",
     [SL_CLUSTER_WORKER] = "worker",
@@ -156,10 +154,10 @@ static int read_map(struct sources *sources)
 {
     sources->map_path = sources->flags->endpoint_map;
     if (sources->map_path == NULL) {
-        if (access(MAP_DEFAULT, F_OK) != 0) {
+        if (access(SL_ENDPOINT_MAP_DEFAULT, F_OK) != 0) {
             return 0;
         }
-        sources->map_path = MAP_DEFAULT;
+        sources->map_path = SL_ENDPOINT_MAP_DEFAULT;
     }
     return sl_endpoint_map_read(sources->map_path, &sources->map, sources->reason,
                                 sources->reason_bytes);
@@ -361,7 +359,8 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
     if (cluster->ps_count == 0) {
         return refuse(sources,
                       "no ps hosts: give --ps-hosts host:port,host:port, or TF_CONFIG, or an "
-                      "endpoint map (--endpoint-map FILE, else ./" MAP_DEFAULT ")%s%s%s",
+                      "endpoint map (--endpoint-map FILE, else ./" SL_ENDPOINT_MAP_DEFAULT
+                      ")%s%s%s",
                       sources->map_path != NULL ? "; " : "",
                       sources->map_path != NULL ? sources->map_path : "",
                       sources->map_path != NULL ? " has no lines" : "");

@@ -147,8 +147,10 @@ static int parse_data(struct reader *reader, char *text, struct sl_endpoint_map_
     if (comma == NULL) {
         return parse_endpoint(reader, text, &entry->data);
     }
-    if (strchr(comma + 1, ',') != NULL) {
-        return refuse(reader, SL_ERR_INVALID, "\"%.120s\": " DATA_ACCEPTED, trim(text));
+    text = trim(text);
+    const bool has_empty = text[0] == ',' || text[strlen(text) - 1] == ',';
+    if (has_empty || strchr(comma + 1, ',') != NULL) {
+        return refuse(reader, SL_ERR_INVALID, "\"%.120s\": " DATA_ACCEPTED, text);
     }
     *comma = '\0';
     struct sl_endpoint first, second;

@@ -10,6 +10,9 @@
 #include "core/endpoint.h"
 #include "core/err.h"
 
+/* Where it is when nobody says where. */
+#define SL_ENDPOINT_MAP_DEFAULT ".endpoint_map"
+
 struct sl_endpoint_map_entry {
     struct sl_endpoint control;
     struct sl_endpoint data; /* of two: the one of tcp */

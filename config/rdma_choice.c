@@ -7,9 +7,7 @@
 #include "config/env.h"
 
 /* Beyond every table that a device has. */
-#define GID_INDEX_MAX     UINT16_MAX
-
-#define DEVICE_NAME_BYTES 64 /* the kernel's, with the NUL */
+#define GID_INDEX_MAX UINT16_MAX
 
 static const char *value_of(const char *name)
 {
@@ -27,7 +25,7 @@ static bool is_device_list(const char *text)
     }
     for (;;) {
         const size_t length = strspn(text, letters);
-        if (length == 0 || length >= DEVICE_NAME_BYTES) {
+        if (length == 0) {
             return false;
         }
         if (text[length] == '\0') {
@@ -68,6 +66,13 @@ static int read_gid(const char *source, const char *value, uint32_t *out, char *
     return 0;
 }
 
+static bool is_own(const char *name)
+{
+    return strncmp(name, "STARLING_", 9) == 0;
+}
+
+/* Without an index the address decides, which need not be what the variables mean: whoever finds a
+ * flaw does without RDMA. */
 static int read_gid_variables(struct sl_rdma_choice *out, char *reason, size_t reason_bytes)
 {
     static const char *const names[] = {"STARLING_RDMA_GID_INDEX", "MC_GID_INDEX",
@@ -81,16 +86,17 @@ static int read_gid_variables(struct sl_rdma_choice *out, char *reason, size_t r
             continue;
         }
         uint32_t gid;
-        int err = read_gid(names[i], value, &gid, reason, reason_bytes);
+        int err = is_own(names[i]) ? read_gid(names[i], value, &gid, reason, reason_bytes)
+                                   : read_gid(names[i], value, &gid, out->flaw, sizeof out->flaw);
         if (err != 0) {
-            return err;
+            return is_own(names[i]) ? err : 0;
         }
         if (first != NULL && gid != out->gid) {
-            (void)snprintf(reason, reason_bytes,
+            (void)snprintf(out->flaw, sizeof out->flaw,
                            "%s is %u, but %s is %u; they must agree, unless --rdma-gid-index says "
                            "which counts",
                            first, out->gid - 1, names[i], gid - 1);
-            return SL_ERR_INVALID;
+            return 0;
         }
         first = first == NULL ? names[i] : first;
         out->gid = gid;
@@ -118,4 +124,14 @@ int sl_rdma_choice_read(const struct sl_rdma_choice_flags *flags, struct sl_rdma
         *out = choice;
     }
     return err;
+}
+
+int sl_rdma_choice_check(const struct sl_rdma_choice *choice, bool is_asked, char *reason,
+                         size_t reason_bytes)
+{
+    if (!is_asked || choice->flaw[0] == '\0') {
+        return 0;
+    }
+    (void)snprintf(reason, reason_bytes, "%s", choice->flaw);
+    return SL_ERR_INVALID;
 }

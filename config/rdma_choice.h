@@ -4,6 +4,7 @@
 #ifndef SL_CONFIG_RDMA_CHOICE_H
 #define SL_CONFIG_RDMA_CHOICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,13 +36,20 @@ struct sl_rdma_choice_flags {
 struct sl_rdma_choice {
     char device[256]; /* names with commas between; "": any */
     uint32_t gid;     /* index + 1; 0: the endpoint's address decides */
+    char flaw[320];   /* what is wrong with a variable of other programs, with which there is no
+                       * RDMA; "": nothing */
 };
 
 /* Flags, else the environment: STARLING_RDMA_DEVICE; STARLING_RDMA_GID_INDEX, MC_GID_INDEX and
  * NCCL_IB_GID_INDEX (where -1 says nothing, as NCCL has it), of which several must agree. A
- * variable that is empty says nothing. On error, reason names the flag or variable, or both that
- * disagree, and what is accepted. Errors: INVALID. */
+ * variable that is empty says nothing. On error, reason names the flag or variable and what is
+ * accepted. What MC_GID_INDEX and NCCL_IB_GID_INDEX have wrong, or do not agree in, is no error but
+ * `flaw`: they may be meant for another program, in a job without RDMA. Errors: INVALID. */
 int sl_rdma_choice_read(const struct sl_rdma_choice_flags *flags, struct sl_rdma_choice *out,
                         char *reason, size_t reason_bytes);
+
+/* Where RDMA is asked for, the flaw is an error. Errors: INVALID, with the flaw as the reason. */
+int sl_rdma_choice_check(const struct sl_rdma_choice *choice, bool is_asked, char *reason,
+                         size_t reason_bytes);
 
 #endif

@@ -7,6 +7,7 @@
 #include "config/dmlc.h"
 #include "config/env.h"
 #include "core/log.h"
+#include "net/transport.h"
 #include "net/verbose.h"
 #include "reactor/topology.h"
 
@@ -26,6 +27,10 @@ static int resolve(struct sl_join *join, struct sl_env *env, struct sl_dmlc *dml
     if (err == 0) {
         err = sl_cluster_resolve(SL_CLUSTER_WORKER, &no_flags, getenv("TF_CONFIG"), dmlc,
                                  &join->cluster, reason, reason_bytes);
+    }
+    if (err == 0) {
+        const bool is_asked = dmlc->in_use && dmlc->rdma != NULL && env->rdma;
+        err = sl_rdma_choice_check(&join->rdma, is_asked, reason, reason_bytes);
     }
     if (err == 0) {
         err = sl_security_resolve(&no_security, getenv(SL_SECURITY_SECRET_VARIABLE),
@@ -52,7 +57,7 @@ static void fill_options(struct sl_join *join, const struct sl_env *env, const s
         .secret = join->security.secret.byte_count == 0 ? NULL : join->security.secret.bytes,
         .secret_bytes = join->security.secret.byte_count,
         .no_shm = !env->shm,
-        .no_rdma = !env->rdma,
+        .no_rdma = !env->rdma || join->rdma.flaw[0] != '\0',
         .rdma_device = join->rdma.device[0] == '\0' ? NULL : join->rdma.device,
         .rdma_gid = join->rdma.gid,
     };
@@ -83,6 +88,9 @@ int sl_join_read(struct sl_join *join)
         return err;
     }
     (void)pthread_once(&log_once, set_up_log);
+    if (join->rdma.flaw[0] != '\0' && env.rdma && sl_transport_missing(SL_ENDPOINT_RDMA) == NULL) {
+        sl_log_warn("kv: %s; goes on without RDMA", join->rdma.flaw);
+    }
     fill_options(join, &env, &dmlc);
     return 0;
 }

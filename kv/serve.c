@@ -369,12 +369,13 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
 static int settle_fast(const struct sources *sources, struct sl_process_options *options,
                        char *reason)
 {
+    if (options->kind == SL_PROCESS_SCHEDULER) {
+        return 0; /* it serves nothing */
+    }
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&options->data, text, sizeof text);
     if (flags.offers_rdma && !sources->env.rdma) {
-        (void)snprintf(reason, REASON_BYTES,
-                       "--rdma contradicts STARLING_RDMA=0; leave out one of the two");
-        return SL_ERR_INVALID;
+        sl_log_info("STARLING_RDMA=0 goes before --rdma: no RDMA beside TCP");
     }
     if (flags.offers_rdma && options->data.scheme == SL_ENDPOINT_SHM) {
         (void)snprintf(reason, REASON_BYTES,
@@ -390,7 +391,9 @@ static int settle_fast(const struct sources *sources, struct sl_process_options 
         options->fast.port = 0;
     }
     options->has_fast = is_asked && is_beside && sources->env.rdma;
-    return 0;
+    return sl_rdma_choice_check(&sources->rdma,
+                                options->has_fast || options->data.scheme == SL_ENDPOINT_RDMA,
+                                reason, REASON_BYTES);
 }
 
 static int check_data(const struct sl_process_options *options, char *reason)

@@ -198,8 +198,9 @@ struct sl_transport {
 /* The implementation of a scheme that is built in, or NULL. Any thread. */
 const struct sl_transport_ops *sl_transport_find(enum sl_endpoint_scheme scheme);
 
-/* Why there is none, for messages: "built without RDMA", "libibverbs.so.1: not found"; NULL: there
- * is one. Any thread. */
+/* Why it cannot be used on this machine, for messages: "built without RDMA", "libibverbs.so.1: not
+ * found", or that there is no device, where sl_transport_find gives one (which may be opened with a
+ * medium of its own); NULL: nothing is known against it. Any thread. */
 const char *sl_transport_missing(enum sl_endpoint_scheme scheme);
 
 /* Opens a transport on the calling reactor and adds it to the reactor's sources; options may be

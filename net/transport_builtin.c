@@ -1,5 +1,6 @@
 #include <stddef.h>
 
+#include "net/rdma/devices.h"
 #include "net/rdma/rdma.h"
 #include "net/shm/shm.h"
 #include "net/tcp/tcp.h"
@@ -31,5 +32,9 @@ const struct sl_transport_ops *sl_transport_find(enum sl_endpoint_scheme scheme)
 const char *sl_transport_missing(enum sl_endpoint_scheme scheme)
 {
     const char *why = NULL;
-    return find(scheme, &why) == NULL ? why : NULL;
+    if (find(scheme, &why) == NULL) {
+        return why;
+    }
+    const bool has_device = scheme != SL_ENDPOINT_RDMA || sl_rdma_devices_list(NULL, 0) != 0;
+    return has_device ? NULL : "this machine has no RDMA device that libibverbs knows";
 }

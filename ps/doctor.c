@@ -19,6 +19,7 @@ struct sl_doctor_finding *sl_doctor_find(struct sl_doctor *doctor, enum sl_docto
         .needed_by = verdict == SL_DOCTOR_MISSING ? needed_by : 0,
         .check = check,
     };
+    doctor->stopped |= finding->needed_by;
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(finding->found, sizeof finding->found, format, arguments);
@@ -32,15 +33,6 @@ void sl_doctor_advise(struct sl_doctor_finding *finding, const char *format, ...
     va_start(arguments, format);
     (void)vsnprintf(finding->advice, sizeof finding->advice, format, arguments);
     va_end(arguments);
-}
-
-uint32_t sl_doctor_stopped(const struct sl_doctor *doctor)
-{
-    uint32_t stopped = 0;
-    for (uint32_t i = 0; i < doctor->count; i++) {
-        stopped |= doctor->findings[i].needed_by;
-    }
-    return stopped;
 }
 
 static void check_dpdk(struct sl_doctor *doctor)
@@ -71,5 +63,5 @@ bool sl_doctor_run(const struct sl_doctor_options *options, const struct sl_doct
     } else {
         sl_doctor_print(&doctor, out);
     }
-    return (sl_doctor_stopped(&doctor) & options->transports) == 0;
+    return (doctor.stopped & options->transports) == 0;
 }

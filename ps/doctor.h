@@ -9,13 +9,13 @@
 #include <stdio.h>
 
 #include "core/endpoint.h"
+#include "net/rdma/devices.h"
 
 /* A set of transports. */
-#define SL_DOCTOR_OF(scheme)   (1U << (scheme))
-#define SL_DOCTOR_EVERY        (SL_DOCTOR_OF(SL_ENDPOINT_DPDK + 1) - 1)
+#define SL_DOCTOR_OF(scheme)  (1U << (scheme))
+#define SL_DOCTOR_EVERY       (SL_DOCTOR_OF(SL_ENDPOINT_DPDK + 1) - 1)
 
-#define SL_DOCTOR_DEVICE_BYTES 64 /* a name of the kernel's, with its NUL */
-#define SL_DOCTOR_DEVICES_MAX  32
+#define SL_DOCTOR_DEVICES_MAX 32
 
 /* What is asked for. */
 struct sl_doctor_options {
@@ -49,7 +49,7 @@ struct sl_doctor_system {
     const char *(*missing)(enum sl_endpoint_scheme scheme);
     /* Names of the devices for which the RDMA libraries have a provider; returns their number. NULL
      * where nobody can say. */
-    uint32_t (*rdma_devices)(char names[][SL_DOCTOR_DEVICE_BYTES], uint32_t most);
+    uint32_t (*rdma_devices)(char names[][SL_RDMA_DEVICES_NAME_BYTES], uint32_t most);
 };
 
 /* This machine. */

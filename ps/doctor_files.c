@@ -77,7 +77,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 uint32_t sl_doctor_files_list(const struct sl_doctor *doctor, const char *path,
-                              char names[][SL_DOCTOR_DEVICE_BYTES], uint32_t most)
+                              char names[][SL_RDMA_DEVICES_NAME_BYTES], uint32_t most)
 {
     char whole[PATH_BYTES];
     (void)snprintf(whole, sizeof whole, "%s%s", doctor->system->root, path);
@@ -86,14 +86,14 @@ uint32_t sl_doctor_files_list(const struct sl_doctor *doctor, const char *path,
     const struct dirent *entry;
     while (folder != NULL && count < most && (entry = readdir(folder)) != NULL) {
         const size_t bytes = strlen(entry->d_name) + 1;
-        if (entry->d_name[0] != '.' && bytes <= SL_DOCTOR_DEVICE_BYTES) {
+        if (entry->d_name[0] != '.' && bytes <= SL_RDMA_DEVICES_NAME_BYTES) {
             memcpy(names[count++], entry->d_name, bytes);
         }
     }
     if (folder != NULL) {
         (void)closedir(folder);
     }
-    qsort(names, count, SL_DOCTOR_DEVICE_BYTES, compare_names);
+    qsort(names, count, SL_RDMA_DEVICES_NAME_BYTES, compare_names);
     return count;
 }
 

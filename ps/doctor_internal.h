@@ -14,27 +14,26 @@ struct sl_doctor_finding {
     char advice[384]; /* "": none */
 };
 
-#define SL_DOCTOR_FINDINGS_MAX 256 /* beyond what the checks' own limits allow */
+#define SL_DOCTOR_FINDINGS_MAX 256
 
 struct sl_doctor {
     const struct sl_doctor_options *options;
     const struct sl_doctor_system *system;
-    uint32_t count; /* of findings */
+    uint32_t count;   /* of findings */
+    uint32_t stopped; /* transports that cannot run, of all findings */
     struct sl_doctor_finding findings[SL_DOCTOR_FINDINGS_MAX];
     uint32_t gids_said;      /* doctor_gid.c */
     uint32_t endpoints_here; /* of those that were named */
 };
 
 /* doctor.c: adds a line. needed_by: transports that need it, which only counts with MISSING. Not
- * NULL: where there is room for no more, what is written there is lost. */
+ * NULL: where there is room for no more, the last one is lost, but for what it stops. */
 struct sl_doctor_finding *sl_doctor_find(struct sl_doctor *doctor, enum sl_doctor_verdict verdict,
                                          uint32_t needed_by, const char *check, const char *format,
                                          ...) __attribute__((format(printf, 5, 6)));
 /* What to do about it. */
 void sl_doctor_advise(struct sl_doctor_finding *finding, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The transports that cannot run. */
-uint32_t sl_doctor_stopped(const struct sl_doctor *doctor);
 
 /* doctor_print.c */
 void sl_doctor_print(const struct sl_doctor *doctor, FILE *out);
@@ -51,7 +50,7 @@ void sl_doctor_files_text(const struct sl_doctor *doctor, char *text, size_t tex
 bool sl_doctor_files_field(const char *text, const char *key, char *value, size_t value_bytes);
 /* The names in a folder, sorted; those that are too long are left out. Returns their number. */
 uint32_t sl_doctor_files_list(const struct sl_doctor *doctor, const char *path,
-                              char names[][SL_DOCTOR_DEVICE_BYTES], uint32_t most);
+                              char names[][SL_RDMA_DEVICES_NAME_BYTES], uint32_t most);
 /* 0, or the errno that opening it for reading and writing gives. */
 int sl_doctor_files_access(const struct sl_doctor *doctor, const char *path);
 

@@ -21,7 +21,7 @@ static const char *const scheme_names[] = {
 static void print_transport(const struct sl_doctor *doctor, size_t scheme, FILE *out)
 {
     const uint32_t set = SL_DOCTOR_OF(scheme);
-    const bool runs = (sl_doctor_stopped(doctor) & set) == 0;
+    const bool runs = (doctor->stopped & set) == 0;
     (void)fprintf(out, "%-5s %s", scheme_names[scheme], runs ? "can run" : "cannot run");
     const char *before = ": ";
     for (uint32_t i = 0; i < doctor->count; i++) {
@@ -94,7 +94,7 @@ void sl_doctor_print_json(const struct sl_doctor *doctor, FILE *out)
         (void)fprintf(out, "%s\"%s\": {\"asked\": %s, \"runs\": %s}", scheme == 0 ? "" : ", ",
                       scheme_names[scheme],
                       (doctor->options->transports & set) != 0 ? "true" : "false",
-                      (sl_doctor_stopped(doctor) & set) == 0 ? "true" : "false");
+                      (doctor->stopped & set) == 0 ? "true" : "false");
     }
     (void)fprintf(out, "}}\n");
 }

@@ -21,7 +21,7 @@
 static const uint32_t rdma = SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
 
 struct devices {
-    char names[SL_DOCTOR_DEVICES_MAX][SL_DOCTOR_DEVICE_BYTES]; /* in the order of choice */
+    char names[SL_DOCTOR_DEVICES_MAX][SL_RDMA_DEVICES_NAME_BYTES]; /* in the order of choice */
     uint32_t count;
 };
 
@@ -75,7 +75,7 @@ static void choose_devices(struct sl_doctor *doctor, const struct devices *all,
         const size_t length = strcspn(at, ",");
         if (has_name(all, at, length)) {
             if (chosen->count < SL_DOCTOR_DEVICES_MAX) {
-                (void)snprintf(chosen->names[chosen->count++], SL_DOCTOR_DEVICE_BYTES, "%.*s",
+                (void)snprintf(chosen->names[chosen->count++], SL_RDMA_DEVICES_NAME_BYTES, "%.*s",
                                (int)length, at);
             }
         } else {
@@ -126,11 +126,11 @@ static void check_node(struct sl_doctor *doctor, const char *path, const char *m
 static void check_nodes(struct sl_doctor *doctor, const struct devices *devices)
 {
     static const char folder[] = "/sys/class/infiniband_verbs";
-    char nodes[SL_DOCTOR_DEVICES_MAX][SL_DOCTOR_DEVICE_BYTES];
+    char nodes[SL_DOCTOR_DEVICES_MAX][SL_RDMA_DEVICES_NAME_BYTES];
     const uint32_t count = sl_doctor_files_list(doctor, folder, nodes, SL_DOCTOR_DEVICES_MAX);
     check_node(doctor, "/dev/infiniband/rdma_cm", "rdma_ucm");
     for (uint32_t i = 0; i < count; i++) {
-        char name[SL_DOCTOR_DEVICE_BYTES], path[128];
+        char name[SL_RDMA_DEVICES_NAME_BYTES], path[128];
         (void)snprintf(path, sizeof path, "/dev/infiniband/%.63s", nodes[i]);
         if (sl_doctor_files_line(doctor, name, sizeof name, "%s/%s/ibdev", folder, nodes[i]) &&
             has_name(devices, name, strlen(name))) {

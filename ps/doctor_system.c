@@ -7,13 +7,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "net/rdma/devices.h"
 #include "net/transport.h"
 #include "ps/doctor.h"
 #include "reactor/ring.h"
 #include "reactor/topology.h"
-
-_Static_assert(SL_DOCTOR_DEVICE_BYTES == SL_RDMA_DEVICES_NAME_BYTES, "names of one length");
 
 /* Reactors see the same: sl_ring_init. Which it does not tell, why there is none, the system call
  * does. */
@@ -70,6 +67,12 @@ static uint64_t hard_limit(__rlimit_resource_t resource)
     return has_one ? limit.rlim_max : UINT64_MAX;
 }
 
+/* Devices are looked at one by one. */
+static const char *missing(enum sl_endpoint_scheme scheme)
+{
+    return sl_transport_find(scheme) == NULL ? sl_transport_missing(scheme) : NULL;
+}
+
 void sl_doctor_system_read(struct sl_doctor_system *out)
 {
     *out = (struct sl_doctor_system){
@@ -80,7 +83,7 @@ void sl_doctor_system_read(struct sl_doctor_system *out)
         .no_memfd = why_no_memfd(),
         .no_abstract = why_no_abstract(),
         .probe_ring = probe_ring,
-        .missing = sl_transport_missing,
+        .missing = missing,
         .rdma_devices = sl_rdma_devices_list,
     };
 }

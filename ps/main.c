@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "config/dmlc.h"
 #include "config/endpoint_map.h"
 #include "config/env.h"
 #include "config/rdma_choice.h"
@@ -32,12 +34,13 @@ static const struct sl_cli_option OPTIONS[] = {
      .target = &flags.transport,
      .choices = "auto|tcp|shm|rdma|dpdk",
      .help = "What must run for the exit status to be 0. auto: all that the endpoint map names, "
-             "else tcp."},
+             "else tcp, and rdma where DMLC_ENABLE_RDMA asks for it."},
     {.kind = SL_CLI_STRING,
      .name = "endpoint-map",
      .target = &flags.endpoint_map,
      .metavar = "FILE",
-     .help = "The cluster's, of which the endpoints of rdma are looked for on this machine."},
+     .help = "The cluster's, else .endpoint_map where there is one, of which the endpoints of rdma "
+             "are looked for on this machine."},
     {.kind = SL_CLI_FLAG,
      .name = "json",
      .target = &flags.json,
@@ -48,6 +51,7 @@ static const struct sl_cli_option OPTIONS[] = {
 /* What the options of the doctor point to. */
 struct sources {
     struct sl_env env;
+    struct sl_dmlc dmlc;
     struct sl_rdma_choice rdma;
     struct sl_endpoint *endpoints; /* allocated */
     struct sl_doctor_options options;
@@ -79,7 +83,7 @@ static int take_map(const struct sl_endpoint_map *map, struct sources *sources)
         const struct sl_endpoint_map_entry *entry = &map->entries[i];
         const bool is_rdma = entry->data.scheme == SL_ENDPOINT_RDMA;
         options->transports |= SL_DOCTOR_OF(entry->data.scheme);
-        if (entry->has_fast || is_rdma) {
+        if ((entry->has_fast && sources->env.rdma) || is_rdma) {
             options->transports |= SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
             sources->endpoints[options->endpoint_count++] =
                 numeric(is_rdma ? &entry->data : &entry->fast);
@@ -92,10 +96,14 @@ static int take_map(const struct sl_endpoint_map *map, struct sources *sources)
 static int read_map(struct sources *sources, char *reason)
 {
     struct sl_endpoint_map map = {0};
-    if (flags.endpoint_map == NULL) {
-        return 0;
+    const char *path = flags.endpoint_map;
+    if (path == NULL) {
+        if (access(SL_ENDPOINT_MAP_DEFAULT, F_OK) != 0) {
+            return 0;
+        }
+        path = SL_ENDPOINT_MAP_DEFAULT;
     }
-    int err = sl_endpoint_map_read(flags.endpoint_map, &map, reason, REASON_BYTES);
+    int err = sl_endpoint_map_read(path, &map, reason, REASON_BYTES);
     if (err == 0) {
         err = take_map(&map, sources);
     }
@@ -103,21 +111,44 @@ static int read_map(struct sources *sources, char *reason)
     return err;
 }
 
+/* With ps-lite's variables a server has TCP, and RDMA beside it where they ask for that. */
+static void choose_transports(struct sources *sources)
+{
+    const struct sl_dmlc *dmlc = &sources->dmlc;
+    struct sl_doctor_options *options = &sources->options;
+    const bool serves = dmlc->in_use && dmlc->role != SL_DMLC_SCHEDULER;
+    if (flags.transport != TRANSPORT_AUTO) {
+        options->transports = SL_DOCTOR_OF(flags.transport - TRANSPORT_FIRST);
+        return;
+    }
+    if (options->transports == 0) {
+        options->transports = SL_DOCTOR_OF(SL_ENDPOINT_TCP);
+    }
+    if (serves && dmlc->rdma != NULL && sources->env.rdma) {
+        options->transports |= SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
+    }
+}
+
+/* The same as a ps reads. */
 static int read_sources(struct sources *sources, char *reason)
 {
     const uint32_t cores = sl_topology_core_count();
+    const uint32_t rdma = SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
     struct sl_doctor_options *options = &sources->options;
     int err = sl_env_read(cores, &sources->env, reason, REASON_BYTES);
+    if (err == 0) {
+        err = sl_dmlc_read(&sources->dmlc, reason, REASON_BYTES);
+    }
     if (err == 0) {
         err = sl_rdma_choice_read(&flags.rdma, &sources->rdma, reason, REASON_BYTES);
     }
     if (err == 0) {
         err = read_map(sources, reason);
     }
-    if (flags.transport != TRANSPORT_AUTO) {
-        options->transports = SL_DOCTOR_OF(flags.transport - TRANSPORT_FIRST);
-    } else if (options->transports == 0) {
-        options->transports = SL_DOCTOR_OF(SL_ENDPOINT_TCP);
+    choose_transports(sources);
+    if (err == 0) {
+        err = sl_rdma_choice_check(&sources->rdma, (options->transports & rdma) != 0, reason,
+                                   REASON_BYTES);
     }
     options->rdma_device = sources->rdma.device[0] == '\0' ? NULL : sources->rdma.device;
     options->rdma_gid = sources->rdma.gid;

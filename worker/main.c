@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "config/dmlc.h"
 #include "config/env.h"
 #include "config/security.h"
 #include "core/log.h"
+#include "core/rlimit.h"
 #include "net/transport.h"
 #include "net/verbose.h"
 #include "reactor/topology.h"
@@ -73,6 +75,16 @@ static void catch_signals(void)
     (void)sigaction(SIGALRM, &action, NULL);
 }
 
+/* With a data endpoint in the map that has no other way, or by ps-lite's variable. */
+static bool asks_for_rdma(const struct job *job)
+{
+    bool is_asked = job->dmlc.in_use && job->dmlc.rdma != NULL && job->env.rdma;
+    for (uint32_t i = 0; job->cluster.ps != NULL && i < job->cluster.ps_count; i++) {
+        is_asked = is_asked || job->cluster.ps[i].data.scheme == SL_ENDPOINT_RDMA;
+    }
+    return is_asked;
+}
+
 static int read_environment(struct job *job, char *reason, size_t reason_bytes)
 {
     int err = sl_env_read(sl_topology_core_count(), &job->env, reason, reason_bytes);
@@ -85,6 +97,9 @@ static int read_environment(struct job *job, char *reason, size_t reason_bytes)
     if (err == 0) {
         err = sl_cluster_resolve(SL_CLUSTER_WORKER, &job->flags.cluster, getenv("TF_CONFIG"),
                                  &job->dmlc, &job->cluster, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_rdma_choice_check(&job->rdma, asks_for_rdma(job), reason, reason_bytes);
     }
     if (err == 0 && job->cluster.worker_count == 0) {
         (void)snprintf(reason, reason_bytes,
@@ -252,11 +267,16 @@ static bool is_driven(const struct job *job)
     return driven;
 }
 
-/* A script that asks for RDMA gets TCP where there is none. */
+/* A script that asks for RDMA gets TCP where there is none. And where there is RDMA, of which a
+ * variable that is wrong may say how it is used, it is not used in another way. */
 static void warn_without_rdma(const struct job *job)
 {
-    const char *why = sl_transport_missing(SL_ENDPOINT_RDMA);
-    if (job->dmlc.in_use && job->dmlc.rdma != NULL && job->env.rdma && why != NULL) {
+    const bool is_asked = job->dmlc.in_use && job->dmlc.rdma != NULL && job->env.rdma;
+    const bool is_flawed = job->rdma.flaw[0] != '\0' && job->env.rdma;
+    const char *why = is_asked || is_flawed ? sl_transport_missing(SL_ENDPOINT_RDMA) : NULL;
+    if (is_flawed && why == NULL) {
+        sl_log_warn("%s; goes on without RDMA", job->rdma.flaw);
+    } else if (is_asked && why != NULL) {
         sl_log_warn("DMLC_ENABLE_RDMA=%s, but there is no RDMA here: %s; goes over tcp",
                     job->dmlc.rdma, why);
     }
@@ -289,7 +309,7 @@ static int connect_cluster(struct job *job)
         .tls_authority = job->security.authority,
         .tls_peer_name = job->security.peer_name,
         .no_shm = !job->env.shm,
-        .no_rdma = !job->env.rdma,
+        .no_rdma = !job->env.rdma || job->rdma.flaw[0] != '\0',
         .rdma_device = job->rdma.device[0] == '\0' ? NULL : job->rdma.device,
         .rdma_gid = job->rdma.gid,
     };
@@ -410,6 +430,7 @@ int main(int argc, char **argv)
         goto out;
     }
     warn_without_rdma(job);
+    sl_rlimit_raise(RLIMIT_MEMLOCK); /* what RDMA registers counts as locked */
     catch_signals();
     status = run(job);
 out:

@@ -4,10 +4,11 @@
 
 #include <stdint.h>
 
-#define SL_RDMA_DEVICES_NAME_BYTES 64
+#define SL_RDMA_DEVICES_NAME_BYTES 64 /* the kernel's, with the NUL */
 
 /* The names of the devices that the libraries know a provider for, which the kernel may have more
- * of. Returns how many there are, of which `most` were written; 0 without the libraries too. */
+ * of. Returns how many there are, of which `most` were written (0: names may be NULL); 0 without
+ * the libraries too. */
 uint32_t sl_rdma_devices_list(char names[][SL_RDMA_DEVICES_NAME_BYTES], uint32_t most);
 
 #endif

@@ -340,6 +340,13 @@ class Rdma(DmlcTest):
         self.ends_well(*job)
         for server in job[1]:
             self.assertRegex(server.output, r"rdma://127\.0\.0\.1:0: .*\bdoctor\b")
+        for worker in job[2]:
+            self.assertRegex(worker.output, r"DMLC_ENABLE_RDMA=ibverbs, but there is no RDMA here: \w+")
+
+    def test_a_scheduler_serves_nothing(self):
+        scheduler = self.start_role("scheduler", "--rdma")
+        scheduler.wait_line(f"for {SERVERS} ps and {WORKERS} workers")
+        self.assertNotIn("rdma", scheduler.output)
 
 
 class BadValues(DmlcTest):

@@ -2,13 +2,15 @@
 """starling-ps doctor, on whatever machine this is."""
 
 import json
+import os
+import tempfile
 
 import harness
 
 
 class Doctor(harness.StarlingTest):
-    def doctor(self, *args, status=0, env=None):
-        return self.run_to_end("starling-ps", "doctor", *args, status=status, env=env)
+    def doctor(self, *args, status=0, **how):
+        return self.run_to_end("starling-ps", "doctor", *args, status=status, **how)
 
     def test_tcp_can_run_where_tests_run(self):
         output = self.doctor()
@@ -29,6 +31,22 @@ class Doctor(harness.StarlingTest):
         self.doctor("--endpoint-map", both, "--transport", "tcp")
         near = self.file("near", "127.0.0.1:1=shm://127.0.0.1:2\n")
         self.assertRegex(self.doctor("--endpoint-map", near), r"(?m)^shm +can run \(asked for\)$")
+
+    def test_the_map_and_variables_of_a_ps_count(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, ".endpoint_map"), "w") as file:
+                file.write("127.0.0.1:1=rdma://127.0.0.1:3,tcp://127.0.0.1:2\n")
+            output = self.doctor("--rdma-device", "none_of_this_name", status=1, cwd=folder)
+            self.assertRegex(output, r"(?m)^rdma +cannot run: .* \(asked for\)$")
+            self.doctor("--rdma-device", "none_of_this_name", env={"STARLING_RDMA": "0"}, cwd=folder)
+        job = {"DMLC_ROLE": "server", "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "1",
+               "DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": "1"}
+        output = self.doctor("--rdma-device", "none_of_this_name", status=1, env={**job, "DMLC_ENABLE_RDMA": "1"})
+        self.assertRegex(output, r"(?m)^rdma +cannot run: .* \(asked for\)$")
+        self.assertIn("DMLC_ENABLE_RDMA=yes", self.doctor(env={**job, "DMLC_ENABLE_RDMA": "yes"}, status=2))
+        others = {"NCCL_IB_GID_INDEX": "auto"}
+        self.doctor("--transport", "tcp", env=others)
+        self.assertIn("NCCL_IB_GID_INDEX=auto", self.doctor("--transport", "rdma", env=others, status=2))
 
     def test_cores_are_those_of_the_environment(self):
         output = self.doctor(env={"NETWORK_PS_CORE_NUMBER": "256"})

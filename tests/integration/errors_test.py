@@ -41,9 +41,11 @@ class FlagErrors(harness.StarlingTest):
         for name in ("starling-ps", "starling-worker"):
             self.refuses(name, ps + ["--rdma-device", "a,,b"], "--rdma-device=a,,b", "mlx5_0")
             self.refuses(name, ps + ["--rdma-gid-index", "first"], "--rdma-gid-index=first", "0 to 65535")
-            self.refuses(name, ps, "MC_GID_INDEX is 3", "NCCL_IB_GID_INDEX is 1", "--rdma-gid-index",
+        alone = ["--endpoint-map", self.file("alone", "127.0.0.1:1=rdma://127.0.0.1:1\n"), "--worker-hosts", "a"]
+        for name, args in (("starling-ps", ps + ["--rdma"]), ("starling-worker", alone)):
+            self.refuses(name, args, "MC_GID_INDEX is 3", "NCCL_IB_GID_INDEX is 1", "--rdma-gid-index",
                          env={"MC_GID_INDEX": "3", "NCCL_IB_GID_INDEX": "1"})
-        self.refuses("starling-ps", ps + ["--rdma"], "--rdma", "STARLING_RDMA=0", env={"STARLING_RDMA": "0"})
+            self.refuses(name, args, "NCCL_IB_GID_INDEX=auto", "0 to 65535", env={"NCCL_IB_GID_INDEX": "auto"})
         near = self.file("near", "127.0.0.1:1=shm://near:1\n")
         self.refuses("starling-ps", ["--endpoint-map", near, "--rdma"], "--rdma", "shm://near:1")
         other = self.file("other", "127.0.0.1:1=dpdk://127.0.0.1:1\n")
@@ -102,7 +104,7 @@ class EndpointMapErrors(harness.StarlingTest):
 
     def test_more_than_one_data_endpoint(self):
         for line in ("127.0.0.1:3333=127.0.0.1:1,127.0.0.1:2", "127.0.0.1:3333=rdma://h:1,shm://h:2",
-                     "127.0.0.1:3333=rdma://h:1,h:2,h:3"):
+                     "127.0.0.1:3333=rdma://h:1,h:2,h:3", "127.0.0.1:3333=tcp://h:1,", "127.0.0.1:3333=,tcp://h:1"):
             self.refuses(line + "\n", ":1:", line.split("=")[1], "one of rdma and one of tcp")
 
     def test_missing_file(self):

@@ -36,7 +36,8 @@ class RdmaAbsent(job_test.Generated):
 
     def test_rdma_alone_is_refused(self):
         server, _ = self.start_one("rdma://127.0.0.1:{port}")
-        self.assertIn(server.wait(), (1, 2), server.output)
+        self.assertEqual(server.wait(), 2, server.output)
+        self.assertIn("accepts tcp, shm here", server.output)
         self.assertIn(f"data endpoint rdma://127.0.0.1:{self.port}: ", server.output)
         self.assertIn("`starling-ps doctor", server.output)
         self.assertNotIn("ready", server.output)
@@ -52,6 +53,28 @@ class RdmaAbsent(job_test.Generated):
                                        env={"NETWORK_PS_CORE_NUMBER": "3", "STARLING_SHM": "0"})
         self.assert_dropped(servers[0], "rdma://127.0.0.1:0: ", "`starling-ps doctor`")
         self.learns(servers[0], flags)
+
+    def test_one_fact_is_one_line(self):
+        server, flags = self.start_one("rdma://127.0.0.1:{port},tcp://127.0.0.1:{port}")
+        self.assert_dropped(server, f"rdma://127.0.0.1:{self.port}: ", "no RDMA device|libibverbs|built without")
+        told = [line for line in server.lines if line.startswith("W ") or " W " in line]
+        self.assertLessEqual(len(told), 1, server.output)
+        self.learns(server, flags)
+
+    def test_the_variable_goes_before_the_flag(self):
+        servers, flags = self.start_ps(extra=["--rdma"], env={"STARLING_RDMA": "0"})
+        servers[0].wait_line("ready")
+        self.assertIn("STARLING_RDMA=0 goes before --rdma", servers[0].output)
+        self.assertNotIn("rdma://", servers[0].output)
+        self.learns(servers[0], flags)
+
+    def test_variables_of_other_programs_do_not_stop_a_job_without_rdma(self):
+        env = {"NCCL_IB_GID_INDEX": "auto", "MC_GID_INDEX": "3"}
+        servers, flags = self.start_ps(env=env)
+        output = self.run_to_end("starling-worker", *flags, *self.data, "--model", "lr", env=env)
+        self.assertIn("test AUC", output)
+        self.assertNotIn("GID_INDEX", output + servers[0].output)
+        self.drain(servers)
 
     def test_there_is_none_with_tls(self):
         tls = self.tls_flags("IP:127.0.0.1")

@@ -27,12 +27,12 @@ static const char *missing(enum sl_endpoint_scheme scheme)
     return machine.missing[scheme];
 }
 
-static uint32_t list_providers(char names[][SL_DOCTOR_DEVICE_BYTES], uint32_t most)
+static uint32_t list_providers(char names[][SL_RDMA_DEVICES_NAME_BYTES], uint32_t most)
 {
     uint32_t count = 0;
     for (; machine.providers[count] != NULL; count++) {
         assert_true(count < most);
-        (void)snprintf(names[count], SL_DOCTOR_DEVICE_BYTES, "%s", machine.providers[count]);
+        (void)snprintf(names[count], SL_RDMA_DEVICES_NAME_BYTES, "%s", machine.providers[count]);
     }
     return count;
 }
@@ -158,4 +158,9 @@ const struct sl_doctor_finding *machine_expect(const char *check, uint32_t nth,
     }
     fail_msg("nothing was found about %s", check);
     return NULL;
+}
+
+void machine_again(void)
+{
+    machine.doctor = (struct sl_doctor){.options = &machine.options, .system = &machine.system};
 }

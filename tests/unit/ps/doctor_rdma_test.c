@@ -36,7 +36,7 @@ static void doctor_rdma_check__all_is_well(void **state)
     machine_expect("rdma gid", 2, SL_DOCTOR_OK, "mlx5_0/1   3: RoCE v2    10.0.0.1, eth2");
     machine_expect("memlock", 0, SL_DOCTOR_OK, "no limit");
     assert_int_equal(machine_count("rdma node"), 0);
-    assert_int_equal(sl_doctor_stopped(&machine.doctor), 0);
+    assert_int_equal(machine.doctor.stopped, 0);
 }
 
 static void doctor_rdma_check__library_and_device_that_lack(void **state)
@@ -49,7 +49,7 @@ static void doctor_rdma_check__library_and_device_that_lack(void **state)
     assert_string_equal(finding->advice, "install libibverbs1");
     machine_expect("rdma device", 0, SL_DOCTOR_MISSING, "rdma link add");
     assert_int_equal(machine_count("memlock"), 0);
-    assert_int_equal(sl_doctor_stopped(&machine.doctor), rdma);
+    assert_int_equal(machine.doctor.stopped, rdma);
 }
 
 static void doctor_rdma_check__a_device_without_provider(void **state)
@@ -73,7 +73,7 @@ static void doctor_rdma_check__devices_are_chosen_by_name(void **state)
     machine.options.rdma_device = "mlx5_0";
     sl_doctor_rdma_check(&machine.doctor);
     assert_int_equal(machine_count("rdma port"), 1);
-    machine.doctor.count = 0;
+    machine_again();
     machine.options.rdma_device = "mlx5_9,mlx5_0";
     sl_doctor_rdma_check(&machine.doctor);
     machine_expect("rdma device", 0, SL_DOCTOR_MISSING, "mlx5_9: there is no such device");
@@ -89,13 +89,13 @@ static void doctor_rdma_check__ports_that_are_down(void **state)
     sl_doctor_rdma_check(&machine.doctor);
     machine_expect("rdma port", 0, SL_DOCTOR_WARNING, "ip link set eth7 up");
     machine_expect("rdma port", 1, SL_DOCTOR_MISSING, "none is up");
-    assert_int_equal(sl_doctor_stopped(&machine.doctor), rdma);
+    assert_int_equal(machine.doctor.stopped, rdma);
     /* One that is up is enough. */
-    machine.doctor.count = 0;
+    machine_again();
     add_roce();
     sl_doctor_rdma_check(&machine.doctor);
     machine_expect("rdma port", 1, SL_DOCTOR_WARNING, "mlx5_1/1: DOWN");
-    assert_int_equal(sl_doctor_stopped(&machine.doctor), 0);
+    assert_int_equal(machine.doctor.stopped, 0);
 }
 
 static void doctor_rdma_check__infiniband_asks_for_its_subnet_manager(void **state)
@@ -104,7 +104,7 @@ static void doctor_rdma_check__infiniband_asks_for_its_subnet_manager(void **sta
     machine_add_device("ib0", "2: INIT", "InfiniBand");
     sl_doctor_rdma_check(&machine.doctor);
     machine_expect("rdma port", 0, SL_DOCTOR_WARNING, "subnet manager (opensm)");
-    machine.doctor.count = 0;
+    machine_again();
     machine_add_device("ib0", "4: ACTIVE", "InfiniBand");
     machine_add_gid("ib0", 0, V6, "IB/RoCE v1", "");
     sl_doctor_rdma_check(&machine.doctor);
@@ -124,7 +124,7 @@ static void doctor_rdma_check__entrances_of_the_kernel(void **state)
     sl_doctor_rdma_check(&machine.doctor);
     machine_expect("rdma node", 0, SL_DOCTOR_MISSING, "modprobe rdma_ucm");
     machine_expect("rdma node", 1, SL_DOCTOR_MISSING, "modprobe ib_uverbs");
-    assert_int_equal(sl_doctor_stopped(&machine.doctor), rdma);
+    assert_int_equal(machine.doctor.stopped, rdma);
 }
 
 static void doctor_gid_check__a_chosen_index(void **state)
@@ -142,7 +142,7 @@ static void doctor_gid_check__a_chosen_index(void **state)
     (void)state;
     add_roce();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        machine.doctor.count = 0;
+        machine_again();
         machine.options.rdma_gid = cases[i].index + 1;
         sl_doctor_rdma_check(&machine.doctor);
         machine_expect("rdma gid", cases[i].nth, cases[i].verdict, cases[i].words);
@@ -173,8 +173,7 @@ static void doctor_gid_check__endpoints_are_looked_for(void **state)
     sl_doctor_rdma_check(&machine.doctor);
     assert_int_equal(machine_count("rdma endpoint"), 1);
     machine_expect("rdma endpoint", 0, SL_DOCTOR_OK, "rdma://10.0.0.1:6: mlx5_0/1, GID 3");
-    machine.doctor.count = 0;
-    machine.doctor.endpoints_here = 0;
+    machine_again();
     machine.options.endpoint_count = 1;
     sl_doctor_rdma_check(&machine.doctor);
     machine_expect("rdma endpoint", 0, SL_DOCTOR_WARNING, "rdma://10.0.0.7:5");
@@ -193,7 +192,7 @@ static void doctor_rdma_check__iwarp(void **state)
     sl_doctor_rdma_check(&machine.doctor);
     assert_int_equal(machine_count("rdma gid"), 0);
     assert_int_equal(machine_count("rdma endpoint"), 0);
-    assert_int_equal(sl_doctor_stopped(&machine.doctor), 0);
+    assert_int_equal(machine.doctor.stopped, 0);
 }
 
 static void doctor_rdma_check__memory_that_may_be_locked(void **state)
@@ -207,19 +206,19 @@ static void doctor_rdma_check__memory_that_may_be_locked(void **state)
     machine_expect("memlock", 0, SL_DOCTOR_MISSING,
                    "64 KiB may be locked; each reactor (here 4) may use up to 320 MiB");
     machine_expect("memlock", 0, SL_DOCTOR_MISSING, "LimitMEMLOCK=infinity");
-    machine.doctor.count = 0;
+    machine_again();
     machine.system.memlock_max = 256 << 10;
     sl_doctor_rdma_check(&machine.doctor);
     machine_expect("memlock", 0, SL_DOCTOR_WARNING, "256 KiB");
-    machine.doctor.count = 0;
+    machine_again();
     machine.system.memlock_max = 1279 * mib;
     sl_doctor_rdma_check(&machine.doctor);
     machine_expect("memlock", 0, SL_DOCTOR_WARNING, "1279 MiB");
-    machine.doctor.count = 0;
+    machine_again();
     machine.system.memlock_max = 1280 * mib;
     sl_doctor_rdma_check(&machine.doctor);
     machine_expect("memlock", 0, SL_DOCTOR_OK, "1280 MiB");
-    machine.doctor.count = 0;
+    machine_again();
     machine.system.memlock_max = 0;
     machine_write("/proc/self/status", "Name: x\nCapEff:\t0000000000004000");
     sl_doctor_rdma_check(&machine.doctor);

@@ -87,6 +87,10 @@ static void doctor_find__what_is_too_much_is_lost(void **state)
     }
     assert_int_equal(machine.doctor.count, SL_DOCTOR_FINDINGS_MAX - 1);
     assert_string_equal(machine.doctor.findings[0].found, "0");
+    /* But not what it stops. */
+    (void)sl_doctor_find(&machine.doctor, SL_DOCTOR_MISSING, 2, "x", "missing");
+    (void)sl_doctor_find(&machine.doctor, SL_DOCTOR_OK, 2, "x", "the last");
+    assert_int_equal(machine.doctor.stopped, 2);
 }
 
 /* Whatever this machine is like, looking at it works. */
