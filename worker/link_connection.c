@@ -21,7 +21,7 @@ static bool has_fast(const struct sl_hub_options *options, const struct sl_messa
     char ignored[160];
     return ps->fast_endpoint[0] != '\0' && !options->no_rdma && options->transport.tls == NULL &&
            sl_endpoint_parse(ps->fast_endpoint, out, ignored, sizeof ignored) == 0 &&
-           out->scheme == SL_ENDPOINT_RDMA;
+           out->scheme == SL_ENDPOINT_RDMA && out->port != 0;
 }
 
 int sl_link_find_place(const struct sl_hub_options *options, const struct sl_message_ps *ps,

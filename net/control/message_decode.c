@@ -68,11 +68,6 @@ static bool is_endpoint(const char *text)
     return holds(endpoint.port != 0, "an endpoint has port 0");
 }
 
-static bool is_endpoint_or_none(const char *text)
-{
-    return text[0] == '\0' || is_endpoint(text);
-}
-
 static bool copy_bytes(const ProtobufCBinaryData *from, uint8_t *to, size_t to_bytes)
 {
     if (!holds(from->len == to_bytes, "a nonce or proof of another length")) {
@@ -170,7 +165,7 @@ static bool read_register(const struct sl_message_memory *memory, const Starling
            (from->shard_count == 0
                 ? holds(to->data_endpoint[0] == '\0' && to->fast_endpoint[0] == '\0',
                         "register: an endpoint without shards")
-                : is_endpoint(to->data_endpoint) && is_endpoint_or_none(to->fast_endpoint));
+                : is_endpoint(to->data_endpoint));
 }
 
 static bool read_ps(const struct sl_message_memory *memory, const Starling__Cluster__Ps *from,
@@ -186,7 +181,7 @@ static bool read_ps(const struct sl_message_memory *memory, const Starling__Clus
            copy_text(memory, from->host, TEXT_NAME, to->host, sizeof to->host) &&
            copy_text(memory, from->fast_endpoint, TEXT_NAME, to->fast_endpoint,
                      sizeof to->fast_endpoint) &&
-           is_endpoint(to->data_endpoint) && is_endpoint_or_none(to->fast_endpoint);
+           is_endpoint(to->data_endpoint);
 }
 
 static bool read_all_ps(const struct sl_message_memory *memory, const Starling__Cluster *from,

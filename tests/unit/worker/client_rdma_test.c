@@ -41,6 +41,7 @@ static void link_find_place__takes_the_nearest(void **state)
         {"tcp://10.0.0.1:5", "tcp://10.1.0.1:6", "", false, false, NULL},
         {"tcp://10.0.0.1:5", "dpdk://10.1.0.1:6", "", false, false, NULL},
         {"tcp://10.0.0.1:5", "later://10.1.0.1:6", "", false, false, NULL},
+        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:0", "", false, false, NULL},
         {"rdma://10.1.0.1:6", "", "here", true, false, NULL},
         {"rdma://10.1.0.1:6", "rdma://10.1.0.1:7", "here", false, false, NULL},
         {"shm://10.0.0.1:5", "rdma://10.1.0.1:6", "here", false, false, NULL},
