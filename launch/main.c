@@ -54,7 +54,8 @@ static const struct sl_cli_option table[] = {
     {.kind = SL_CLI_FLAG,
      .name = "rdma",
      .target = &options.rdma,
-     .help = "Every ps serves by RDMA beside TCP: workers that have it come that way."},
+     .help = "Every ps serves by RDMA beside TCP: workers of other machines that have it come that "
+             "way. On one machine they come through shared memory, and need none."},
     {.kind = SL_CLI_STRING,
      .name = "bin-dir",
      .target = &options.bin_dir,
