@@ -178,6 +178,13 @@ void sl_endpoint_format(const struct sl_endpoint *endpoint, char *text, size_t t
              endpoint->host, ipv6 ? "]" : "", (unsigned)endpoint->port);
 }
 
+bool sl_endpoint_same(const struct sl_endpoint *a, const struct sl_endpoint *b)
+{
+    sl_assert(a != NULL);
+    sl_assert(b != NULL);
+    return a->scheme == b->scheme && a->port == b->port && strcmp(a->host, b->host) == 0;
+}
+
 int sl_endpoint_resolve(const struct sl_endpoint *endpoint, bool passive,
                         struct sockaddr_storage *out, socklen_t *out_bytes, char *reason,
                         size_t reason_bytes)

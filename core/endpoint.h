@@ -32,6 +32,10 @@ int sl_endpoint_parse(const char *text, struct sl_endpoint *out, char *reason, s
 /* Writes "scheme://host:port", IPv6 in brackets, into text[text_bytes], cut if need be. */
 void sl_endpoint_format(const struct sl_endpoint *endpoint, char *text, size_t text_bytes);
 
+/* Both lead to the same place, as they are written: names are not looked up, and what a host was
+ * looked up from does not count. */
+bool sl_endpoint_same(const struct sl_endpoint *a, const struct sl_endpoint *b);
+
 /* Resolves the host to a socket address; blocks on DNS for names: before start, or on a thread that
  * may wait. `passive` for an address to listen on. Errors: NOT_FOUND with the reason. */
 int sl_endpoint_resolve(const struct sl_endpoint *endpoint, bool passive,

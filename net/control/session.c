@@ -253,7 +253,8 @@ void sl_session_reconnect(struct sl_session *session, const char *why)
     sl_assert(session->options.persistent);
     sl_assert(why != NULL);
     sl_reactor_assert_owner(reactor_of(session));
-    if (session->state != SL_SESSION_ENDED) {
+    if (session->state != SL_SESSION_ENDED && !session->breaking) {
+        session->is_given_up = true;
         sl_session_break(session, SL_ERR_CLOSED, why);
     }
 }
@@ -263,9 +264,7 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
     sl_assert(session != NULL);
     sl_assert(endpoint != NULL);
     sl_reactor_assert_owner(reactor_of(session));
-    const struct sl_endpoint *old = &session->options.endpoint;
-    if (old->scheme == endpoint->scheme && old->port == endpoint->port &&
-        strcmp(old->host, endpoint->host) == 0) {
+    if (sl_endpoint_same(&session->options.endpoint, endpoint)) {
         return;
     }
     session->options.endpoint = *endpoint;

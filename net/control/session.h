@@ -25,9 +25,11 @@
  * endpoint at once. When that one is welcomed, the log says so once, and the near way is left alone
  * for SL_SESSION_NEAR_PAUSE_NS, longer each time that it fails, or until the owner tells of it
  * anew; as long as neither is, both are tried. It is left alone, too, when its connections do not
- * last: when four in a row end at once, or two by a fault of the medium (IO, DEADLINE) within
- * SL_SESSION_NEAR_LASTS_NS. A persistent session that goes by its endpoint then looks whether
- * somebody takes connections by the near way again: if so, it breaks its own and goes there.
+ * last: when three in a row, or two by a fault of the medium (IO, DEADLINE), end within
+ * SL_SESSION_NEAR_LASTS_NS of their welcomes, and the owner did not ask for it. A persistent
+ * session that goes by its endpoint then looks whether somebody takes connections by the near way
+ * again: if so, it breaks its own and goes there. Where that comes to nothing it is left alone for
+ * longer and longer, up to SL_SESSION_NEAR_PAUSE_MAX_NS.
  *
  * A welcome that does not come within SL_SESSION_GREETING_NS on a later connection makes it try
  * anew; the first may take as long as the start timeout, since the cluster has to come together.
@@ -42,9 +44,12 @@
 #include "net/outbox.h"
 #include "net/transport.h"
 
-#define SL_SESSION_GREETING_NS   (10 * SL_CLOCK_NS_PER_S)
-#define SL_SESSION_NEAR_PAUSE_NS (60 * SL_CLOCK_NS_PER_S)
-#define SL_SESSION_NEAR_LASTS_NS (10 * SL_CLOCK_NS_PER_S)
+#define SL_SESSION_GREETING_NS       (10 * SL_CLOCK_NS_PER_S)
+#define SL_SESSION_NEAR_PAUSE_NS     (60 * SL_CLOCK_NS_PER_S)
+#define SL_SESSION_NEAR_PAUSE_MAX_NS (3600 * SL_CLOCK_NS_PER_S)
+/* Well beyond the 10 s after which a transport gives a silent peer up: a peer sees the other end of
+ * a connection that carries no long frames fail, and is told that it is CLOSED. */
+#define SL_SESSION_NEAR_LASTS_NS     (60 * SL_CLOCK_NS_PER_S)
 
 struct sl_session;
 

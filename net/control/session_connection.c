@@ -9,7 +9,6 @@
 #define BACK_OFF_MIN_NS  (50 * SL_CLOCK_NS_PER_MS)
 #define BACK_OFF_MAX_NS  (1 * SL_CLOCK_NS_PER_S)
 #define ATTEMPTS_A_LEASE 10
-#define RESOLVE_NS       (5 * SL_CLOCK_NS_PER_S)
 #define REPORT_NS        (3 * SL_CLOCK_NS_PER_S)
 #define REPORT_MAX_NS    (60 * SL_CLOCK_NS_PER_S)
 
@@ -70,6 +69,7 @@ static void attempt_failed(struct sl_session *session, const char *why);
 static void connect_to(struct sl_session *session, const struct sl_endpoint *numeric)
 {
     session->proved = false;
+    session->is_given_up = false;
     int err = sl_transport_connect(transport_in_use(session), numeric, &transport_events, NULL,
                                    session, &session->conn);
     if (err != SL_OK) {
@@ -107,8 +107,8 @@ static void attempt_by(struct sl_session *session, bool near)
         connect_to(session, way);
         return;
     }
-    int err = sl_resolve_start(reactor_of(session), way, RESOLVE_NS, sl_resolve_lookup, resolved,
-                               session, &session->resolve);
+    int err = sl_resolve_start(reactor_of(session), way, SL_SESSION_RESOLVE_NS, sl_resolve_lookup,
+                               resolved, session, &session->resolve);
     if (err != SL_OK) {
         attempt_failed(session, err == SL_ERR_AGAIN ? "too many names are being looked up at a time"
                                                     : "no memory or thread to look its name up");

@@ -14,6 +14,9 @@
 /* Why there is no welcome, without the peer's name. */
 #define SL_SESSION_OBSTACLE_BYTES (SL_MESSAGE_TEXT_BYTES + 64)
 
+/* How long a host name may be looked up. */
+#define SL_SESSION_RESOLVE_NS     (5 * SL_CLOCK_NS_PER_S)
+
 struct sl_session_request;
 
 enum sl_session_state {
@@ -45,8 +48,10 @@ struct sl_session {
     bool near_failed;           /* since the last welcome; near_obstacle says why */
     uint64_t near_from_ns;      /* not before, the near way is tried again */
     uint64_t near_pause_ns;     /* it was left alone for so long last; 0: it is not known to fail */
-    uint32_t near_losses;       /* of its connections, weighed, each soon after a welcome */
-    struct sl_conn *probe;      /* by it, beside conn: to see whether it is there again; or NULL */
+    bool near_found;      /* by a probe, for which the endpoint's connection was given up: it owes a
+                           * connection that lasts */
+    uint32_t near_losses; /* of its connections, weighed, each soon after a welcome */
+    struct sl_conn *probe; /* by it, beside conn: to see whether it is there again; or NULL */
     enum sl_session_probe probe_result;
     struct sl_timer near_timer; /* for the next probe, or of this one */
     char near_obstacle[SL_SESSION_OBSTACLE_BYTES];
@@ -55,6 +60,7 @@ struct sl_session {
     uint8_t *control_memory; /* of a long control frame on its way in; NULL: none */
     bool breaking;           /* we have disconnected: `closed` goes by break_err and obstacle */
     int break_err;
+    bool is_given_up;  /* by the owner: that says nothing of the way */
     bool proved;       /* the peer has, on this connection: the secret */
     bool was_welcomed; /* once: from then on only the greeting has a deadline */
 

@@ -15,12 +15,12 @@
 
 /* Of losses, weighed. What the medium is at fault for costs seconds each time: over RDMA the device
  * repeats on its own, for so long, what is lost. */
-#define LOSSES_MAX     4
-#define LOSS           1
-#define FAULT          2
+#define LOSSES_MAX     6
+#define LOSS           2
+#define FAULT          3
 
+/* As long as it costs nothing to ask; a probe that leads astray costs a connection. */
 #define PAUSE_MAX_NS   (4 * SL_SESSION_NEAR_PAUSE_NS)
-#define RESOLVE_NS     (5 * SL_CLOCK_NS_PER_S)
 
 static struct sl_reactor *reactor_of(const struct sl_session *session)
 {
@@ -41,11 +41,14 @@ uint64_t sl_session_near_patience_ns(const struct sl_session *session)
 /* Longer from time to time. */
 static void leave_alone(struct sl_session *session)
 {
+    uint64_t max_ns = session->near_found ? SL_SESSION_NEAR_PAUSE_MAX_NS : PAUSE_MAX_NS;
     if (session->near_pause_ns == 0) {
         session->near_pause_ns = SL_SESSION_NEAR_PAUSE_NS;
-    } else if (session->near_pause_ns < PAUSE_MAX_NS) {
-        session->near_pause_ns *= 2;
+    } else if (session->near_pause_ns < max_ns) {
+        uint64_t doubled_ns = 2 * session->near_pause_ns;
+        session->near_pause_ns = doubled_ns < max_ns ? doubled_ns : max_ns;
     }
+    session->near_found = false;
     session->near_from_ns = sl_reactor_now_ns(reactor_of(session)) + session->near_pause_ns;
 }
 
@@ -77,9 +80,11 @@ void sl_session_near_lost(struct sl_session *session, int err)
     const bool is_fault = err == SL_ERR_IO || err == SL_ERR_DEADLINE;
     if (lasted_ns >= SL_SESSION_NEAR_LASTS_NS) {
         session->near_pause_ns = 0;
-    }
-    if (lasted_ns >= (is_fault ? SL_SESSION_NEAR_LASTS_NS : session->back_off_ns)) {
         session->near_losses = 0;
+        session->near_found = false;
+        return;
+    }
+    if (session->is_given_up) {
         return;
     }
     session->near_losses += is_fault ? FAULT : LOSS;
@@ -110,6 +115,7 @@ void sl_session_near_changed(struct sl_session *session)
     session->near_from_ns = 0;
     session->near_pause_ns = 0;
     session->near_losses = 0;
+    session->near_found = false;
     if (session->state == SL_SESSION_WELCOMED) {
         sl_session_near_stop(session);
         probe_later(session);
@@ -182,6 +188,7 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
         probe_failed(session);
     } else if (may_go_back(session)) {
         session->near_from_ns = 0;
+        session->near_found = true;
         sl_session_break(session, SL_ERR_CLOSED, "it can be reached by a nearer way again");
     }
     sl_session_leave(session);
@@ -227,8 +234,8 @@ static void probe(struct sl_session *session)
     const struct sl_endpoint *near = &session->options.near.endpoint;
     if (near->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(near)) {
         probe_at(session, near);
-    } else if (sl_resolve_start(reactor_of(session), near, RESOLVE_NS, sl_resolve_lookup, resolved,
-                                session, &session->resolve) != SL_OK) {
+    } else if (sl_resolve_start(reactor_of(session), near, SL_SESSION_RESOLVE_NS, sl_resolve_lookup,
+                                resolved, session, &session->resolve) != SL_OK) {
         probe_failed(session);
     }
 }

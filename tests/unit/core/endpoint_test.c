@@ -127,6 +127,24 @@ static void endpoint_format__is_cut_to_the_buffer(void **state)
     assert_string_equal(text, "tcp://h");
 }
 
+static void endpoint_same__compares_scheme_host_and_port(void **state)
+{
+    (void)state;
+    static const struct {
+        struct sl_endpoint other;
+        bool is_same;
+    } cases[] = {
+        {{SL_ENDPOINT_TCP, 80, "host", ""}, true},   {{SL_ENDPOINT_TCP, 80, "host", "name"}, true},
+        {{SL_ENDPOINT_RDMA, 80, "host", ""}, false}, {{SL_ENDPOINT_TCP, 81, "host", ""}, false},
+        {{SL_ENDPOINT_TCP, 80, "hosts", ""}, false},
+    };
+    const struct sl_endpoint endpoint = {SL_ENDPOINT_TCP, 80, "host", ""};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(sl_endpoint_same(&endpoint, &cases[i].other), cases[i].is_same);
+        assert_int_equal(sl_endpoint_same(&cases[i].other, &endpoint), cases[i].is_same);
+    }
+}
+
 static void endpoint_resolve__numeric_addresses_come_back(void **state)
 {
     (void)state;
@@ -175,6 +193,7 @@ int main(void)
         cmocka_unit_test(endpoint_parse__refuses_with_a_reason),
         cmocka_unit_test(endpoint_parse__longest_host_is_written_whole_again),
         cmocka_unit_test(endpoint_format__is_cut_to_the_buffer),
+        cmocka_unit_test(endpoint_same__compares_scheme_host_and_port),
         cmocka_unit_test(endpoint_resolve__numeric_addresses_come_back),
         cmocka_unit_test(endpoint_resolve__unknown_host_is_not_found),
         cmocka_unit_test(endpoint_from_sockaddr__other_families_are_invalid),

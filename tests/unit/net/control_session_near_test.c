@@ -1,11 +1,4 @@
 /* Sessions with a nearer way to their peer than their endpoint. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,111 +8,7 @@
 #include "core/log.h"
 #include "net/resolve.h"
 #include "tests/support/localhost.h"
-#include "tests/unit/net/session_fixture.h"
-
-/* The near way leads over a network of its own, to the same acceptor. */
-struct near_fixture {
-    struct session_fixture base; /* first: what the fixture's functions are given */
-    struct sl_loop_network network;
-    struct sl_transport *ours, *peers;
-    struct sl_outbox outbox;
-    struct sl_session_near near;
-};
-
-/* What a connection by the near way ends with, as its owner hears of it; 0: as it is. */
-static int near_end;
-static bool near_is_silent; /* what is connected to gives no answer */
-static const struct sl_transport_events *near_events;
-static struct sl_endpoint near_target; /* of the last that was made */
-static struct sl_conn *near_conn;
-
-static void closed_near(void *ctx, struct sl_conn *conn, int err)
-{
-    near_events->closed(ctx, conn, near_end != 0 ? near_end : err);
-}
-
-/* Once: the session's events are the same for every connection. */
-static int connect_near(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                        const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
-{
-    static struct sl_transport_events spy;
-    near_events = events;
-    spy = *events;
-    spy.closed = closed_near;
-    near_target = *endpoint;
-    int err = sl_loop_transport_ops.connect(transport, endpoint, &spy, ctx, out);
-    near_conn = *out;
-    return err;
-}
-
-static uint32_t poll_near(struct sl_transport *transport, uint32_t budget)
-{
-    return near_is_silent && near_conn != NULL && near_conn->state == SL_CONN_CONNECTING
-               ? 0
-               : sl_loop_transport_ops.poll(transport, budget);
-}
-
-static struct sl_transport_ops near_ops;
-
-static void setup(struct near_fixture *fixture)
-{
-    near_end = 0;
-    near_is_silent = false;
-    near_conn = NULL;
-    near_ops = sl_loop_transport_ops;
-    near_ops.connect = connect_near;
-    near_ops.poll = poll_near;
-    session_fixture_setup_as(&fixture->base, SL_MESSAGE_PURPOSE_DATA, true, NULL);
-    sl_loop_network_init(&fixture->network, 12);
-    const struct sl_transport_options options = {.medium = &fixture->network};
-    struct sl_stepped_pair *pair = &fixture->base.pair;
-    assert_int_equal(sl_transport_open(&near_ops, pair->a.reactor, &options, &fixture->ours), 0);
-    assert_int_equal(
-        sl_transport_open(&sl_loop_transport_ops, pair->b.reactor, &options, &fixture->peers), 0);
-    assert_int_equal(sl_outbox_init(&fixture->outbox, SL_OUTBOX_MEMORY_BYTES_MIN, false), 0);
-    fixture->near = (struct sl_session_near){
-        .transport = fixture->ours,
-        .outbox = &fixture->outbox,
-        .endpoint = {.scheme = SL_ENDPOINT_SHM, .host = "a.name.that.nobody.looks.up", .port = 7}};
-    sl_session_set_near(fixture->base.session, &fixture->near);
-}
-
-static void teardown(struct near_fixture *fixture)
-{
-    sl_session_close(&fixture->base.session);
-    sl_transport_close(&fixture->ours);
-    sl_transport_close(&fixture->peers);
-    sl_loop_network_fini(&fixture->network);
-    sl_outbox_fini(&fixture->outbox);
-    session_fixture_teardown(&fixture->base);
-}
-
-static void listen_near(struct near_fixture *fixture)
-{
-    session_fixture_listen_at(&fixture->base, fixture->peers, &fixture->near.endpoint);
-}
-
-static void listen_far(struct near_fixture *fixture)
-{
-    session_fixture_listen_now(&fixture->base);
-}
-
-/* The session is welcomed, this way. */
-static void expect_way(struct near_fixture *fixture, bool near)
-{
-    assert_int_equal(sl_session_endpoint(fixture->base.session)->scheme,
-                     near ? fixture->near.endpoint.scheme : SL_ENDPOINT_TCP);
-    assert_ptr_equal(sl_session_outbox(fixture->base.session),
-                     near ? &fixture->outbox : &fixture->base.outbox);
-    assert_ptr_equal(fixture->base.accepted->transport,
-                     near ? fixture->peers : fixture->base.pair.b.transport);
-}
-
-static void greeted(struct near_fixture *fixture, bool near)
-{
-    session_fixture_greet_again(&fixture->base);
-    expect_way(fixture, near);
-}
+#include "tests/unit/net/near_fixture.h"
 
 /* After a hello that has come already. */
 static void welcomed(struct near_fixture *fixture, bool near)
@@ -127,23 +16,23 @@ static void welcomed(struct near_fixture *fixture, bool near)
     fixture->base.welcomed = false;
     session_fixture_send_welcome(&fixture->base, SL_FRAME_PROTOCOL_VERSION);
     session_fixture_until(&fixture->base, session_fixture_is_welcomed);
-    expect_way(fixture, near);
+    near_expect_way(fixture, near);
 }
 
 static void session_near__is_the_way_that_is_taken(void **state)
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
-    listen_near(&fixture);
-    listen_far(&fixture);
-    greeted(&fixture, true);
+    near_setup(&fixture);
+    near_listen(&fixture);
+    near_listen_far(&fixture);
+    near_greeted(&fixture, true);
     session_fixture_lose(&fixture.base);
     assert_non_null(
         strstr(fixture.base.lost_reason, "ps/1 shard 1 (shm://a.name.that.nobody.looks.up:7): "));
-    greeted(&fixture, true);
+    near_greeted(&fixture, true);
     assert_int_equal(fixture.base.accepted_count, 2);
-    teardown(&fixture);
+    near_teardown(&fixture);
 }
 
 /* The process's standard error goes to a pipe meanwhile. */
@@ -167,15 +56,15 @@ static void with_words(struct near_fixture *fixture, void (*act)(struct near_fix
 
 static void greeted_with_words(struct near_fixture *fixture, bool near, char *words, size_t bytes)
 {
-    with_words(fixture, greeted, near, words, bytes);
+    with_words(fixture, near_greeted, near, words, bytes);
 }
 
 static void session_near__that_is_refused_goes_on_by_the_endpoint_at_once(void **state)
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
-    listen_far(&fixture);
+    near_setup(&fixture);
+    near_listen_far(&fixture);
     char words[512];
     greeted_with_words(&fixture, false, words, sizeof words);
     assert_non_null(strstr(words, "ps/1 shard 1: not through shm://a.name.that.nobody.looks.up:7: "
@@ -183,7 +72,7 @@ static void session_near__that_is_refused_goes_on_by_the_endpoint_at_once(void *
     assert_ptr_equal(strchr(words, '\n'), strrchr(words, '\n'));
     /* The first pause would have been 50 ms. */
     assert_true(fixture.base.pair.now_ns < SL_CLOCK_NS_PER_S + 45 * SL_CLOCK_NS_PER_MS);
-    teardown(&fixture);
+    near_teardown(&fixture);
 }
 
 /* The session that goes by its endpoint finds the near way, and takes it. */
@@ -194,41 +83,41 @@ static void comes_back(struct near_fixture *fixture)
     fixture->base.lost_count = 0;
     session_fixture_until(&fixture->base, session_fixture_is_lost);
     assert_non_null(strstr(fixture->base.lost_reason, "it can be reached by a nearer way again"));
-    greeted(fixture, true);
+    near_greeted(fixture, true);
 }
 
 static void session_near__that_was_refused_is_left_alone_for_a_while(void **state)
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
-    listen_far(&fixture);
-    greeted(&fixture, false);
-    listen_near(&fixture);
+    near_setup(&fixture);
+    near_listen_far(&fixture);
+    near_greeted(&fixture, false);
+    near_listen(&fixture);
     session_fixture_lose(&fixture.base);
     char words[512];
     greeted_with_words(&fixture, false, words, sizeof words);
     assert_string_equal(words, ""); /* it was said */
     comes_back(&fixture);
-    teardown(&fixture);
+    near_teardown(&fixture);
 }
 
 static void session_set_near__forgets_that_it_was_refused(void **state)
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
-    listen_far(&fixture);
-    greeted(&fixture, false);
-    listen_near(&fixture);
+    near_setup(&fixture);
+    near_listen_far(&fixture);
+    near_greeted(&fixture, false);
+    near_listen(&fixture);
     sl_session_set_near(fixture.base.session, &fixture.near);
     session_fixture_lose(&fixture.base);
-    greeted(&fixture, true);
+    near_greeted(&fixture, true);
     /* None any more. */
     sl_session_set_near(fixture.base.session, &(struct sl_session_near){.transport = NULL});
     session_fixture_lose(&fixture.base);
-    greeted(&fixture, false);
-    teardown(&fixture);
+    near_greeted(&fixture, false);
+    near_teardown(&fixture);
 }
 
 /* A peer that is gone is to be reached by neither: nothing is wrong with the near way. */
@@ -236,33 +125,33 @@ static void session_near__is_tried_again_as_long_as_the_endpoint_fails_too(void 
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
+    near_setup(&fixture);
     session_fixture_pass(&fixture.base, 3000);
     assert_non_null(strstr(sl_session_obstacle(fixture.base.session), "nobody listens there yet"));
-    listen_near(&fixture);
-    greeted(&fixture, true);
-    listen_far(&fixture);
+    near_listen(&fixture);
+    near_greeted(&fixture, true);
+    near_listen_far(&fixture);
     session_fixture_lose(&fixture.base);
-    greeted(&fixture, true);
-    teardown(&fixture);
+    near_greeted(&fixture, true);
+    near_teardown(&fixture);
 }
 
 static void session_near__without_a_welcome_goes_on_by_the_endpoint(void **state)
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
-    listen_near(&fixture);
-    greeted(&fixture, true);
+    near_setup(&fixture);
+    near_listen(&fixture);
+    near_greeted(&fixture, true);
     session_fixture_lose(&fixture.base);
     fixture.base.received_count = 0;
     session_fixture_until(&fixture.base, session_fixture_has_received);
     assert_ptr_equal(fixture.base.accepted->transport, fixture.peers);
-    listen_far(&fixture);
+    near_listen_far(&fixture);
     /* It hears nothing until its patience ends. */
     session_fixture_until(&fixture.base, session_fixture_is_acceptor_closed);
-    greeted(&fixture, false);
-    teardown(&fixture);
+    near_greeted(&fixture, false);
+    near_teardown(&fixture);
 }
 
 /* What the peer says by the near way it would say by any: it is asked again there. */
@@ -270,41 +159,41 @@ static void session_near__is_kept_when_the_peer_says_not_yet(void **state)
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
-    listen_near(&fixture);
-    listen_far(&fixture);
+    near_setup(&fixture);
+    near_listen(&fixture);
+    near_listen_far(&fixture);
     session_fixture_until(&fixture.base, session_fixture_has_received);
     session_fixture_send_error(&fixture.base, 0, SL_ERR_AGAIN, "a moment");
     session_fixture_until(&fixture.base, session_fixture_is_acceptor_closed);
-    greeted(&fixture, true);
+    near_greeted(&fixture, true);
     assert_int_equal(fixture.base.accepted_count, 2);
-    teardown(&fixture);
+    near_teardown(&fixture);
 }
 
 static void session_near__refused_for_good_is_the_end(void **state)
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
-    listen_near(&fixture);
-    listen_far(&fixture);
+    near_setup(&fixture);
+    near_listen(&fixture);
+    near_listen_far(&fixture);
     session_fixture_until(&fixture.base, session_fixture_has_received);
     session_fixture_send_error(&fixture.base, 0, SL_ERR_REFUSED, "another secret");
     session_fixture_until(&fixture.base, session_fixture_is_closed);
     assert_int_equal(fixture.base.closed_err, SL_ERR_REFUSED);
     assert_int_equal(fixture.base.accepted_count, 1);
-    teardown(&fixture);
+    near_teardown(&fixture);
 }
 
 static void session_near__with_nobody_anywhere_ends_by_the_start_deadline(void **state)
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
+    near_setup(&fixture);
     session_fixture_until(&fixture.base, session_fixture_is_closed);
     assert_int_equal(fixture.base.closed_err, SL_ERR_DEADLINE);
     assert_non_null(strstr(fixture.base.closed_reason, "could not reach ps/1 shard 1 at tcp://"));
-    teardown(&fixture);
+    near_teardown(&fixture);
 }
 
 /* ---- Over RDMA */
@@ -338,33 +227,33 @@ static void session_near__by_a_name_is_looked_up(void **state)
     (void)state;
     SKIP_WITHOUT_LOCALHOST();
     struct near_fixture fixture;
-    setup(&fixture);
+    near_setup(&fixture);
     go_over_rdma(&fixture, "localhost");
-    listen_near(&fixture);
-    listen_far(&fixture);
+    near_listen(&fixture);
+    near_listen_far(&fixture);
     until_slowly(&fixture, session_fixture_has_received);
     welcomed(&fixture, true);
     assert_int_equal(near_target.scheme, SL_ENDPOINT_RDMA);
     assert_int_equal(near_target.port, 7);
     assert_true(sl_resolve_is_numeric(&near_target));
     assert_string_equal(near_target.name, "localhost");
-    teardown(&fixture);
+    near_teardown(&fixture);
 }
 
 static void session_near__by_a_name_that_is_none_goes_on_by_the_endpoint(void **state)
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
+    near_setup(&fixture);
     go_over_rdma(&fixture, "nobody.invalid");
-    listen_near(&fixture);
-    listen_far(&fixture);
+    near_listen(&fixture);
+    near_listen_far(&fixture);
     until_slowly(&fixture, session_fixture_has_received);
     char words[512];
     with_words(&fixture, welcomed, false, words, sizeof words);
     assert_non_null(strstr(words, "ps/1 shard 1: not through rdma://nobody.invalid:7: cannot "
                                   "resolve host \"nobody.invalid\""));
-    teardown(&fixture);
+    near_teardown(&fixture);
 }
 
 /* The transport of the way that is looked up may be gone when its address is found. */
@@ -372,19 +261,19 @@ static void session_set_near__forgets_a_look_up(void **state)
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
+    near_setup(&fixture);
     go_over_rdma(&fixture, "localhost");
-    listen_far(&fixture);
+    near_listen_far(&fixture);
     session_fixture_pass(&fixture.base, 1);
     sl_session_set_near(fixture.base.session, &(struct sl_session_near){.transport = NULL});
-    greeted(&fixture, false);
+    near_greeted(&fixture, false);
     assert_int_equal(fixture.base.accepted_count, 1);
-    teardown(&fixture);
+    near_teardown(&fixture);
 }
 
 static void lose_near(struct near_fixture *fixture, int err)
 {
-    greeted(fixture, true);
+    near_greeted(fixture, true);
     near_end = err;
     session_fixture_lose(&fixture->base);
     near_end = 0;
@@ -397,21 +286,21 @@ static void session_near__whose_medium_fails_twice_is_left_alone_for_a_while(voi
     static const int errs[] = {SL_ERR_IO, SL_ERR_DEADLINE};
     for (size_t i = 0; i < sizeof errs / sizeof *errs; i++) {
         struct near_fixture fixture;
-        setup(&fixture);
+        near_setup(&fixture);
         go_over_rdma(&fixture, "10.0.0.1");
-        listen_near(&fixture);
-        listen_far(&fixture);
+        near_listen(&fixture);
+        near_listen_far(&fixture);
         lose_near(&fixture, errs[i]);
-        greeted(&fixture, true);
+        near_greeted(&fixture, true);
         session_fixture_pass(&fixture.base, 9000); /* as long as devices try */
         near_end = errs[i];
         session_fixture_lose(&fixture.base);
         near_end = 0;
-        greeted(&fixture, false);
+        near_greeted(&fixture, false);
         session_fixture_lose(&fixture.base);
-        greeted(&fixture, false);
+        near_greeted(&fixture, false);
         comes_back(&fixture);
-        teardown(&fixture);
+        near_teardown(&fixture);
     }
 }
 
@@ -419,13 +308,13 @@ static void session_near__that_lasts_between_failures_is_kept(void **state)
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
+    near_setup(&fixture);
     go_over_rdma(&fixture, "10.0.0.1");
-    listen_near(&fixture);
-    listen_far(&fixture);
+    near_listen(&fixture);
+    near_listen_far(&fixture);
     lose_near(&fixture, SL_ERR_IO);
     for (int i = 0; i < 3; i++) {
-        greeted(&fixture, true);
+        near_greeted(&fixture, true);
         session_fixture_pass(&fixture.base,
                              (uint32_t)(SL_SESSION_NEAR_LASTS_NS / SL_CLOCK_NS_PER_MS));
         near_end = SL_ERR_IO;
@@ -433,8 +322,85 @@ static void session_near__that_lasts_between_failures_is_kept(void **state)
         near_end = 0;
     }
     lose_near(&fixture, SL_ERR_CLOSED); /* the peer's doing */
-    greeted(&fixture, true);
-    teardown(&fixture);
+    near_greeted(&fixture, true);
+    near_teardown(&fixture);
+}
+
+static void lose_near_after(struct near_fixture *fixture, int err, uint32_t ms)
+{
+    near_greeted(fixture, true);
+    session_fixture_pass(&fixture->base, ms);
+    near_end = err;
+    session_fixture_lose(&fixture->base);
+    near_end = 0;
+}
+
+/* It carries what is short: the greeting. The end that sends what is long fails after 8 to 10 s,
+ * and the other one sees it go. */
+static void session_near__that_carries_too_little_is_left_alone_for_a_while(void **state)
+{
+    (void)state;
+    static const struct {
+        int err;
+        uint32_t ms, count;
+    } cases[] = {{SL_ERR_CLOSED, 9000, 3}, {SL_ERR_IO, 12000, 2}, {SL_ERR_CLOSED, 1, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct near_fixture fixture;
+        near_setup(&fixture);
+        go_over_rdma(&fixture, "10.0.0.1");
+        near_listen(&fixture);
+        near_listen_far(&fixture);
+        for (uint32_t lost = 0; lost < cases[i].count; lost++) {
+            lose_near_after(&fixture, cases[i].err, cases[i].ms);
+        }
+        near_greeted(&fixture, false);
+        comes_back(&fixture);
+        near_teardown(&fixture);
+    }
+}
+
+static void session_near__is_not_blamed_for_what_the_owner_gives_up(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    near_setup(&fixture);
+    near_listen(&fixture);
+    near_listen_far(&fixture);
+    for (int i = 0; i < 6; i++) {
+        near_greeted(&fixture, true);
+        fixture.base.lost_count = 0;
+        sl_session_reconnect(fixture.base.session, "just so");
+        session_fixture_until(&fixture.base, session_fixture_is_lost);
+    }
+    near_greeted(&fixture, true);
+    /* It is for all else. */
+    for (int i = 0; i < 3; i++) {
+        session_fixture_lose(&fixture.base);
+        near_greeted(&fixture, i < 2);
+    }
+    near_teardown(&fixture);
+}
+
+/* Somebody takes connections there, and says nothing. */
+static void session_near__that_leads_astray_is_looked_for_less_and_less(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    near_setup(&fixture);
+    go_over_rdma(&fixture, "10.0.0.1");
+    near_listen_far(&fixture);
+    near_greeted(&fixture, false);
+    near_listen(&fixture);
+    for (uint32_t pause_s = 60; pause_s <= 480; pause_s *= 2) {
+        fixture.base.lost_count = 0;
+        session_fixture_pass(&fixture.base, pause_s * 1000 - 500);
+        assert_int_equal(fixture.base.lost_count, 0);
+        session_fixture_pass(&fixture.base, pause_s * 250);
+        assert_int_equal(fixture.base.lost_count, 1);
+        session_fixture_until(&fixture.base, session_fixture_is_acceptor_closed);
+        near_greeted(&fixture, false);
+    }
+    near_teardown(&fixture);
 }
 
 static uint32_t probe_count; /* connections that were begun by the near way */
@@ -454,10 +420,10 @@ static void session_near__is_looked_for_while_the_endpoint_serves(void **state)
     (void)state;
     for (int silent = 0; silent < 2; silent++) {
         struct near_fixture fixture;
-        setup(&fixture);
+        near_setup(&fixture);
         go_over_rdma(&fixture, "10.0.0.1");
-        listen_far(&fixture);
-        greeted(&fixture, false);
+        near_listen_far(&fixture);
+        near_greeted(&fixture, false);
         near_is_silent = silent == 1;
         probe_count = 0;
         pass_and_count(&fixture, 59);
@@ -471,11 +437,11 @@ static void session_near__is_looked_for_while_the_endpoint_serves(void **state)
         assert_int_equal(fixture.base.lost_count, 0);
         assert_int_equal(fixture.base.accepted_count, 1);
         near_is_silent = false;
-        listen_near(&fixture);
+        near_listen(&fixture);
         session_fixture_pass(&fixture.base, 290000);
         session_fixture_until(&fixture.base, session_fixture_is_lost);
-        greeted(&fixture, true);
-        teardown(&fixture);
+        near_greeted(&fixture, true);
+        near_teardown(&fixture);
     }
 }
 
@@ -484,12 +450,12 @@ static void session_near__by_a_name_is_looked_for(void **state)
     (void)state;
     SKIP_WITHOUT_LOCALHOST();
     struct near_fixture fixture;
-    setup(&fixture);
+    near_setup(&fixture);
     go_over_rdma(&fixture, "10.0.0.1");
-    listen_far(&fixture);
-    greeted(&fixture, false);
+    near_listen_far(&fixture);
+    near_greeted(&fixture, false);
     go_over_rdma(&fixture, "localhost");
-    listen_near(&fixture);
+    near_listen(&fixture);
     near_conn = NULL;
     fixture.base.received_count = 0;
     session_fixture_pass(&fixture.base, 75000); /* it is being looked up by now */
@@ -497,7 +463,7 @@ static void session_near__by_a_name_is_looked_for(void **state)
     assert_string_equal(near_target.name, "localhost");
     until_slowly(&fixture, session_fixture_has_received);
     welcomed(&fixture, true);
-    teardown(&fixture);
+    near_teardown(&fixture);
 }
 
 /* Closed, lost, or told of another way, at any moment of it. */
@@ -506,11 +472,11 @@ static void session_near__is_looked_for_no_more(void **state)
     (void)state;
     for (uint32_t i = 0; i < 60; i++) {
         struct near_fixture fixture;
-        setup(&fixture);
+        near_setup(&fixture);
         go_over_rdma(&fixture, "10.0.0.1");
-        listen_far(&fixture);
-        greeted(&fixture, false);
-        listen_near(&fixture);
+        near_listen_far(&fixture);
+        near_greeted(&fixture, false);
+        near_listen(&fixture);
         near_is_silent = i % 2 == 0;
         struct sl_conn *before = near_conn;
         while (near_conn == before) {
@@ -525,7 +491,7 @@ static void session_near__is_looked_for_no_more(void **state)
             sl_session_reconnect(fixture.base.session, "just so");
         }
         session_fixture_pass(&fixture.base, 5000);
-        teardown(&fixture);
+        near_teardown(&fixture);
     }
 }
 
@@ -534,10 +500,10 @@ static void session_near__without_an_answer_goes_on_by_the_endpoint(void **state
 {
     (void)state;
     struct near_fixture fixture;
-    setup(&fixture);
+    near_setup(&fixture);
     go_over_rdma(&fixture, "10.0.0.1");
     near_is_silent = true;
-    listen_far(&fixture);
+    near_listen_far(&fixture);
     session_fixture_pass(&fixture.base, START_TIMEOUT_NS / SL_CLOCK_NS_PER_MS / 4 - 100);
     assert_int_equal(fixture.base.accepted_count, 0);
     session_fixture_pass(&fixture.base, 200);
@@ -550,9 +516,9 @@ static void session_near__without_an_answer_goes_on_by_the_endpoint(void **state
     session_fixture_lose(&fixture.base);
     session_fixture_pass(&fixture.base, 2900);
     assert_int_equal(fixture.base.accepted_count, 1);
-    greeted(&fixture, false);
+    near_greeted(&fixture, false);
     assert_true(fixture.base.pair.now_ns < 8 * SL_CLOCK_NS_PER_S);
-    teardown(&fixture);
+    near_teardown(&fixture);
 }
 
 int main(void)
@@ -572,6 +538,9 @@ int main(void)
         cmocka_unit_test(session_set_near__forgets_a_look_up),
         cmocka_unit_test(session_near__whose_medium_fails_twice_is_left_alone_for_a_while),
         cmocka_unit_test(session_near__that_lasts_between_failures_is_kept),
+        cmocka_unit_test(session_near__that_carries_too_little_is_left_alone_for_a_while),
+        cmocka_unit_test(session_near__is_not_blamed_for_what_the_owner_gives_up),
+        cmocka_unit_test(session_near__that_leads_astray_is_looked_for_less_and_less),
         cmocka_unit_test(session_near__without_an_answer_goes_on_by_the_endpoint),
         cmocka_unit_test(session_near__is_looked_for_while_the_endpoint_serves),
         cmocka_unit_test(session_near__by_a_name_is_looked_for),
