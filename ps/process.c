@@ -11,6 +11,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "core/rlimit.h"
 #include "ps/process_internal.h"
 #include "reactor/topology.h"
 
@@ -289,21 +290,12 @@ static int block_signals(struct sl_process *process)
     return process->signal_fd < 0 ? SL_ERR_IO : 0;
 }
 
-static void raise_limit(__rlimit_resource_t resource)
-{
-    struct rlimit limit;
-    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(resource, &limit);
-    }
-}
-
 /* A connection is a descriptor: the system's customary 1024 would be few. What RDMA registers
  * counts as locked. */
 static void raise_limits(void)
 {
-    raise_limit(RLIMIT_NOFILE);
-    raise_limit(RLIMIT_MEMLOCK);
+    sl_rlimit_raise(RLIMIT_NOFILE);
+    sl_rlimit_raise(RLIMIT_MEMLOCK);
 }
 
 static int create_core(struct sl_process *process, uint32_t index)

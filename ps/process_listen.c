@@ -1,18 +1,11 @@
 /* Where a process is reached: by the network at its control and data endpoints, by workers of its
  * host through shared memory, and over RDMA. What is offered beside a data endpoint may fail: those
  * who would have come that way come by the data endpoint. */
-#include <string.h>
-
 #include "core/assert.h"
 #include "core/log.h"
 #include "ps/process_internal.h"
 
 #define DOCTOR "`starling-ps doctor` tells what is missing"
-
-static bool same_endpoint(const struct sl_endpoint *a, const struct sl_endpoint *b)
-{
-    return a->scheme == b->scheme && a->port == b->port && strcmp(a->host, b->host) == 0;
-}
 
 /* RDMA is the only way to the shards. */
 static bool needs_rdma(const struct sl_process_options *options)
@@ -79,12 +72,10 @@ void sl_process_listen_choose(const struct sl_process *process, struct sl_server
 void sl_process_listen_created(struct sl_process_core *core, int err)
 {
     struct sl_process *process = core->process;
-    const bool is_first = core->index == 0;
     if (err != 0 && needs_rdma(&process->options)) {
         explain_failure(process, sl_err_name(err));
-    } else if (err == 0 && is_first && process->options.has_fast &&
-               !sl_server_has_fast(core->server)) {
-        drop_fast(process, "RDMA cannot be used"); /* the next cores do not try */
+    } else if (err == 0 && process->options.has_fast && !sl_server_has_fast(core->server)) {
+        drop_fast(process, "RDMA cannot be used"); /* the next cores do not try; none listens yet */
     }
 }
 
@@ -144,7 +135,7 @@ int sl_process_listen(struct sl_process_core *core)
     }
     bool has_more =
         options->kind == SL_PROCESS_SERVER ||
-        (options->kind == SL_PROCESS_PS && !same_endpoint(&options->control, &options->data));
+        (options->kind == SL_PROCESS_PS && !sl_endpoint_same(&options->control, &options->data));
     if (err == 0 && has_more) {
         err = listen_data(core);
     }
