@@ -257,8 +257,10 @@ SL_API void sl_client_stats(const struct sl_client *client, struct sl_client_sta
  * shards, is copied all the same. In any other case it is memory like any other. bytes: at least 1;
  * page-aligned; zeros. The client's, until freed or destroyed. After a step that pulled into it has
  * failed, a ps on this machine that was held up in the middle of its answer may still write there
- * until its connection ends: pull into other memory then. Errors: NO_MEMORY, TOO_LARGE
- * (SL_CLIENT_BUFFERS_MAX exist, or were registered). Any thread; not on the data path. */
+ * until its connection ends: pull into other memory then. Over RDMA, where that goes for long
+ * answers into any memory, the step fails only when nobody writes there any more: a ps that says
+ * nothing by its deadline has 50 ms to do so, and is then disconnected from. Errors: NO_MEMORY,
+ * TOO_LARGE (SL_CLIENT_BUFFERS_MAX exist, or were registered). Any thread; not on the data path. */
 #define SL_CLIENT_BUFFERS_MAX 64
 SL_API int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out);
 /* No step that names it may be outstanding. Nulls *buffer. */
@@ -267,10 +269,11 @@ SL_API void sl_client_buffer_free(struct sl_client *client, void **buffer);
 /* Makes memory that the caller has already, of any alignment, such a buffer for RDMA; a ps on this
  * machine has no way to it, and what goes through shared memory is copied. The caller keeps it
  * mapped as it is until it is unregistered or the client is destroyed. Pages that were used stay in
- * memory, as far as the system allows (ulimit -l); beyond that, and without RDMA, it is memory like
- * any other. That is used over RDMA too: what is long is registered by the step that names it
- * first, and remembered for a while. Errors: EXISTS (it overlaps a buffer of this client),
- * NO_MEMORY, TOO_LARGE (as above). Any thread; not on the data path. */
+ * memory, as far as the process's soft limit allows (ulimit -l, which the library does not raise);
+ * beyond that, and without RDMA, it is memory like any other. That is used over RDMA too: what is
+ * long is registered by the step that names it first, and remembered for a while. Errors: EXISTS
+ * (it overlaps a buffer of this client), NO_MEMORY, TOO_LARGE (as above). Any thread; not on the
+ * data path. */
 SL_API int sl_client_buffer_register(struct sl_client *client, void *base, size_t bytes);
 /* As it was registered. No step that names it may be outstanding. */
 SL_API void sl_client_buffer_unregister(struct sl_client *client, void *base);

@@ -317,18 +317,13 @@ void sl_link_close(struct sl_link *link)
     }
 }
 
-static bool is_same(const struct sl_endpoint *a, const struct sl_endpoint *b)
-{
-    return a->scheme == b->scheme && a->port == b->port && strcmp(a->host, b->host) == 0;
-}
-
 /* What is told without news may be that the ps was started anew at the same place. */
 void sl_link_move(struct sl_link *link, const struct sl_link_place *place)
 {
     if (link->session == NULL) {
         return;
     }
-    bool moved = !is_same(&link->place.endpoint, &place->endpoint);
+    bool moved = !sl_endpoint_same(&link->place.endpoint, &place->endpoint);
     link->place = *place;
     const struct sl_session_near near = near_of(link);
     sl_session_set_near(link->session, &near);

@@ -17,7 +17,7 @@ int sl_rdma_cm_open(struct sl_rdma *rdma)
         library->free_devices(list);
     }
     if (devices == 0) {
-        sl_log_warn("rdma: this machine has no RDMA device");
+        sl_log_debug("rdma: this machine has no RDMA device");
         return SL_ERR_UNSUPPORTED;
     }
     rdma->cm = library->create_event_channel();
