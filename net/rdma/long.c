@@ -116,6 +116,9 @@ void sl_rdma_long_close(struct sl_rdma_send *send)
 static bool find_keys(struct source *source, const uint8_t *at, uint32_t bytes,
                       bool for_the_occasion)
 {
+    if (source->count == SL_RDMA_PIECES) {
+        return false;
+    }
     struct sl_rdma_span *spans = source->spans + source->count;
     uint32_t count = sl_rdma_memory_find(source->conn->rail, at, bytes, source->use,
                                          for_the_occasion, spans, SL_RDMA_PIECES - source->count);
@@ -171,11 +174,13 @@ static enum outcome add_part(struct source *source, const uint8_t *at, uint32_t 
     if (bytes >= SL_RDMA_GATHER_BYTES && find_keys(source, at, bytes, occasion)) {
         return FOUND;
     }
+    uint32_t count = source->count;
     enum outcome outcome = copy_part(source, at, bytes);
-    if (outcome != FOUND && !occasion && find_keys(source, at, bytes, true)) {
+    if (outcome == FOUND) {
         return FOUND;
     }
-    return outcome;
+    source->count = count; /* what was copied of the part goes with the rest of `kept` */
+    return !occasion && find_keys(source, at, bytes, true) ? FOUND : outcome;
 }
 
 /* All of the payload but the first bytes, which go another way. */
@@ -193,7 +198,9 @@ static enum outcome find_source(struct source *source, const struct sl_rdma_view
         outcome = add_part(source, view->rest, view->rest_bytes);
     }
     if (outcome != FOUND) {
+        bool awake = source->conn->rdma->awake;
         put_kept(source->conn, source->kept);
+        source->conn->rdma->awake = awake; /* what was too little for this is so for others */
     }
     return outcome;
 }
@@ -294,6 +301,7 @@ static bool pack_alone(struct sl_rdma_chain *chain, const struct sl_rdma_view *v
     }
     if (has_landing(view)) {
         const struct sl_transport_frame *frame = &view->entry->frame;
+        sl_assert(view->head_bytes == view->head_left); /* no other frame is in its entry */
         draft.landing_count = sl_rdma_landing_lend(conn, header.request_id, frame->landing,
                                                    frame->landing_bytes, draft.landing);
     }

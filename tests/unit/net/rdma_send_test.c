@@ -448,6 +448,33 @@ static void long__without_keys(void **state)
     assert_int_equal(fixture->a->conn->end_err, SL_ERR_NO_MEMORY);
 }
 
+/* There is a block for the first half of a payload only: it is registered after all, and comes
+ * once. */
+static void long__what_was_copied_in_part_is_not_sent_twice(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_rail *rail = &fixture->wire.fake.rail;
+    struct sl_rdma_block *taken = NULL;
+    struct sl_rdma_block *block = sl_rdma_pool_get(rail, SL_RDMA_BLOCK_STAGING);
+    fixture->wire.fake.rdma.buffers_max = 1;
+    while (rail->pool.free[SL_RDMA_BLOCK_STAGING] != NULL) {
+        struct sl_rdma_block *next = sl_rdma_pool_get(rail, SL_RDMA_BLOCK_STAGING);
+        next->next = taken;
+        taken = next;
+    }
+    sl_rdma_pool_put(block);
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, SL_RDMA_STAGING_BYTES + 100, 1);
+    rdma_wire_send(fixture->a, fixture->memory, cookie(1));
+    rdma_wire_settle(&fixture->wire);
+    rdma_wire_expect(fixture->b, 0, 1, SL_RDMA_STAGING_BYTES + 100, 1);
+    assert_int_equal(fixture->a->sent_count, 1);
+    while (taken != NULL) {
+        block = taken;
+        taken = block->next;
+        sl_rdma_pool_put(block);
+    }
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -472,6 +499,7 @@ int main(void)
         CASE(long__a_short_beginning_comes_along),
         CASE(long__many_at_once),
         CASE(long__without_keys),
+        CASE(long__what_was_copied_in_part_is_not_sent_twice),
     };
     return cmocka_run_group_tests_name("rdma_send", tests, NULL, NULL);
 }
