@@ -47,7 +47,7 @@ CONFINED = [
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_", 
      r"core/(arena_ahead|shared)\.c|reactor/(mailbox|reactor).*|worker/(port|wire_memory)\.c|net/resolve\.c|"
-     r"net/rdma/(device|unmapped)\.c|"
+     r"net/rdma/(cm|device|unmapped)\.c|"
      r"kv/engine.*",
      "a lock"),
     (r"#include \"config/",

@@ -1,5 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/bytes.h"
@@ -7,6 +9,58 @@
 #include "net/rdma/internal.h"
 
 #define EVENTS_A_TURN 64
+
+/* ---- The event channel ------------------------------------------------------------------------
+ */
+
+struct sl_rdma_channel {
+    struct rdma_event_channel *cm;
+    const struct sl_rdma_library *library;
+    uint32_t users; /* the transport, and requests on their way from it */
+};
+
+/* Of all channels' users; hand-overs are rare. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct sl_rdma_channel *sl_rdma_cm_keep(struct sl_rdma *rdma)
+{
+    pthread_mutex_lock(&lock);
+    rdma->channel->users++;
+    pthread_mutex_unlock(&lock);
+    return rdma->channel;
+}
+
+void sl_rdma_cm_let_go(struct sl_rdma_channel **channel)
+{
+    struct sl_rdma_channel *gone = *channel;
+    *channel = NULL;
+    pthread_mutex_lock(&lock);
+    bool is_last = --gone->users == 0;
+    pthread_mutex_unlock(&lock);
+    if (is_last) {
+        gone->library->destroy_event_channel(gone->cm);
+        free(gone);
+    }
+}
+
+/* errno says why not. */
+static bool open_channel(struct sl_rdma *rdma)
+{
+    struct sl_rdma_channel *channel = malloc(sizeof *channel);
+    if (channel == NULL) {
+        return false;
+    }
+    channel->cm = rdma->library->create_event_channel();
+    if (channel->cm == NULL) {
+        free(channel);
+        return false;
+    }
+    channel->library = rdma->library;
+    channel->users = 1;
+    rdma->channel = channel;
+    rdma->cm = channel->cm;
+    return true;
+}
 
 int sl_rdma_cm_open(struct sl_rdma *rdma)
 {
@@ -20,8 +74,7 @@ int sl_rdma_cm_open(struct sl_rdma *rdma)
         sl_log_debug("rdma: this machine has no RDMA device");
         return SL_ERR_UNSUPPORTED;
     }
-    rdma->cm = library->create_event_channel();
-    if (rdma->cm == NULL) {
+    if (!open_channel(rdma)) {
         sl_log_warn("rdma: rdma_cm cannot be used: %s; is the module rdma_ucm loaded?",
                     strerror(errno));
         return SL_ERR_UNSUPPORTED;
@@ -32,7 +85,7 @@ int sl_rdma_cm_open(struct sl_rdma *rdma)
         err = sl_rdma_watch(rdma, rdma->cm->fd, NULL);
     }
     if (err != 0) {
-        library->destroy_event_channel(rdma->cm);
+        sl_rdma_cm_let_go(&rdma->channel);
     }
     return err;
 }
@@ -40,7 +93,7 @@ int sl_rdma_cm_open(struct sl_rdma *rdma)
 void sl_rdma_cm_close(struct sl_rdma *rdma)
 {
     sl_rdma_unwatch(rdma, rdma->cm->fd);
-    rdma->library->destroy_event_channel(rdma->cm);
+    sl_rdma_cm_let_go(&rdma->channel);
 }
 
 void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id)
@@ -93,9 +146,9 @@ static void for_conn(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *e
         return;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
         if (conn->rail != NULL) {
-            conn->rail->gone = true;
+            sl_rdma_rail_lose(conn->rail, "the device was removed");
         }
-        sl_rdma_conn_refuse(conn, "the device was removed", SL_ERR_IO);
+        sl_rdma_conn_end(conn, SL_ERR_IO);
         return;
     case RDMA_CM_EVENT_ADDR_CHANGE:
         sl_rdma_conn_refuse(conn, "the address moved to another device", SL_ERR_IO);

@@ -132,7 +132,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     switch (conn->life) {
     case SL_RDMA_RESOLVING:
     case SL_RDMA_MOVING:
-        if (conn->link.id == NULL && conn->attempts > 0) {
+        if (conn->link.id == NULL && conn->attempts > 0 && conn->base.state != SL_CONN_CLOSING) {
             sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(conn->rdma));
             sl_rdma_connect_begin(conn);
             return;
@@ -310,8 +310,7 @@ void sl_rdma_conn_take_hello(struct sl_rdma_conn *conn, const struct sl_rdma_hel
 
 void sl_rdma_conn_established(struct sl_rdma_conn *conn)
 {
-    sl_rdma_conn_stop_timer(conn);
-    conn->link.established = true;
+    sl_rdma_connect_done(conn);
     conn->life = SL_RDMA_LIVE;
     conn->unannounced = false;
     sl_rdma_sweep_add(conn->rdma, conn);
@@ -358,7 +357,8 @@ void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn)
 
 void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err)
 {
-    if (conn->life == SL_RDMA_ENDED) {
+    if (conn->life == SL_RDMA_ENDED ||
+        (conn->life == SL_RDMA_LEAVING && sl_rdma_move_end(conn, err))) {
         return;
     }
     sl_rdma_conn_stop_timer(conn);
@@ -502,6 +502,20 @@ static bool is_quiet(const struct sl_rdma_conn *conn)
     return receives && link->sends_completed == link->sends_posted;
 }
 
+/* What a queue pair completed may be forgotten with it, shared buffers too: it is looked at first.
+ */
+static bool gave_back_all(struct sl_rdma_conn *conn)
+{
+    if (!is_quiet(conn)) {
+        return false;
+    }
+    if (!conn->quiet) {
+        conn->quiet = true;
+        conn->empties = conn->rail != NULL ? conn->rail->empties : 0;
+    }
+    return saw_all(conn);
+}
+
 static void finish(struct sl_rdma_conn *conn)
 {
     struct sl_rdma *rdma = conn->rdma;
@@ -525,7 +539,7 @@ static bool visit_ended(struct sl_rdma_conn *conn)
         }
         make_quiet(conn);
     }
-    if (conn->link.id != NULL && !is_quiet(conn)) {
+    if (conn->link.id != NULL && !gave_back_all(conn)) {
         return false;
     }
     finish(conn);
@@ -573,6 +587,10 @@ void sl_rdma_conn_cancel_all(struct sl_rdma *rdma)
         }
         finish(conn);
     }
+}
+
+void sl_rdma_conn_free_all(struct sl_rdma *rdma)
+{
     while (rdma->spare != NULL) {
         struct sl_rdma_conn *conn = rdma->spare;
         rdma->spare = conn->ready_next;

@@ -11,6 +11,7 @@
 #define RETRIES       7U  /* of the device, for a packet that is not acknowledged */
 #define ACK_NS_SHIFT  12U /* the unit of its patience with one: 2^12 ns and a bit */
 #define ACK_SHIFT_MAX 31U
+#define RNR_TIMER     13 /* the code for 0.96 ms */
 
 static int err_of(int error)
 {
@@ -149,6 +150,22 @@ static void routed(struct sl_rdma_conn *conn)
     }
 }
 
+/* Else a peer that finds no receive buffer waits for the longest that there is, 655 ms. */
+static void set_patience_with_receiver(struct sl_rdma_conn *conn)
+{
+    struct ibv_qp_attr attr = {.min_rnr_timer = RNR_TIMER};
+    if (!conn->rail->can.is_iwarp) {
+        (void)conn->rdma->library->modify_qp(conn->link.id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
+    }
+}
+
+void sl_rdma_connect_done(struct sl_rdma_conn *conn)
+{
+    sl_rdma_conn_stop_timer(conn);
+    conn->link.established = true;
+    set_patience_with_receiver(conn);
+}
+
 static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
     if (!event->has_hello || event->hello.version != SL_RDMA_VERSION) {
@@ -156,9 +173,12 @@ static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event
                             event->has_hello ? SL_ERR_VERSION : SL_ERR_PROTOCOL);
         return;
     }
-    sl_rdma_conn_stop_timer(conn);
+    if (!sl_rdma_hello_is_sane(&event->hello, conn->life == SL_RDMA_MOVING)) {
+        sl_rdma_conn_refuse(conn, "it gives no credit, or more than anybody has", SL_ERR_PROTOCOL);
+        return;
+    }
     sl_rdma_conn_take_hello(conn, &event->hello);
-    conn->link.established = true;
+    sl_rdma_connect_done(conn);
     conn->attempts = 0;
     if (conn->life == SL_RDMA_RESOLVING) {
         conn->life = SL_RDMA_LIVE;

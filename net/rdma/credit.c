@@ -1,11 +1,9 @@
 #include "net/rdma/send.h"
 
-#define LIMIT_AHEAD_MAX 65536U /* no peer has so many receive buffers for us */
-
 /* NOTEs use receive buffers that are not counted: SL_RDMA_SPARE of a connection. So there are never
  * more on their way than one less than that: the last asks for an answer, and the next waits until
  * the peer was heard. */
-#define NOTES_MAX       (SL_RDMA_SPARE - 1)
+#define NOTES_MAX (SL_RDMA_SPARE - 1)
 
 void sl_rdma_credit_tell(struct sl_rdma_conn *conn, struct sl_rdma_packet *packet)
 {
@@ -26,6 +24,9 @@ void sl_rdma_credit_tell(struct sl_rdma_conn *conn, struct sl_rdma_packet *packe
 static void widen(struct sl_rdma_conn *conn)
 {
     uint32_t window = 2 * conn->window;
+    if (conn->link.id == NULL || !conn->link.established) {
+        return; /* nothing comes any more, and nobody would give back what is promised */
+    }
     if (window <= SL_RDMA_WINDOW_MAX && sl_rdma_pool_promise(conn->rail, conn, window)) {
         conn->window = window;
         conn->limit_ours = conn->counted_consumed + window;
@@ -48,7 +49,7 @@ static void heard_limit(struct sl_rdma_conn *conn, uint32_t limit)
 int sl_rdma_credit_heard(struct sl_rdma_conn *conn, const struct sl_rdma_packet *packet)
 {
     if ((int32_t)(packet->limit - conn->limit_theirs) < 0 ||
-        packet->limit - conn->counted_sent > LIMIT_AHEAD_MAX ||
+        packet->limit - conn->counted_sent > SL_RDMA_LIMIT_AHEAD_MAX ||
         packet->done - conn->longs_done > conn->longs_sent - conn->longs_done) {
         return SL_ERR_PROTOCOL;
     }

@@ -30,8 +30,9 @@
 #define SL_RDMA_SIGNAL_EVERY    32U /* of them; also the last of a burst that something waits for */
 #define SL_RDMA_WINDOW_MIN      8U  /* counted packets that a new connection may have outstanding */
 #define SL_RDMA_WINDOW_MAX      64U /* and one that keeps asking for more (SL_RDMA_STALLED) */
-#define SL_RDMA_SPARE           4U  /* receive buffers of a connection for uncounted packets */
-#define SL_RDMA_READS           16U /* RDMA reads outstanding on a queue pair, at most */
+#define SL_RDMA_LIMIT_AHEAD_MAX 65536U /* no peer has so many receive buffers for us */
+#define SL_RDMA_SPARE           4U     /* receive buffers of a connection for uncounted packets */
+#define SL_RDMA_READS           16U    /* RDMA reads outstanding on a queue pair, at most */
 #define SL_RDMA_LONG_BYTES      6144U /* an answer's payload from here on is written to its landing */
 #define SL_RDMA_LANDINGS        512U /* requests of one connection whose landing is remembered */
 #define SL_RDMA_CHUNK_BYTES     (4U << 20) /* of registered memory: one memory region each */
@@ -52,6 +53,7 @@ struct sl_rdma_region {
 #define SL_RDMA_BUCKETS 1024U /* 2^n */
 
 struct sl_rdma_listener;
+struct sl_rdma_channel; /* cm.c */
 
 struct sl_rdma {
     struct sl_transport base;
@@ -63,6 +65,7 @@ struct sl_rdma {
     bool cm_ready; /* the event channel may have something */
     bool awake;    /* a connection was marked ready since the last poll looked */
     struct rdma_event_channel *cm;
+    struct sl_rdma_channel *channel; /* that it is of */
     struct sl_rdma_rail *rails;
     struct sl_rdma_rail *lost; /* whose device is gone: nothing open, but messages may lie there */
     struct sl_rdma_conn **conns; /* [conn_capacity], by index; NULL: free */
@@ -134,7 +137,9 @@ struct sl_rdma_conn {
     bool bye_sent;
     bool quieting;     /* ENDED: the queue pair is in the error state */
     bool quiet_waited; /* and as long as the device may take to give back receive buffers */
-    uint32_t empties;  /* of the rail, when the end was seen: what came before is delivered first */
+    bool quiet;        /* it has given them back, maybe by completions not looked at */
+    uint32_t empties;  /* of the rail, when the end was seen: what came before is delivered first;
+                        * then when it was quiet */
     struct sl_rdma_conn *dirty_next, *ready_next, *queue_pair_next;
     struct sl_timer timer; /* RESOLVING, ACCEPTING, MOVING, LEAVING, DRAINING, ENDED: patience */
     struct sl_endpoint endpoint; /* who connected: for the second time, from the same address */
@@ -217,6 +222,11 @@ static inline uint64_t sl_rdma_wr_id(const struct sl_rdma_conn *conn, uint32_t k
 int sl_rdma_cm_open(struct sl_rdma *rdma);
 void sl_rdma_cm_close(struct sl_rdma *rdma);
 
+/* What an identifier on its way to another reactor needs, even when this transport is closed before
+ * it gets there. Let go on any thread. */
+struct sl_rdma_channel *sl_rdma_cm_keep(struct sl_rdma *rdma);
+void sl_rdma_cm_let_go(struct sl_rdma_channel **channel);
+
 /* Handles events, cm_ready says that there may be some; returns how many. */
 uint32_t sl_rdma_cm_poll(struct sl_rdma *rdma);
 
@@ -254,7 +264,15 @@ int sl_rdma_connect(struct sl_transport *transport, const struct sl_endpoint *en
 /* Asks rdma_cm for the way to conn->endpoint, from conn->local unless that is AF_UNSPEC; RESOLVING,
  * or MOVING once more. Ends the connection where that fails. */
 void sl_rdma_connect_begin(struct sl_rdma_conn *conn);
+/* On either side: the queue pair of link.id is connected. */
+void sl_rdma_connect_done(struct sl_rdma_conn *conn);
 void sl_rdma_connect_event(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event);
+
+/* Credit is not looked at for a connection that moves. */
+static inline bool sl_rdma_hello_is_sane(const struct sl_rdma_hello *hello, bool moves)
+{
+    return hello->reads > 0 && (moves || hello->limit - 1U < SL_RDMA_LIMIT_AHEAD_MAX);
+}
 
 /* How long an answer may take, beyond which the peer counts as gone. */
 static inline uint64_t sl_rdma_patience_ns(const struct sl_rdma *rdma)
@@ -322,6 +340,8 @@ void sl_rdma_conn_end(struct sl_rdma_conn *conn, int err);
 bool sl_rdma_conn_visit(struct sl_rdma_conn *conn);
 void sl_rdma_conn_disconnect(struct sl_conn *conn);
 void sl_rdma_conn_cancel_all(struct sl_rdma *rdma); /* `closed` with CANCELLED, now */
+void sl_rdma_conn_free_all(struct sl_rdma *rdma);   /* nobody releases messages any more */
+
 /* From a completion; NULL: of the past. */
 struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id);
 struct sl_rdma_conn *sl_rdma_conn_of_queue_pair(const struct sl_rdma_rail *rail, uint32_t number);
@@ -357,6 +377,9 @@ void sl_rdma_move_bury(struct sl_rdma_conn *conn);
 
 /* MOVING: the second queue pair is there. */
 void sl_rdma_move_done(struct sl_rdma_conn *conn);
+
+/* LEAVING: it ends, and where it goes to hears of that. False: this side's part is all there is. */
+bool sl_rdma_move_end(struct sl_rdma_conn *conn, int err);
 
 /* Patience is at an end, LEAVING. */
 void sl_rdma_move_give_up(struct sl_rdma_conn *conn);
@@ -422,6 +445,8 @@ void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number, bool 
 /* Asks `sink` again, reads and delivers what could not be before; true: something was done. */
 bool sl_rdma_receive_visit(struct sl_rdma_conn *conn);
 bool sl_rdma_receive_is_done(const struct sl_rdma_conn *conn); /* all that came was delivered */
+/* LEAVING: the device still reads what nobody waits for any more. */
+bool sl_rdma_receive_is_reading(const struct sl_rdma_conn *conn);
 void sl_rdma_receive_release(struct sl_conn *conn, const struct sl_transport_message *message);
 
 #endif

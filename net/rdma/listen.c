@@ -7,9 +7,8 @@
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
-#define BACKLOG   1024
-#define LIMIT_MAX 65536U            /* no peer has so many receive buffers for us */
-#define RETRY_NS  SL_CLOCK_NS_PER_S /* when the device that it listens on is gone */
+#define BACKLOG  1024
+#define RETRY_NS SL_CLOCK_NS_PER_S /* when the device that it listens on is gone */
 
 struct sl_rdma_listener {
     struct sl_rdma *rdma;
@@ -77,11 +76,6 @@ static void take(struct sl_rdma_listener *listener, const struct sl_rdma_cm_even
     sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
 }
 
-static bool is_sane(const struct sl_rdma_hello *hello)
-{
-    return hello->limit - 1U < LIMIT_MAX && hello->reads > 0;
-}
-
 void sl_rdma_listen_request(struct sl_rdma_listener *listener, const struct sl_rdma_cm_event *event)
 {
     struct sl_rdma *rdma = listener->rdma;
@@ -92,8 +86,8 @@ void sl_rdma_listen_request(struct sl_rdma_listener *listener, const struct sl_r
         turn_away(rdma, event->id, peer, "what it said is not ours");
     } else if (event->hello.version != SL_RDMA_VERSION) {
         turn_away(rdma, event->id, peer, "it is of another version");
-    } else if (event->hello.is_move == 0 && !is_sane(&event->hello)) {
-        turn_away(rdma, event->id, peer, "it gives no credit");
+    } else if (!sl_rdma_hello_is_sane(&event->hello, event->hello.is_move != 0)) {
+        turn_away(rdma, event->id, peer, "it gives no credit, or more than anybody has");
     } else if (event->hello.is_move != 0) {
         if (!sl_rdma_move_arrived(rdma, event->id, &event->hello)) {
             turn_away(rdma, event->id, peer,

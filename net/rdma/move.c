@@ -8,7 +8,7 @@
 
 #include "core/bytes.h"
 #include "core/log.h"
-#include "net/rdma/internal.h"
+#include "net/rdma/send.h"
 
 struct packet {
     struct packet *next;
@@ -24,8 +24,8 @@ struct sl_rdma_move {
     bool told, moved;          /* MOVE was sent, MOVED came */
     struct rdma_cm_id *id;     /* the request with the ticket; NULL: none has come, or will */
     uint32_t reads_peer;
-    struct rdma_event_channel *from; /* of id */
-    int end_err;                     /* id is NULL */
+    struct sl_rdma_channel *from; /* of id, once that is on its way */
+    int end_err;                  /* id is NULL */
     struct sl_transport *to;
     struct sl_reactor *bound_for; /* who may outlive its transport */
     const struct sl_transport_events *events;
@@ -37,6 +37,7 @@ struct sl_rdma_move {
     uint32_t counted_sent, counted_received, counted_consumed;
     uint32_t longs_sent, longs_done, reads_done, reads_told;
     struct packet *first, **end;
+    uint32_t packets; /* of them; each has used credit */
 };
 
 static void free_packets(struct sl_rdma_move *move)
@@ -52,6 +53,9 @@ static void destroy(struct sl_rdma_move *move)
 {
     if (move->id != NULL) {
         (void)move->library->destroy_id(move->id);
+    }
+    if (move->from != NULL) {
+        sl_rdma_cm_let_go(&move->from);
     }
     free_packets(move);
     free(move);
@@ -106,13 +110,29 @@ int sl_rdma_move_hand_over(struct sl_conn *base, struct sl_transport *to,
     return 0;
 }
 
+static void end_there(struct sl_rdma_conn *conn, int err)
+{
+    if (conn->move->end_err == 0) {
+        conn->move->end_err = err;
+    }
+    sl_rdma_mark_ready(conn);
+}
+
+bool sl_rdma_move_end(struct sl_rdma_conn *conn, int err)
+{
+    if (conn->move == NULL || conn->rdma->closing) {
+        return false;
+    }
+    end_there(conn, err);
+    return true;
+}
+
 void sl_rdma_move_packet(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes)
 {
     struct sl_rdma_move *move = conn->move;
     struct packet *copy = malloc(sizeof *copy + bytes);
     if (copy == NULL) {
-        move->end_err = SL_ERR_NO_MEMORY; /* what follows on a gap is no use to anybody */
-        sl_rdma_mark_ready(conn);
+        end_there(conn, SL_ERR_NO_MEMORY); /* what follows on a gap is no use to anybody */
         return;
     }
     copy->next = NULL;
@@ -120,7 +140,20 @@ void sl_rdma_move_packet(struct sl_rdma_conn *conn, const uint8_t *packet, uint3
     memcpy(copy->at, packet, bytes);
     *move->end = copy;
     move->end = &copy->next;
+    move->packets++;
     conn->rdma->stats.copied_bytes += bytes;
+}
+
+/* What comes along is no more than the peer had credit for. */
+static void take_counted(struct sl_rdma_conn *conn, const struct sl_rdma_packet *head,
+                         const uint8_t *packet, uint32_t bytes)
+{
+    if (head->kind > SL_RDMA_WRITTEN ||
+        conn->counted_received + conn->move->packets == conn->limit_ours) {
+        end_there(conn, SL_ERR_PROTOCOL);
+        return;
+    }
+    sl_rdma_move_packet(conn, packet, bytes);
 }
 
 void sl_rdma_move_take(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_t bytes)
@@ -128,16 +161,18 @@ void sl_rdma_move_take(struct sl_rdma_conn *conn, const uint8_t *packet, uint32_
     struct sl_bytes cursor = sl_bytes_over(packet, bytes);
     struct sl_rdma_packet head;
     sl_bytes_copy(&cursor, &head, sizeof head);
-    if (conn->move->moved || cursor.bad) {
+    if (conn->move->moved || conn->move->end_err != 0) {
         return; /* nothing follows on MOVED; the connection ends where it goes to */
     }
-    if (head.kind == SL_RDMA_MOVED) {
+    if (cursor.bad || sl_rdma_credit_heard(conn, &head) != 0) {
+        end_there(conn, SL_ERR_PROTOCOL);
+    } else if (head.kind == SL_RDMA_MOVED) {
         conn->move->moved = true;
         sl_rdma_mark_ready(conn);
     } else if (head.kind == SL_RDMA_BYE) {
         sl_rdma_conn_said_bye(conn);
-    } else {
-        sl_rdma_move_packet(conn, packet, bytes);
+    } else if (head.kind != SL_RDMA_NOTE) {
+        take_counted(conn, &head, packet, bytes);
     }
 }
 
@@ -155,7 +190,7 @@ static void depart(struct sl_rdma_conn *conn)
     struct sl_rdma_move *move = conn->move;
     struct sl_reactor *from = rdma->base.reactor, *to = move->bound_for;
     leave_tickets(rdma, move);
-    move->from = rdma->cm;
+    move->from = move->id != NULL ? sl_rdma_cm_keep(rdma) : NULL;
     move->conn = NULL;
     move->limit_theirs = conn->limit_theirs;
     move->limit_ours = conn->limit_ours;
@@ -181,18 +216,18 @@ static void depart(struct sl_rdma_conn *conn)
 
 void sl_rdma_move_give_up(struct sl_rdma_conn *conn)
 {
-    conn->move->end_err = SL_ERR_DEADLINE;
-    sl_rdma_mark_ready(conn);
+    end_there(conn, SL_ERR_DEADLINE);
 }
 
 void sl_rdma_move_leave(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_move *move = conn->move;
-    if (!move->told && !conn->bye_received && !conn->link.disconnected) {
+    if (!move->told && move->end_err == 0 && !conn->bye_received && !conn->link.disconnected &&
+        !sl_rdma_receive_is_reading(conn)) {
         move->told = sl_rdma_send_uncounted(conn, SL_RDMA_MOVE, 0, move->ticket);
     }
     if (conn->life != SL_RDMA_LEAVING) {
-        return; /* the device failed meanwhile */
+        return; /* it ends with the transport */
     }
     if (move->moved && move->id != NULL && move->end_err == 0) {
         depart(conn);
@@ -255,9 +290,10 @@ static int accept_id(struct sl_rdma_conn *conn, struct sl_rdma_move *move)
 {
     struct sl_rdma *rdma = conn->rdma;
     struct rdma_cm_id *id = move->id;
-    if (move->from != rdma->cm && rdma->library->migrate_id(id, rdma->cm) != 0) {
+    if (move->from != rdma->channel && rdma->library->migrate_id(id, rdma->cm) != 0) {
         return SL_ERR_IO;
     }
+    sl_rdma_cm_let_go(&move->from);
     move->id = NULL;
     conn->link.id = id;
     id->context = conn;
@@ -300,13 +336,25 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     }
 }
 
+/* Its head says what had been heard already, and less than what was heard after it. */
+static int take_copy(struct sl_rdma_conn *conn, struct packet *packet)
+{
+    struct sl_rdma_packet head;
+    memcpy(&head, packet->at, sizeof head);
+    head.limit = conn->limit_theirs;
+    head.done = conn->longs_done;
+    head.flags = 0;
+    memcpy(packet->at, &head, sizeof head);
+    return sl_rdma_receive_copy(conn, packet->at, packet->bytes);
+}
+
 void sl_rdma_move_deliver(struct sl_rdma_conn *conn)
 {
     struct sl_rdma_move *move = conn->move;
     conn->move = NULL;
-    for (const struct packet *packet = move->first; packet != NULL; packet = packet->next) {
+    for (struct packet *packet = move->first; packet != NULL; packet = packet->next) {
         bool open = conn->life == SL_RDMA_LIVE || conn->life == SL_RDMA_DRAINING;
-        int err = open ? sl_rdma_receive_copy(conn, packet->at, packet->bytes) : 0;
+        int err = open ? take_copy(conn, packet) : 0;
         if (err != 0) {
             sl_rdma_conn_refuse(conn, "what it had sent before it was handed over cannot be kept",
                                 err);

@@ -397,7 +397,6 @@ void sl_rdma_pool_release(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
     rail->cq_promised -= conn->promised + SL_RDMA_SENDS;
     rail->promises--;
     conn->promised = 0;
-    sl_rdma_rail_left(rail);
 }
 
 /* ---- Blocks -----------------------------------------------------------------------------------
@@ -414,10 +413,21 @@ struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_rail *rail, enum sl_rdma_b
     return block;
 }
 
+/* A completion may be looked at only after its queue pair was destroyed and what was posted there
+ * taken back, and perhaps posted to another. */
+static bool is_posted_to(const struct sl_rdma_block *block, uint32_t queue_pair)
+{
+    const struct sl_rdma_conn *conn = block->posted_to;
+    return conn != NULL && conn->link.id->qp->qp_num == queue_pair;
+}
+
 struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_rail *rail, const struct ibv_wc *completion)
 {
     struct sl_rdma_block *block = (struct sl_rdma_block *)(uintptr_t)(completion->wr_id - 1);
     bool good = completion->status == IBV_WC_SUCCESS;
+    if (rail->srq == NULL && !is_posted_to(block, completion->qp_num)) {
+        return NULL;
+    }
     rail->pool.posted--;
     if (block->posted_to != NULL) {
         block->posted_to->link.receives--;
@@ -433,7 +443,11 @@ void sl_rdma_pool_put(struct sl_rdma_block *block)
     struct sl_rdma_pool *pool = &block->rail->pool;
     sl_assert(block->refs == 0);
     if (block->kind != SL_RDMA_BLOCK_RECEIVE) {
+        struct sl_rdma *rdma = block->rail->rdma;
         push_free(pool, block);
+        if (block->kind == SL_RDMA_BLOCK_STAGING && rdma->ready != NULL) {
+            rdma->awake = true; /* one of those may wait for it */
+        }
         return;
     }
     block->next = pool->again;

@@ -230,20 +230,31 @@ void sl_rdma_rail_close_all(struct sl_rdma *rdma)
     destroy_list(&rdma->lost);
 }
 
-void sl_rdma_rail_left(struct sl_rdma_rail *rail)
+static bool is_named(const struct sl_rdma_rail *rail)
 {
-    if (!rail->gone || rail->promises > 0 || rail->pd == NULL) {
-        return;
+    const struct sl_rdma *rdma = rail->rdma;
+    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
+        if (rdma->conns[i] != NULL && rdma->conns[i]->rail == rail) {
+            return true;
+        }
     }
-    struct sl_rdma *rdma = rail->rdma;
+    return false;
+}
+
+void sl_rdma_rail_close_gone(struct sl_rdma *rdma)
+{
     struct sl_rdma_rail **link = &rdma->rails;
-    while (*link != rail) {
-        link = &(*link)->next;
+    while (*link != NULL) {
+        struct sl_rdma_rail *rail = *link;
+        if (!rail->gone || rail->promises > 0 || is_named(rail)) {
+            link = &rail->next;
+            continue;
+        }
+        *link = rail->next;
+        rail->next = rdma->lost;
+        rdma->lost = rail;
+        close_objects(rail);
     }
-    *link = rail->next;
-    rail->next = rdma->lost;
-    rdma->lost = rail;
-    close_objects(rail);
 }
 
 /* ---- Events -----------------------------------------------------------------------------------
@@ -262,7 +273,7 @@ void sl_rdma_rail_lose(struct sl_rdma_rail *rail, const char *why)
             sl_rdma_conn_end(rdma->conns[i], SL_ERR_IO);
         }
     }
-    sl_rdma_rail_left(rail);
+    rdma->awake = true; /* to close it, if it has none */
 }
 
 static void on_queue_pair_event(struct sl_rdma_rail *rail, struct sl_rdma_device_event event)

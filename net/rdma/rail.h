@@ -108,9 +108,9 @@ void sl_rdma_rail_read_events(struct sl_rdma_rail *rail);
 /* The device does not work any more (rdma_cm says so too): every connection on it ends with IO. */
 void sl_rdma_rail_lose(struct sl_rdma_rail *rail, const char *why);
 
-/* A connection has given back its promise: the last one of a device that is gone gives back what is
- * open on it, which the device's removal waits for. */
-void sl_rdma_rail_left(struct sl_rdma_rail *rail);
+/* Gives back what is open on devices that are gone and that no connection is on any more: their
+ * removal waits for that. Not from inside what a connection does, which may hold memory there. */
+void sl_rdma_rail_close_gone(struct sl_rdma *rdma);
 
 /* abilities.c: what the device says, and what is found by trying (with pd and cq). Errors: IO. */
 int sl_rdma_abilities_ask(struct sl_rdma_rail *rail);
@@ -134,7 +134,7 @@ void sl_rdma_pool_release(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn);
 void sl_rdma_pool_forget(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn);
 
 /* The block of a receive completion, whether that succeeded or not: the caller's now, who puts it.
- */
+ * NULL: of a queue pair that is no more, whose blocks have come back. */
 struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_rail *rail, const struct ibv_wc *completion);
 
 /* Posts what was put. To be called before limits are told to peers, in each flush; between two of

@@ -181,6 +181,7 @@ static void rdma_close(struct sl_transport **transport)
     sl_rdma_cm_close(rdma);
     sl_rdma_receive_free_copies(rdma);
     sl_rdma_rail_close_all(rdma);
+    sl_rdma_conn_free_all(rdma);
     close(rdma->epoll_fd);
     free(rdma);
     *transport = NULL;
@@ -229,6 +230,9 @@ static void fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
 static void take_packet(struct sl_rdma_rail *rail, const struct ibv_wc *wc)
 {
     struct sl_rdma_block *block = sl_rdma_pool_take(rail, wc);
+    if (block == NULL) {
+        return;
+    }
     struct sl_rdma_conn *conn = sl_rdma_conn_of_queue_pair(rail, wc->qp_num);
     if (wc->status != IBV_WC_SUCCESS || conn == NULL) {
         sl_rdma_pool_put(block);
@@ -345,7 +349,9 @@ static uint32_t rdma_poll(struct sl_transport *transport, uint32_t budget)
     if (rdma->cm_ready) {
         work += sl_rdma_cm_poll(rdma);
     }
-    return rdma->ready != NULL ? work + visit_ready(rdma) : work;
+    work += visit_ready(rdma);
+    sl_rdma_rail_close_gone(rdma);
+    return work;
 }
 
 static void rdma_flush(struct sl_transport *transport)

@@ -108,8 +108,10 @@ static void begin_short(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
     item->staging = staging;
     if (!post_reads(conn, item, (struct range){.bytes = bytes}, &span) &&
         item->state == SL_RDMA_ITEM_WAITS) {
+        bool awake = conn->rdma->awake;
         item->staging = NULL;
         sl_rdma_pool_put(staging);
+        conn->rdma->awake = awake; /* nobody has waited for this one */
     }
 }
 

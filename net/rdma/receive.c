@@ -75,10 +75,6 @@ static void put_block(struct sl_rdma_block *block)
         free_copy(block);
         return;
     }
-    struct sl_rdma *rdma = block->rail->rdma;
-    if (block->kind == SL_RDMA_BLOCK_STAGING && rdma->ready != NULL) {
-        rdma->awake = true; /* one of those may wait for it */
-    }
     sl_rdma_pool_put(block);
 }
 
@@ -88,6 +84,13 @@ void sl_rdma_receive_release(struct sl_conn *conn, const struct sl_transport_mes
     if (message->token != NOTHING) {
         put_block(message->token);
     }
+}
+
+bool sl_rdma_receive_is_reading(const struct sl_rdma_conn *conn)
+{
+    const struct sl_rdma_receive *receive = conn->receive;
+    return receive->orphans != NULL &&
+           (int32_t)(conn->link.sends_completed - receive->orphans_end) < 0;
 }
 
 static void put_orphans(struct sl_rdma_receive *receive)
@@ -191,16 +194,9 @@ static struct sl_rdma_item take_item(struct sl_rdma_conn *conn)
 /* ---- To the next owner ------------------------------------------------------------------------
  */
 
-/* Who takes it looks at it as at a packet that has just come: after what was said since. */
-static void pass_on(struct sl_rdma_conn *conn, struct sl_rdma_block *block, uint8_t *packet,
+static void pass_on(struct sl_rdma_conn *conn, struct sl_rdma_block *block, const uint8_t *packet,
                     uint32_t bytes)
 {
-    struct sl_rdma_packet head;
-    memcpy(&head, packet, sizeof head);
-    head.limit = conn->limit_theirs;
-    head.done = conn->longs_done;
-    head.flags = 0;
-    memcpy(packet, &head, sizeof head);
     block->counted = 0;
     conn->counted_received--;
     sl_rdma_move_packet(conn, packet, bytes);
@@ -225,6 +221,7 @@ static void pass_on_items(struct sl_rdma_conn *conn)
         if (item->staging != NULL && item->state == SL_RDMA_ITEM_READING) {
             item->staging->next = receive->orphans;
             receive->orphans = item->staging;
+            receive->orphans_end = item->read_end;
             item->staging = NULL;
         }
         item->state = SL_RDMA_ITEM_WAITS;

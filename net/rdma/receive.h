@@ -33,6 +33,7 @@ struct sl_rdma_receive {
     uint32_t span_count; /* 0, has_keys: there are no keys; read by way of staging blocks */
     struct sl_rdma_span spans[SL_RDMA_PIECES];
     struct sl_rdma_block *orphans; /* that are read into for nobody any more */
+    uint32_t orphans_end;          /* until so many work requests are completed */
     struct sl_rdma_item items[SL_RDMA_WINDOW_MAX];
 };
 

@@ -357,6 +357,37 @@ static void forget__another_queue_pair_gets_them(void **state)
     assert_int_equal(fixture->fake.posted_count, MINIMUM);
 }
 
+/* A device may say of a buffer that it was given back after its queue pair was destroyed. */
+static void take__what_was_taken_back_is_not_taken_twice(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_true(promise(fixture, 0, SL_RDMA_WINDOW_MIN));
+    struct ibv_wc late = rdma_fake_fill(&fixture->fake, IBV_WC_WR_FLUSH_ERR);
+    sl_rdma_pool_forget(&fixture->fake.rail, &fixture->conns[0]);
+    fixture->fake.posted_count = 0;
+    assert_null(sl_rdma_pool_take(&fixture->fake.rail, &late));
+    fixture->queue_pairs[1].qp_num = 7;
+    assert_true(promise(fixture, 1, SL_RDMA_WINDOW_MAX)); /* it is posted there now */
+    uint32_t posted = fixture->fake.rail.pool.posted;
+    assert_null(sl_rdma_pool_take(&fixture->fake.rail, &late));
+    assert_int_equal(fixture->fake.rail.pool.posted, posted);
+    assert_int_equal(fixture->conns[1].link.receives, posted);
+}
+
+static void put__a_staging_block_wakes_who_waits(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma *rdma = &fixture->fake.rdma;
+    struct sl_rdma_block *block = sl_rdma_pool_get(&fixture->fake.rail, SL_RDMA_BLOCK_STAGING);
+    sl_rdma_pool_put(block);
+    assert_false(rdma->awake);
+    sl_rdma_mark_waiting(&fixture->conns[0]);
+    block = sl_rdma_pool_get(&fixture->fake.rail, SL_RDMA_BLOCK_STAGING);
+    assert_false(rdma->awake);
+    sl_rdma_pool_put(block);
+    assert_true(rdma->awake);
+}
+
 static void put__after_its_connection_is_free(void **state)
 {
     struct fixture *fixture = *state;
@@ -394,6 +425,8 @@ int main(void)
         WITHOUT(put__what_failed_is_not_posted_again),
         WITHOUT(forget__another_queue_pair_gets_them),
         WITHOUT(put__after_its_connection_is_free),
+        WITHOUT(take__what_was_taken_back_is_not_taken_twice),
+        CASE(put__a_staging_block_wakes_who_waits),
     };
     return cmocka_run_group_tests_name("rdma_pool", tests, NULL, NULL);
 }

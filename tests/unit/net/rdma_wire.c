@@ -318,6 +318,7 @@ void rdma_wire_fini(struct rdma_wire *wire)
     sl_rdma_receive_free_copies(&fake->rdma);
     sl_rdma_memory_close(&fake->rail);
     sl_rdma_pool_close(&fake->rail);
+    sl_rdma_conn_free_all(&fake->rdma);
     rdma_fake_fini(fake);
     sl_reactor_destroy(&wire->reactor);
 }
