@@ -38,6 +38,11 @@ static void disconnect__sends_what_was_taken(void **state)
     world_close(world);
 }
 
+static uint32_t big_bytes(void)
+{
+    return many(SL_LIMIT_FRAME_PAYLOAD_BYTES, SL_LIMIT_FRAME_PAYLOAD_BYTES / 4);
+}
+
 static void disconnect_under_way(uint32_t who)
 {
     struct world *world = world_open(2, NULL);
@@ -49,7 +54,7 @@ static void disconnect_under_way(uint32_t who)
     both[0] = node_peer(&world->nodes[0], 0);
     uint32_t sizes[40];
     for (uint32_t i = 0; i < 40; i++) {
-        sizes[i] = i % 5 == 0 ? SL_LIMIT_FRAME_PAYLOAD_BYTES : i * 100;
+        sizes[i] = i % 5 == 0 ? big_bytes() : i * 100;
     }
     peer_send_from_test(both[1], sizes, 40);
     WAIT_UNTIL(both[0]->received >= 10);
@@ -234,7 +239,7 @@ static void close_in_flight(uint32_t first)
     node_run(&world->nodes[1], set_policy, &echo);
     uint32_t big[6], small[40];
     for (uint32_t i = 0; i < 6; i++) {
-        big[i] = SL_LIMIT_FRAME_PAYLOAD_BYTES - i;
+        big[i] = big_bytes() - i;
     }
     for (uint32_t i = 0; i < 40; i++) {
         small[i] = 16 * i;
@@ -244,7 +249,7 @@ static void close_in_flight(uint32_t first)
     WAIT_UNTIL(world->nodes[0].sink_asked >= 1);
     node_run(&world->nodes[0], set_policy, &echo);
     struct peer *peers[16];
-    for (uint32_t i = 0; i < 16; i++) {
+    for (uint32_t i = 0; i < many(16, 8); i++) {
         peers[i] = peer_connect(&world->nodes[1], &world->nodes[0].bound);
         if (i % 4 == 0) {
             peer_send_from_test(peers[i], big, 2);

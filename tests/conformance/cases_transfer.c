@@ -108,11 +108,12 @@ static void transfer__random_sizes_both_directions(void **state)
     struct peer *server = node_peer(&world->nodes[0], 0);
     uint64_t seed = 4711;
     uint32_t up[RANDOM_FRAMES], down[RANDOM_FRAMES];
-    fill_random(&seed, up, RANDOM_FRAMES);
-    fill_random(&seed, down, RANDOM_FRAMES);
-    peer_send_from_test(client, up, RANDOM_FRAMES);
-    peer_send_from_test(server, down, RANDOM_FRAMES);
-    WAIT_UNTIL(client->received == RANDOM_FRAMES && server->received == RANDOM_FRAMES);
+    const uint32_t frames = many(RANDOM_FRAMES, RANDOM_FRAMES / 3);
+    fill_random(&seed, up, frames);
+    fill_random(&seed, down, frames);
+    peer_send_from_test(client, up, frames);
+    peer_send_from_test(server, down, frames);
+    WAIT_UNTIL(client->received == frames && server->received == frames);
     world_close(world);
 }
 
@@ -122,7 +123,7 @@ static void echo__many_connections(void **state)
     struct world *world = open_echo(NULL);
     struct peer *peers[MANY_CONNECTIONS];
     uint32_t sizes[] = {0, 8, 64, 1000, 5000};
-    const uint32_t count = conformance_target->is_slow ? MANY_CONNECTIONS / 5 : MANY_CONNECTIONS;
+    const uint32_t count = many(MANY_CONNECTIONS, MANY_CONNECTIONS / 5);
     for (uint32_t i = 0; i < count; i++) {
         peers[i] = peer_connect(&world->nodes[1], &world->nodes[0].bound);
         peer_send_from_test(peers[i], sizes, 5);
@@ -176,14 +177,15 @@ static void sink__refused_on_many_connections(void **state)
     node_run(&world->nodes[0], set_refuse_sink, &refuse);
     struct peer *peers[20];
     uint32_t sizes[] = {3000, 60000, 10, 35000, 16000};
-    for (uint32_t i = 0; i < 20; i++) {
+    const uint32_t count = many(20, 10);
+    for (uint32_t i = 0; i < count; i++) {
         peers[i] = peer_connect(&world->nodes[1], &world->nodes[0].bound);
         peer_send_from_test(peers[i], sizes, 5);
     }
     WAIT_UNTIL(world->nodes[0].sink_asked >= 1);
     refuse = false;
     node_run(&world->nodes[0], set_refuse_sink, &refuse);
-    for (uint32_t i = 0; i < 20; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         WAIT_UNTIL(peers[i]->received == 5);
     }
     world_close(world);
@@ -196,22 +198,23 @@ static void send_burst__short_then_writable(void **state)
     (void)state;
     enum { FRAMES = 2500 };
     static uint32_t sizes[FRAMES];
+    const uint32_t frames = many(FRAMES, FRAMES / 2);
     struct world *world = world_open(2, NULL);
     struct node *server = &world->nodes[0];
     bool refuse = true;
     node_run(server, set_refuse_sink, &refuse);
     struct peer *peer = peer_connect(&world->nodes[1], &server->bound);
-    for (uint32_t i = 0; i < FRAMES; i++) {
+    for (uint32_t i = 0; i < frames; i++) {
         sizes[i] = i % 2 == 0 ? 17000 : 24;
     }
-    peer_send_from_test(peer, sizes, FRAMES);
+    peer_send_from_test(peer, sizes, frames);
     WAIT_UNTIL(peer->shorts > 0);
     WAIT_UNTIL(server->sink_asked >= 1);
-    assert_true(peer->taken < FRAMES);
+    assert_true(peer->taken < frames);
     refuse = false;
     node_run(server, set_refuse_sink, &refuse);
-    WAIT_UNTIL(node_peer(server, 0)->received == FRAMES);
-    WAIT_UNTIL(peer->sent == FRAMES);
+    WAIT_UNTIL(node_peer(server, 0)->received == frames);
+    WAIT_UNTIL(peer->sent == frames);
     assert_true(peer->writables > 0);
     world_close(world);
 }

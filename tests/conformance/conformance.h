@@ -32,7 +32,7 @@ struct conformance_target {
     bool polling;
     const struct sl_transport_tls *tls; /* what the transports are opened with, or NULL */
     bool shakes_hands; /* who is turned away hears of it before he is connected; so with TLS */
-    bool is_slow;      /* to make connections: there are fewer where there are many */
+    bool is_slow;      /* by far: the cases that take long have less to do */
     /* Takes features from a reactor before its transport opens; NULL: nothing. Owner reactor. */
     void (*cripple)(struct sl_reactor *reactor);
     /* A blocking socket to a listener of the transport's, to send it what no transport would; NULL:
@@ -86,6 +86,12 @@ struct world {
 };
 
 extern const struct conformance_target *conformance_target;
+
+/* How many, or how long: of a target that is slow, less. */
+static inline uint32_t many(uint32_t fast, uint32_t slow)
+{
+    return conformance_target->is_slow ? slow : fast;
+}
 
 /* node_count reactors with a transport each; node 0 listens. */
 struct world *world_open(uint32_t node_count, const struct sl_transport_options *options);

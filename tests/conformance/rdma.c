@@ -37,11 +37,14 @@ bool rdma_target_init(struct conformance_target *target, const char *name, const
     return true;
 }
 
-int rdma_run(const char *name, const char *variable, bool polling)
+int rdma_run(const char *name, const char *variable, bool polling, const char *cases)
 {
     struct conformance_target target = {.polling = polling};
     if (!rdma_target_init(&target, name, variable)) {
         return SKIPPED;
+    }
+    if (getenv("CONFORMANCE_CASE") == NULL) {
+        cmocka_set_test_filter(cases);
     }
     return conformance_run(&target) == 0 ? 0 : 1;
 }

@@ -13,8 +13,8 @@
  * environment variable. False, having said why: there is no device, or no library. */
 bool rdma_target_init(struct conformance_target *target, const char *name, const char *variable);
 
-/* Runs the suite; the result is the program's exit status. */
-int rdma_run(const char *name, const char *variable, bool polling);
+/* Runs the suite, or of it the cases of a pattern; the result is the program's exit status. */
+int rdma_run(const char *name, const char *variable, bool polling, const char *cases);
 
 /* What this process has open. */
 uint32_t rdma_count_fds(void);

@@ -2,5 +2,5 @@
 
 int main(void)
 {
-    return rdma_run("rdma polling", "RDMA_IP", true);
+    return rdma_run("rdma polling", "RDMA_IP", true, NULL);
 }

@@ -2,5 +2,5 @@
 
 int main(void)
 {
-    return rdma_run("rdma sleeping", "RDMA_IP", false);
+    return rdma_run("rdma sleeping", "RDMA_IP", false, NULL);
 }
