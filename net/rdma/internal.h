@@ -153,7 +153,6 @@ struct sl_rdma_conn {
     uint32_t longs_sent, longs_done; /* LONG packets of ours, and how many were read */
     uint32_t reads_done, reads_told; /* LONG packets of the peer that were read; told */
     uint32_t reads_peer;             /* RDMA reads that the peer serves at a time */
-    bool peer_stalled;               /* wishes for a larger window */
     bool note_due; /* the peer must hear of limits or counts though we have nothing to send */
     bool bye_received;
     bool all_received;     /* BYE or MOVED: nothing follows on the queue pair */
@@ -441,7 +440,8 @@ int sl_rdma_receive_copy(struct sl_rdma_conn *conn, const uint8_t *packet, uint3
 /* Those of which messages were not released. The transport closes. */
 void sl_rdma_receive_free_copies(struct sl_rdma *rdma);
 
-void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number, bool failed);
+/* One that succeeded. */
+void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number);
 /* Asks `sink` again, reads and delivers what could not be before; true: something was done. */
 bool sl_rdma_receive_visit(struct sl_rdma_conn *conn);
 bool sl_rdma_receive_is_done(const struct sl_rdma_conn *conn); /* all that came was delivered */

@@ -281,7 +281,7 @@ static void take_completion(struct sl_rdma *rdma, const struct ibv_wc *wc)
         return; /* it will be, and nothing of this is reported as done before */
     }
     if (!failed && (wc->wr_id >> 38 & 3) == SL_RDMA_WR_READ) {
-        sl_rdma_receive_read_done(conn, number, false);
+        sl_rdma_receive_read_done(conn, number);
     } else {
         sl_rdma_send_completed(conn, number);
     }

@@ -250,12 +250,12 @@ static bool end_long(struct sl_rdma_conn *conn, struct sl_rdma_item *item)
 }
 
 /* By its own number: with iWARP a request that is sent behind a read may complete before it. */
-void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number, bool failed)
+void sl_rdma_receive_read_done(struct sl_rdma_conn *conn, uint32_t number)
 {
     struct sl_rdma_receive *receive = conn->receive;
     sl_rdma_send_completed(conn, number);
-    if (failed || conn->life == SL_RDMA_ENDED) {
-        return; /* the connection's end follows, or is being made */
+    if (conn->life == SL_RDMA_ENDED) {
+        return;
     }
     for (uint32_t i = receive->head; i != receive->tail && receive->reading > 0; i++) {
         struct sl_rdma_item *item = sl_rdma_item_at(receive, i);

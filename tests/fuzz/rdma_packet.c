@@ -109,7 +109,7 @@ static void complete(uint32_t count)
             continue;
         }
         if (request->opcode == IBV_WR_RDMA_READ) {
-            sl_rdma_receive_read_done(end->conn, number, false);
+            sl_rdma_receive_read_done(end->conn, number);
         } else {
             sl_rdma_send_completed(end->conn, number);
         }

@@ -124,7 +124,7 @@ uint32_t rdma_wire_carry(struct rdma_wire_end *end, uint32_t count)
             continue;
         }
         if (request.opcode == IBV_WR_RDMA_READ) {
-            sl_rdma_receive_read_done(end->conn, number, false);
+            sl_rdma_receive_read_done(end->conn, number);
         } else {
             sl_rdma_send_completed(end->conn, number);
         }
