@@ -2,6 +2,13 @@
 # time, since each takes the processors that it emulates. Nothing is added to builds with a sanitizer, which
 # would only be slower: the same code runs there over what stands in for a device.
 
+# Every program that asks for a device, on both kinds, takes some ten minutes where the processor is emulated.
+option(STARLING_VM_ALL "All tests on RDMA devices, Soft-iWARP's among them, instead of the quick ones" OFF)
+set(STARLING_VM_KINDS rxe)
+if(STARLING_VM_ALL)
+    set(STARLING_VM_KINDS rxe siw)
+endif()
+
 set(STARLING_VM_PREPARE_S 300) # what is downloaded and built at most, before the first machine starts
 set(STARLING_VM_BOOT_S 120)
 
