@@ -449,7 +449,9 @@ static void message_decode__leaves_odd_fast_endpoints_to_who_uses_them(void **st
     struct sl_message cluster = {.kind = SL_MESSAGE_CLUSTER, .cluster = {.ps = &ps, .ps_count = 1}};
     size_t bytes;
     uint8_t *encoded = encode(&cluster, &bytes);
-    assert_int_equal(decode_bytes(encoded, bytes), SL_OK);
+    struct sl_message decoded;
+    assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_OK);
+    sl_message_fini(&decoded);
     free(encoded);
 }
 
