@@ -17,6 +17,7 @@ import sum_job
 SKIPPED = 77
 DEVICE, NETDEV, ADDRESS = (os.environ.get(name) for name in ("RDMA_DEV", "RDMA_NETDEV", "RDMA_IP"))
 BESIDE = "127.0.0.1"  # where the same ps is reached over TCP
+NOBODY = "192.0.2.1"  # an address of no machine (RFC 5737)
 
 
 def queue_pairs():
@@ -89,8 +90,9 @@ class Training(RdmaTest):
         flags = ["--endpoint-map", self.file("map", "".join(lines)), "--worker-hosts",
                  ",".join("abcdefgh"[:workers])]
         ps_env = {"NETWORK_PS_CORE_NUMBER": str(reactors), **(env or {})}
-        servers = [self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", i, *extra,
-                              env=ps_env) for i in range(ps_count)]
+        trust = [] if "STARLING_SECRET_FILE" in ps_env else ["--insecure"]
+        servers = [self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", i, *trust,
+                              *extra, env=ps_env) for i in range(ps_count)]
         for server in servers:
             server.wait_line("ready")
         args = [*self.data, "--consistency", consistency, "--report", self.report, *extra]
@@ -164,7 +166,7 @@ class Faults(RdmaTest):
     """Nothing is lost, nothing carried out twice, while processes die and the device goes away."""
 
     def begin(self, consistency="asp", **options):
-        cluster = RdmaCluster(self, lease_s=20, proxied=False)
+        cluster = RdmaCluster(self, lease_s=20, proxied=False, extra=["--insecure"])
         for ps in cluster.ps:
             ps.wait_line("ready")
         job = sum_job.SumJob(self, cluster, consistency, flags=["--no-shm"], **options)
@@ -224,15 +226,15 @@ class Refused(RdmaTest):
         control, data = harness.free_ports(2)
         flags = ["--endpoint-map", self.file("map", f"{BESIDE}:{control}={endpoint(data)}\n")]
         return self.start("starling-ps", *flags, "--worker-hosts", "a", "--job-name", "ps",
-                          "--task-index", 0)
+                          "--task-index", 0, "--insecure")
 
     def test_address_that_no_device_has(self):
         """Alone it is an error, beside TCP it is done without."""
-        server = self.start_one(lambda port: f"rdma://127.0.0.1:{port}")
+        server = self.start_one(lambda port: f"rdma://{NOBODY}:{port}")
         self.assertNotEqual(server.wait(), 0, server.output)
-        self.assertIn("rdma://127.0.0.1:", server.output)
+        self.assertIn(f"rdma://{NOBODY}:", server.output)
         self.assertIn("starling-ps doctor", server.output)
-        server = self.start_one(lambda port: f"rdma://127.0.0.1:{port},{endpoint_tcp(port)}")
+        server = self.start_one(lambda port: f"rdma://{NOBODY}:{port},{endpoint_tcp(port)}")
         server.wait_line("ready")
         self.drain([server])
 
