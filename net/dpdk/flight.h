@@ -1,0 +1,81 @@
+/* The sender's memory of numbered packets: which are on their way, what each carried, what the peer
+ * has acknowledged, what counts as lost, the round trip time, and when to ask. Loss detection as in
+ * RFC 9002: a packet is lost when three later ones have come, or one later one and 9/8 of the round
+ * trip time has passed; what is lost is sent again in a packet of a new number, so that every
+ * acknowledgement is of one sending. Nothing here knows what a message is. Owner reactor; no I/O;
+ * no clock of its own. */
+#ifndef SL_NET_DPDK_FLIGHT_H
+#define SL_NET_DPDK_FLIGHT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SL_DPDK_FLIGHTS 4096U /* packets on their way on one connection; 2^n */
+
+/* One packet, enough to make its content once more. */
+struct sl_dpdk_flight {
+    uint64_t sent_ns;
+    uint32_t message, offset;
+    uint16_t body_bytes; /* of content, without SACK words; counts as outstanding */
+    uint8_t kind;        /* sl_dpdk_kind */
+    uint8_t messages;    /* TRAIN: how many */
+    uint8_t state;       /* flight.c */
+};
+
+struct sl_dpdk_rtt {
+    uint64_t smoothed_ns, variance_ns, least_ns, latest_ns; /* 0: not known yet */
+};
+
+struct sl_dpdk_flights {
+    struct sl_dpdk_flight *ring; /* [SL_DPDK_FLIGHTS], by sequence */
+    uint32_t first, next;        /* the oldest that is not settled; the next to be used */
+    uint32_t largest_acked;      /* one past it */
+    uint32_t outstanding_bytes;  /* of packets neither acknowledged nor lost */
+    struct sl_dpdk_rtt rtt;
+    uint64_t loss_ns;      /* when a packet in flight counts as lost for its age; SL_CLOCK_NEVER */
+    uint64_t last_sent_ns; /* of what is outstanding */
+    uint32_t timeouts;     /* in a row */
+    uint64_t rto_min_ns, rto_max_ns;
+};
+
+/* first: the number of the first packet. Errors: NO_MEMORY. */
+int sl_dpdk_flights_open(struct sl_dpdk_flights *flights, uint32_t first);
+void sl_dpdk_flights_close(struct sl_dpdk_flights *flights);
+
+static inline bool sl_dpdk_flights_full(const struct sl_dpdk_flights *flights)
+{
+    return flights->next - flights->first == SL_DPDK_FLIGHTS;
+}
+
+/* A packet leaves, numbered flights->next before the call. Not when full. */
+void sl_dpdk_flights_sent(struct sl_dpdk_flights *flights, const struct sl_dpdk_flight *packet,
+                          uint64_t now_ns);
+
+struct sl_dpdk_flight_events {
+    /* It has come; exactly once for each, unless it was lost before. A packet that counted as lost
+     * and is acknowledged after all is `came` too (and its successor as well: who receives knows
+     * both). */
+    void (*came)(void *ctx, const struct sl_dpdk_flight *packet);
+    void (*lost)(void *ctx, const struct sl_dpdk_flight *packet); /* to be sent again */
+    void *ctx;
+};
+
+/* What a peer says that it has: all before `acknowledged`, and by bits of sack as wire.h has them.
+ * Says what came, then what is lost. Returns false, and does nothing, when it acknowledges what was
+ * never sent: a forgery, or a mad peer. Older words than known before do no harm. */
+bool sl_dpdk_flights_acknowledged(struct sl_dpdk_flights *flights, uint32_t acknowledged,
+                                  const uint64_t *sack, uint32_t sack_words, uint64_t now_ns,
+                                  const struct sl_dpdk_flight_events *events);
+
+/* When sl_dpdk_flights_expire must be called: for a packet's age, or since nothing was heard for a
+ * retransmission timeout (smoothed + 4 variances, within its limits, doubled with each in a row; a
+ * quarter second before the round trip time is known). SL_CLOCK_NEVER: nothing is outstanding. */
+uint64_t sl_dpdk_flights_timer(const struct sl_dpdk_flights *flights);
+
+/* At that time: says what is lost by its age. Returns whether a timeout passed: then the peer must
+ * be asked (a packet, any, with ANSWER), and when it was the third in a row, all that is
+ * outstanding was said lost. */
+bool sl_dpdk_flights_expire(struct sl_dpdk_flights *flights, uint64_t now_ns,
+                            const struct sl_dpdk_flight_events *events);
+
+#endif

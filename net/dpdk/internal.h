@@ -1,0 +1,269 @@
+/* What the files of this folder share. Owner reactor throughout, but for stray.c's mail.
+ *
+ *   dpdk.c        the ops table, open and close, the turn: poll, flush, arm
+ *   port.h        what is below: module.c loads the plug-in, module/ is it; port_fault.c decorates
+ *   wire.c        packets; neighbour.c whose Ethernet address is whose
+ *   setup.c       listen, connect, cookies, OPEN to ACCEPT
+ *   conn.c        a connection's life, from the first packet to `closed`
+ *   send.c        frames to packets: what is new, what is lost, what is to be acknowledged
+ *   receive.c     packets to frames: places, parked packets, `sink` and `received`
+ *   flight.c seen.c rate.c grant.c    the arithmetic of both, pure
+ *   move.c        hand-over; stray.c packets that came to the wrong reactor
+ *   sweep.c       peers that say nothing, keep-alive
+ *
+ * The life of a frame. send_burst puts it into the connection's queue, where it gets the next
+ * message number. flush makes packets: short frames are copied, many into one TRAIN; of longer ones
+ * each packet is a DATA piece of body_max bytes (the last is shorter). Each packet leaves with a
+ * new number, and flights remember what it carried. The receiver takes each number once (seen),
+ * puts a piece where it belongs: into the memory that `sink` named for the message at the head,
+ * into a block of its own for a message of up to SL_LIMIT_INLINE_PAYLOAD_BYTES, or it parks the
+ * packet until its message is at the head. Frames are delivered in order. When the peer has
+ * acknowledged all packets of a frame, it is `sent`. */
+#ifndef SL_NET_DPDK_INTERNAL_H
+#define SL_NET_DPDK_INTERNAL_H
+
+#include "core/assert.h"
+#include "net/dpdk/dpdk.h"
+#include "net/dpdk/flight.h"
+#include "net/dpdk/grant.h"
+#include "net/dpdk/neighbour.h"
+#include "net/dpdk/port.h"
+#include "net/dpdk/rate.h"
+#include "net/dpdk/seen.h"
+#include "net/dpdk/wire.h"
+#include "net/transport.h"
+#include "reactor/timer.h"
+
+#define SL_DPDK_PORTS           64U
+#define SL_DPDK_QUEUE           512U /* frames of one connection taken and not reported; 2^n */
+#define SL_DPDK_MESSAGES        512U /* ahead of the one at the head that a receiver takes; 2^n */
+#define SL_DPDK_BLIND_BYTES     65536U
+#define SL_DPDK_BUDGET_BYTES    (4U << 20)
+#define SL_DPDK_PEER_TIMEOUT_MS 10000U
+#define SL_DPDK_TRAIN_BYTES     512U /* a frame that is longer goes by itself */
+
+struct sl_dpdk;
+struct sl_dpdk_conn;
+struct sl_dpdk_listener;
+
+/* One of the ports, and who is beside it. */
+struct sl_dpdk_side {
+    struct sl_dpdk_port *port;
+    struct sl_dpdk_facts facts;
+    struct sl_dpdk_self self;
+    struct sl_dpdk_neighbours *neighbours;
+    /* Written and not sent yet: sent by flush, and by send.c when full. */
+    struct sl_dpdk_packet out[SL_DPDK_BURST];
+    uint32_t out_count;
+};
+
+#define SL_DPDK_BUCKETS 4096U /* 2^n */
+
+struct sl_dpdk {
+    struct sl_transport base;
+    struct sl_dpdk_side sides[SL_DPDK_PORTS];
+    uint32_t side_count;
+    struct sl_dpdk_conn *by_id[SL_DPDK_BUCKETS]; /* by our id */
+    struct sl_dpdk_conn *conns;                  /* all, a list */
+    uint32_t conn_count;
+    struct sl_dpdk_conn *dirty; /* to be looked at by the next flush */
+    struct sl_dpdk_conn *ready; /* to be looked at by the next poll: delivery that waits, ends */
+    bool awake;                 /* the next poll can do something for one of these */
+    struct sl_dpdk_listener *listeners;
+    struct sl_dpdk_grants grants;
+    struct sl_dpdk_moved *moved; /* ids of connections that went to other reactors: move.c */
+    struct sl_dpdk_block
+        *blocks;        /* for messages of up to SL_LIMIT_INLINE_PAYLOAD_BYTES: receive.c */
+    uint8_t secret[16]; /* of cookies */
+    uint32_t connections_max, peer_timeout_ms;
+    uint16_t port_base;          /* our UDP port is port_base + index of the reactor */
+    struct sl_timer sweep, idle; /* idle: wakes a reactor whose ports cannot */
+    uint64_t idle_ns;
+    uint64_t log_next_ns;
+    uint32_t log_dropped;
+    uint64_t strays_sent, strays_taken, broken, foreign;
+    struct sl_transport_stats stats;
+};
+
+enum sl_dpdk_life {
+    SL_DPDK_ASKING, /* connect: OPEN was sent, or waits for a neighbour's address */
+    SL_DPDK_LIVE,
+    SL_DPDK_DRAINING, /* disconnect: what is queued is sent, then BYE; what arrives is dropped */
+    SL_DPDK_ENDED     /* `closed` follows from poll */
+};
+
+struct sl_dpdk_sending;   /* send.c */
+struct sl_dpdk_receiving; /* receive.c */
+
+struct sl_dpdk_conn {
+    struct sl_conn base;
+    struct sl_dpdk *dpdk;
+    struct sl_dpdk_side *side;
+    enum sl_dpdk_life life;
+    uint64_t id;       /* ours: the low 8 bits are the reactor's index, the rest is random */
+    uint64_t id_peers; /* 0: not known yet */
+    struct sl_dpdk_address here, there;
+    struct sl_dpdk_route route;
+    uint16_t queue; /* to leave by */
+    struct sl_dpdk_queues queues_peers;
+    bool routed;       /* route is filled */
+    uint16_t body_max; /* what both can take */
+    int end_err;
+    bool dirty, ready, unannounced, bye_sent, bye_acked, bye_received;
+    struct sl_dpdk_conn *id_next, *next, *previous, *dirty_next, *ready_next;
+    struct sl_dpdk_flights flights;
+    struct sl_dpdk_seen seen;
+    struct sl_dpdk_rate rate;
+    struct sl_dpdk_grant grant;
+    uint32_t granted_theirs; /* message bytes that we may send in all */
+    uint32_t offered;        /* that we have, for the first time */
+    bool ack_due, ack_now;
+    struct sl_timer timer; /* ASKING: patience and asking again. Else: flights', pacing */
+    uint64_t heard_ns, asked_ns;
+    uint64_t cookie;
+    struct sl_dpdk_sending *send;
+    struct sl_dpdk_receiving *receive;
+};
+
+/* ---- dpdk.c ---------------------------------------------------------------------------------- */
+
+bool sl_dpdk_may_log(struct sl_dpdk *dpdk); /* one line in a second about peers' misdeeds */
+uint64_t sl_dpdk_now_ns(const struct sl_dpdk *dpdk);
+
+static inline void sl_dpdk_mark_dirty(struct sl_dpdk_conn *conn)
+{
+    if (!conn->dirty) {
+        conn->dirty = true;
+        conn->dirty_next = conn->dpdk->dirty;
+        conn->dpdk->dirty = conn;
+    }
+}
+
+/* For what the next poll may ask again, without keeping the reactor awake: `sink` said NULL. */
+static inline void sl_dpdk_mark_waiting(struct sl_dpdk_conn *conn)
+{
+    if (!conn->ready) {
+        conn->ready = true;
+        conn->ready_next = conn->dpdk->ready;
+        conn->dpdk->ready = conn;
+    }
+}
+
+static inline void sl_dpdk_mark_ready(struct sl_dpdk_conn *conn)
+{
+    sl_dpdk_mark_waiting(conn);
+    conn->dpdk->awake = true;
+}
+
+/* A packet to be written, of the connection's side; false: none now, try again in a later turn.
+ * Then filled (bytes, length, queue) it is passed to put, which sends it at the end of the turn at
+ * the latest. */
+bool sl_dpdk_get(struct sl_dpdk_side *side, struct sl_dpdk_packet *out);
+void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                 const struct sl_dpdk_packet *packet);
+
+/* ---- setup.c --------------------------------------------------------------------------------- */
+
+int sl_dpdk_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                   const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
+void sl_dpdk_listen_close(struct sl_dpdk *dpdk);
+int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                    const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
+
+/* OPEN, RETRY, ACCEPT, REFUSE. conn: of the header's id; NULL for OPEN. */
+void sl_dpdk_setup_take(struct sl_dpdk_side *side, struct sl_dpdk *dpdk, struct sl_dpdk_conn *conn,
+                        const struct sl_dpdk_parsed *packet);
+void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn); /* ASKING */
+
+/* conn->route and conn->queue from `there` and the neighbours; false: the neighbour has been asked
+ * for. */
+bool sl_dpdk_setup_route(struct sl_dpdk_conn *conn);
+void sl_dpdk_setup_hello(const struct sl_dpdk_conn *conn, struct sl_dpdk_hello *hello);
+
+/* ---- conn.c, sweep.c ------------------------------------------------------------------------- */
+
+struct sl_dpdk_conn *sl_dpdk_conn_new(struct sl_dpdk *dpdk,
+                                      const struct sl_transport_events *events,
+                                      void *ctx); /* with an id; NULL: no memory */
+struct sl_dpdk_conn *sl_dpdk_conn_find(const struct sl_dpdk *dpdk, uint64_t id);
+
+/* A sound packet of class OURS with a connection's id, from `side`: checks who sent it and its
+ * number, then lets setup, send, receive, move do their part. Returns whether the packet's memory
+ * was kept. */
+bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_side *side,
+                       struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed);
+
+/* Says `closed` with this error from the next poll. What has been received before CLOSED is
+ * delivered first. Idempotent: the first error stays. tell: the peer is sent a RESET. */
+void sl_dpdk_conn_end(struct sl_dpdk_conn *conn, int err, bool tell);
+void sl_dpdk_conn_refuse(struct sl_dpdk_conn *conn,
+                         const char *what); /* PROTOCOL, with a line of log */
+bool sl_dpdk_conn_visit(
+    struct sl_dpdk_conn *conn); /* of `ready`, from poll; whether work was done */
+void sl_dpdk_conn_set_timer(
+    struct sl_dpdk_conn *conn); /* to the earliest that send.c and flights want */
+void sl_dpdk_conn_disconnect(struct sl_conn *conn);
+void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk);
+
+void sl_dpdk_sweep_open(struct sl_dpdk *dpdk);
+void sl_dpdk_sweep_close(struct sl_dpdk *dpdk);
+
+/* ---- send.c ---------------------------------------------------------------------------------- */
+
+int sl_dpdk_send_open(struct sl_dpdk_conn *conn);
+void sl_dpdk_send_close(struct sl_dpdk_conn *conn); /* drops what is held; reports nothing */
+uint32_t sl_dpdk_send_burst(struct sl_conn *conn, const struct sl_transport_frame *frames,
+                            uint32_t count);
+/* Packets of what is lost, then of what is new, as far as window, grant, rate and buffers go; or an
+ * ACK alone when one is due. Returns when it wants to go on for the sake of pacing; SL_CLOCK_NEVER:
+ * it does not. */
+uint64_t sl_dpdk_send_flush(struct sl_dpdk_conn *conn);
+/* The peer's acknowledgement, grant. False: it is a lie. */
+bool sl_dpdk_send_acknowledged(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed);
+void sl_dpdk_send_expired(struct sl_dpdk_conn *conn); /* the flights' timer */
+void sl_dpdk_send_report(struct sl_dpdk_conn *conn);  /* `sent`, `writable`; from poll */
+bool sl_dpdk_send_is_done(
+    const struct sl_dpdk_conn *conn);               /* nothing queued, nothing outstanding */
+void sl_dpdk_send_probe(struct sl_dpdk_conn *conn); /* with the next flush */
+void sl_dpdk_send_bye(struct sl_dpdk_conn *conn);   /* behind the last frame */
+void sl_dpdk_send_moved(struct sl_dpdk_conn *conn); /* before everything else */
+/* Not numbered, at once: RESET, REFUSE, RETRY, ACCEPT, OPEN. */
+void sl_dpdk_send_loose(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                        const struct sl_dpdk_route *route, uint16_t queue,
+                        const struct sl_dpdk_header *header, const void *body);
+
+/* ---- receive.c ------------------------------------------------------------------------------- */
+
+int sl_dpdk_receive_open(struct sl_dpdk_conn *conn);
+void sl_dpdk_receive_close(struct sl_dpdk_conn *conn);
+
+enum sl_dpdk_taken {
+    SL_DPDK_TAKEN,   /* its content was copied */
+    SL_DPDK_PARKED,  /* the packet's memory was kept */
+    SL_DPDK_NO_ROOM, /* as if it had been lost */
+    SL_DPDK_MAD      /* the connection ends: PROTOCOL */
+};
+/* DATA, TRAIN that are NEW. Delivers nothing: sl_dpdk_receive_deliver does, from poll. */
+enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packet,
+                                        const struct sl_dpdk_parsed *parsed);
+/* Asks `sink`, delivers what is whole at the head. Returns whether it did something; marks the
+ * connection waiting where `sink` had nothing. */
+bool sl_dpdk_receive_deliver(struct sl_dpdk_conn *conn);
+void sl_dpdk_release(struct sl_conn *conn, const struct sl_transport_message *message);
+
+/* ---- move.c, stray.c ------------------------------------------------------------------------- */
+
+int sl_dpdk_move_hand_over(struct sl_conn *conn, struct sl_transport *to,
+                           const struct sl_transport_events *events, void *ctx, void *user);
+void sl_dpdk_move_take(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed); /* MOVED */
+/* The id was ours and went elsewhere: the packet is passed on. False: unknown. */
+bool sl_dpdk_move_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_packet *packet,
+                          const struct sl_dpdk_parsed *parsed);
+
+/* A packet that another reactor of this process should have: by the id, or for OPEN by the UDP
+ * port. Copies it, and posts it. False: it is for us, or for nobody. */
+bool sl_dpdk_stray_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side,
+                           const struct sl_dpdk_packet *packet,
+                           const struct sl_dpdk_parsed *parsed);
+
+#endif
