@@ -211,6 +211,12 @@ void sl_reactor_post(struct sl_reactor *from, uint32_t to_index, struct sl_mail 
     sl_outbound_post(&from->outbound, to_index, mail);
 }
 
+uint32_t sl_reactor_group_count(const struct sl_reactor *reactor)
+{
+    sl_reactor_assert_owner(reactor);
+    return reactor->outbound.way_count;
+}
+
 /* ---- A turn ---------------------------------------------------------------------------------- */
 
 /* A phase ends: counts what it did, and has it timed where there is a clock that moves. */

@@ -140,6 +140,9 @@ struct sl_mailbox *sl_reactor_mailbox(struct sl_reactor *reactor);
  * and posted in a later turn, in order: never lost, never blocking. Owner of `from`. */
 void sl_reactor_post(struct sl_reactor *from, uint32_t to_index, struct sl_mail mail);
 
+/* How many reactors are connected, itself included; 0: none are. Owner. */
+uint32_t sl_reactor_group_count(const struct sl_reactor *reactor);
+
 uint32_t sl_reactor_index(const struct sl_reactor *reactor);
 const char *sl_reactor_name(const struct sl_reactor *reactor);
 

@@ -34,6 +34,10 @@ void sl_dpdk_grants_init(struct sl_dpdk_grants *grants, uint64_t budget_bytes, u
                          uint32_t step_bytes);
 void sl_dpdk_grant_open(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant);
 void sl_dpdk_grant_close(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant);
+/* Instead of grant_open, for a connection that comes from another reactor: with what its grant
+ * there had been when it was closed. */
+void sl_dpdk_grant_adopt(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
+                         const struct sl_dpdk_grant *before);
 
 /* Bytes came (anywhere), were consumed, or are known to follow. */
 void sl_dpdk_grant_arrived(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,

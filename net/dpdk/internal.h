@@ -10,6 +10,7 @@
  *   flight.c seen.c rate.c grant.c    the arithmetic of both, pure
  *   move.c        hand-over; stray.c packets that came to the wrong reactor
  *   sweep.c       peers that say nothing, keep-alive
+ *   past.c        ids that were ours; cookie.c what OPEN must know to be believed
  *
  * The life of a frame. send_burst puts it into the connection's queue, where it gets the next
  * message number. flush makes packets: short frames are copied, many into one TRAIN; of longer ones
@@ -50,11 +51,13 @@ struct sl_dpdk_listener;
 struct sl_dpdk_side {
     struct sl_dpdk_port *port;
     struct sl_dpdk_facts facts;
-    struct sl_dpdk_self self;
     struct sl_dpdk_neighbours *neighbours;
-    /* Written and not sent yet: sent by flush, and by send.c when full. */
+    struct sl_dpdk_packet spare[SL_DPDK_BURST]; /* reserved, to be given out by sl_dpdk_get */
+    uint32_t spare_count;
+    /* Written and not sent yet: sent by flush, and by sl_dpdk_put when full. */
     struct sl_dpdk_packet out[SL_DPDK_BURST];
     uint32_t out_count;
+    uint32_t refusals; /* in a row, of the first of them, by the port */
 };
 
 #define SL_DPDK_BUCKETS 4096U /* 2^n */
@@ -71,7 +74,7 @@ struct sl_dpdk {
     bool awake;                 /* the next poll can do something for one of these */
     struct sl_dpdk_listener *listeners;
     struct sl_dpdk_grants grants;
-    struct sl_dpdk_moved *moved; /* ids of connections that went to other reactors: move.c */
+    struct sl_dpdk_pasts *pasts; /* ids of connections that ended, or went to other reactors */
     struct sl_dpdk_block
         *blocks;        /* for messages of up to SL_LIMIT_INLINE_PAYLOAD_BYTES: receive.c */
     uint8_t secret[16]; /* of cookies */
@@ -89,9 +92,19 @@ enum sl_dpdk_life {
     SL_DPDK_ASKING, /* connect: OPEN was sent, or waits for a neighbour's address */
     SL_DPDK_LIVE,
     SL_DPDK_DRAINING, /* disconnect: what is queued is sent, then BYE; what arrives is dropped */
+    SL_DPDK_LEAVING,  /* handed over; goes as soon as the upcall that it was done in is over */
     SL_DPDK_ENDED     /* `closed` follows from poll */
 };
 
+/* sweep.c: what it saw of a connection, and since when. */
+struct sl_dpdk_silence {
+    uint64_t heard_ns, since_ns; /* nothing was heard since */
+    uint32_t arrived;            /* grant.arrived */
+    uint64_t stuck_since_ns;     /* that has not moved since, and the peer owes */
+    uint32_t rounds, stuck_rounds;
+};
+
+struct sl_dpdk_move;
 struct sl_dpdk_sending;   /* send.c */
 struct sl_dpdk_receiving; /* receive.c */
 
@@ -109,7 +122,13 @@ struct sl_dpdk_conn {
     bool routed;       /* route is filled */
     uint16_t body_max; /* what both can take */
     int end_err;
-    bool dirty, ready, unannounced, bye_sent, bye_acked, bye_received;
+    bool dirty, ready;
+    bool unannounced;        /* `accepted` or `connected` has not been made yet: visit does it */
+    bool bye_sent;           /* sl_dpdk_send_bye was called */
+    bool bye_acked;          /* set by send.c, which marks the connection ready */
+    bool bye_received;       /* by conn.c; it ends when all before bye_message has been delivered */
+    uint32_t bye_message;    /* the number of the message that will not follow */
+    uint32_t first_sequence; /* of our direction: what ACCEPT says, however often */
     struct sl_dpdk_conn *id_next, *next, *previous, *dirty_next, *ready_next;
     struct sl_dpdk_flights flights;
     struct sl_dpdk_seen seen;
@@ -118,9 +137,15 @@ struct sl_dpdk_conn {
     uint32_t granted_theirs; /* message bytes that we may send in all */
     uint32_t offered;        /* that we have, for the first time */
     bool ack_due, ack_now;
-    struct sl_timer timer; /* ASKING: patience and asking again. Else: flights', pacing */
-    uint64_t heard_ns, asked_ns;
+    struct sl_timer timer; /* ASKING: patience and asking again. Else: flights', pacing, drain */
+    uint64_t pace_ns;      /* as sl_dpdk_send_flush said last */
+    uint64_t deadline_ns;  /* ASKING: of the connect. DRAINING: of the disconnect */
+    uint64_t heard_ns;     /* a sound packet of the peer's came */
+    uint64_t asked_ns;     /* ASKING: when OPEN was sent last, and the pause until the next */
+    uint64_t pause_ns;
     uint64_t cookie;
+    struct sl_dpdk_silence silence; /* sweep.c */
+    struct sl_dpdk_move *move;      /* LEAVING: move.c */
     struct sl_dpdk_sending *send;
     struct sl_dpdk_receiving *receive;
 };
@@ -227,6 +252,13 @@ bool sl_dpdk_send_is_done(
 void sl_dpdk_send_probe(struct sl_dpdk_conn *conn); /* with the next flush */
 void sl_dpdk_send_bye(struct sl_dpdk_conn *conn);   /* behind the last frame */
 void sl_dpdk_send_moved(struct sl_dpdk_conn *conn); /* before everything else */
+/* Hand-over: conn->flights, granted_theirs and offered are copied by move.c. `leave` takes from a
+ * connection that has no frames queued what else is to go along, NULL when there is no memory; the
+ * connection is closed by send_close afterwards. `arrive` puts it into one that has been opened, on
+ * the other reactor, and frees it; `drop` only frees it. */
+struct sl_dpdk_sending *sl_dpdk_send_leave(struct sl_dpdk_conn *conn);
+void sl_dpdk_send_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_sending *sending);
+void sl_dpdk_send_drop(struct sl_dpdk_sending *sending);
 /* Not numbered, at once: RESET, REFUSE, RETRY, ACCEPT, OPEN. */
 void sl_dpdk_send_loose(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                         const struct sl_dpdk_route *route, uint16_t queue,
@@ -243,12 +275,26 @@ enum sl_dpdk_taken {
     SL_DPDK_NO_ROOM, /* as if it had been lost */
     SL_DPDK_MAD      /* the connection ends: PROTOCOL */
 };
-/* DATA, TRAIN that are NEW. Delivers nothing: sl_dpdk_receive_deliver does, from poll. */
+/* DATA, TRAIN that are NEW, of a connection that is LIVE; conn.c tells `seen` of what was taken or
+ * parked, sets ack_due (ack_now: ANSWER, out of order, come again) and marks it dirty and ready.
+ * Delivers nothing: sl_dpdk_receive_deliver does, from poll. */
 enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packet,
                                         const struct sl_dpdk_parsed *parsed);
-/* Asks `sink`, delivers what is whole at the head. Returns whether it did something; marks the
- * connection waiting where `sink` had nothing. */
+/* LIVE only. Asks `sink`, delivers what is whole at the head. Returns whether it did something;
+ * marks the connection waiting where `sink` had nothing. An upcall may end the connection,
+ * disconnect it or hand it over: it stops when conn->life is not LIVE any more. */
 bool sl_dpdk_receive_deliver(struct sl_dpdk_conn *conn);
+/* The number of the message at the head: all before have been delivered. */
+uint32_t sl_dpdk_receive_next(const struct sl_dpdk_conn *conn);
+/* The peer has begun a message, may send more of it, and has yet to: it is not we whom it waits
+ * for. */
+bool sl_dpdk_receive_is_owed(const struct sl_dpdk_conn *conn);
+/* Hand-over, as send_leave: what has come and was not delivered goes along as copies, so that no
+ * memory of the port, nor of this reactor's blocks, is in it. conn->seen and conn->grant's counts
+ * are copied by move.c. arrive's error: NO_MEMORY (it has been freed all the same). */
+struct sl_dpdk_receiving *sl_dpdk_receive_leave(struct sl_dpdk_conn *conn);
+int sl_dpdk_receive_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_receiving *receiving);
+void sl_dpdk_receive_drop(struct sl_dpdk_receiving *receiving);
 void sl_dpdk_release(struct sl_conn *conn, const struct sl_transport_message *message);
 
 /* ---- move.c, stray.c ------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "net/dpdk/neighbour.h"
 #include "reactor/reactor.h"
 
 struct sl_dpdk_port;
@@ -49,7 +50,10 @@ struct sl_dpdk_queues {
 
 struct sl_dpdk_facts {
     char name[64]; /* "net_memif0" */
-    uint8_t mac[6];
+    struct sl_dpdk_self self;
+    /* The UDP port of this process's reactor 0 at this device; the others' follow. One for all
+     * devices of a medium. */
+    uint16_t port_base;
     uint16_t frame_bytes_max; /* of a packet, from its Ethernet header on: MTU + 14 */
     uint16_t packets;         /* that can be received and not released, at least */
     bool gathers;             /* takes `rest` */
