@@ -2,8 +2,9 @@
  * has acknowledged, what counts as lost, the round trip time, and when to ask. Loss detection as in
  * RFC 9002: a packet is lost when three later ones have come, or one later one and 9/8 of the round
  * trip time has passed; what is lost is sent again in a packet of a new number, so that every
- * acknowledgement is of one sending. Nothing here knows what a message is. Owner reactor; no I/O;
- * no clock of its own. */
+ * acknowledgement is of one sending. A packet is settled when it is acknowledged or lost: nothing
+ * is said of it any more, and the peer is told not to wait for it. Nothing here knows what a
+ * message is. Owner reactor; no I/O; no clock of its own. */
 #ifndef SL_NET_DPDK_FLIGHT_H
 #define SL_NET_DPDK_FLIGHT_H
 
@@ -19,7 +20,7 @@ struct sl_dpdk_flight {
     uint16_t body_bytes; /* of content, without SACK words; counts as outstanding */
     uint8_t kind;        /* sl_dpdk_kind */
     uint8_t messages;    /* TRAIN: how many */
-    uint8_t state;       /* flight.c */
+    uint8_t state;       /* flight.c's */
 };
 
 struct sl_dpdk_rtt {
@@ -32,49 +33,65 @@ struct sl_dpdk_flights {
     uint32_t largest_acked;      /* one past it */
     uint32_t outstanding_bytes;  /* of packets neither acknowledged nor lost */
     struct sl_dpdk_rtt rtt;
-    uint64_t loss_ns;      /* when a packet in flight counts as lost for its age; SL_CLOCK_NEVER */
-    uint64_t last_sent_ns; /* of what is outstanding */
-    uint32_t timeouts;     /* in a row */
-    uint64_t rto_min_ns, rto_max_ns;
+    uint64_t loss_ns;  /* when a packet in flight counts as lost for its age; SL_CLOCK_NEVER */
+    uint64_t quiet_ns; /* since when nothing was sent, and nothing new acknowledged */
+    uint32_t timeouts; /* in a row */
+    uint64_t rto_min_ns, rto_max_ns; /* open: 1 ms and 250 ms; may be changed */
 };
 
 /* first: the number of the first packet. Errors: NO_MEMORY. */
 int sl_dpdk_flights_open(struct sl_dpdk_flights *flights, uint32_t first);
-void sl_dpdk_flights_close(struct sl_dpdk_flights *flights);
+void sl_dpdk_flights_close(struct sl_dpdk_flights *flights); /* also of zeros */
+
+/* A round trip that was measured otherwise: by the set-up. */
+void sl_dpdk_flights_measured(struct sl_dpdk_flights *flights, uint64_t rtt_ns);
 
 static inline bool sl_dpdk_flights_full(const struct sl_dpdk_flights *flights)
 {
     return flights->next - flights->first == SL_DPDK_FLIGHTS;
 }
 
+static inline bool sl_dpdk_flights_none(const struct sl_dpdk_flights *flights)
+{
+    return flights->next == flights->first;
+}
+
+/* `behind` of a header whose sequence is flights->next. */
+static inline uint16_t sl_dpdk_flights_behind(const struct sl_dpdk_flights *flights)
+{
+    return (uint16_t)(flights->next - flights->first);
+}
+
 /* A packet leaves, numbered flights->next before the call. Not when full. */
 void sl_dpdk_flights_sent(struct sl_dpdk_flights *flights, const struct sl_dpdk_flight *packet,
                           uint64_t now_ns);
 
+/* Each packet is either `came` or `lost` (to be sent again), once. One that is lost may have come,
+ * or come late, all the same: who receives may get its content twice. The callbacks call nothing of
+ * this file; the packet is theirs for the call. */
 struct sl_dpdk_flight_events {
-    /* It has come; exactly once for each, unless it was lost before. A packet that counted as lost
-     * and is acknowledged after all is `came` too (and its successor as well: who receives knows
-     * both). */
     void (*came)(void *ctx, const struct sl_dpdk_flight *packet);
-    void (*lost)(void *ctx, const struct sl_dpdk_flight *packet); /* to be sent again */
+    void (*lost)(void *ctx, const struct sl_dpdk_flight *packet);
     void *ctx;
 };
 
 /* What a peer says that it has: all before `acknowledged`, and by bits of sack as wire.h has them.
  * Says what came, then what is lost. Returns false, and does nothing, when it acknowledges what was
- * never sent: a forgery, or a mad peer. Older words than known before do no harm. */
+ * never sent, or is older than any that an honest peer still says: a forgery, or a mad peer. Older
+ * words than known before do no harm. flights->rtt is up to date when it calls. */
 bool sl_dpdk_flights_acknowledged(struct sl_dpdk_flights *flights, uint32_t acknowledged,
                                   const uint64_t *sack, uint32_t sack_words, uint64_t now_ns,
                                   const struct sl_dpdk_flight_events *events);
 
 /* When sl_dpdk_flights_expire must be called: for a packet's age, or since nothing was heard for a
- * retransmission timeout (smoothed + 4 variances, within its limits, doubled with each in a row; a
- * quarter second before the round trip time is known). SL_CLOCK_NEVER: nothing is outstanding. */
+ * retransmission timeout (smoothed + 4 variances, within its limits, doubled with each in a row up
+ * to the upper one; a quarter second before the round trip time is known). SL_CLOCK_NEVER: nothing
+ * is outstanding. */
 uint64_t sl_dpdk_flights_timer(const struct sl_dpdk_flights *flights);
 
 /* At that time: says what is lost by its age. Returns whether a timeout passed: then the peer must
- * be asked (a packet, any, with ANSWER), and when it was the third in a row, all that is
- * outstanding was said lost. */
+ * be asked (a packet, any, with ANSWER), and from the third in a row on all that is outstanding was
+ * said lost. */
 bool sl_dpdk_flights_expire(struct sl_dpdk_flights *flights, uint64_t now_ns,
                             const struct sl_dpdk_flight_events *events);
 

@@ -24,7 +24,8 @@ struct sl_dpdk_rate {
 void sl_dpdk_rate_init(struct sl_dpdk_rate *rate, uint32_t packet_bytes, uint64_t bytes_max);
 void sl_dpdk_rate_acknowledged(struct sl_dpdk_rate *rate, const struct sl_dpdk_rtt *rtt,
                                uint32_t bytes, uint64_t now_ns);
-void sl_dpdk_rate_lost(struct sl_dpdk_rate *rate, const struct sl_dpdk_rtt *rtt, uint64_t now_ns);
+void sl_dpdk_rate_lost(struct sl_dpdk_rate *rate, const struct sl_dpdk_rtt *rtt, uint32_t bytes,
+                       uint64_t now_ns);
 
 /* How many bytes may be sent now on top of what is outstanding; 0: not before *when_ns, or (NEVER)
  * not before an acknowledgement. */

@@ -1,22 +1,31 @@
 /* The receiver's memory of numbered packets: which have come, so that each is taken once and the
- * sender hears which. Owner reactor; pure. */
+ * sender hears which. A lost packet's number never comes: its content does, under another, and the
+ * sender says by each packet (`behind`) which numbers need not be waited for. Owner reactor; pure.
+ */
 #ifndef SL_NET_DPDK_SEEN_H
 #define SL_NET_DPDK_SEEN_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SL_DPDK_SEEN 4096U /* numbers ahead of the first that is missing; 2^n, as SL_DPDK_FLIGHTS  \
-                            */
+/* Numbers ahead of the first that is missing; 2^n, as SL_DPDK_FLIGHTS. */
+#define SL_DPDK_SEEN      4096U
+/* By so much an honest peer's words may be apart from ours: what is sent into a network that loses
+ * all, until the peer is given up, is far less. */
+#define SL_DPDK_SEEN_JUMP 65536U
 
 struct sl_dpdk_seen {
     uint64_t bits[SL_DPDK_SEEN / 64];
-    uint32_t next;    /* all before have come */
+    uint32_t next;    /* all before have come, or are settled: `acknowledged` of our packets */
     uint32_t end;     /* one past the largest that has */
     uint32_t unacked; /* come since an acknowledgement was written */
 };
 
 void sl_dpdk_seen_init(struct sl_dpdk_seen *seen, uint32_t first);
+
+/* First for every packet of a connection, numbered or not, with what its header says: all numbers
+ * before sequence - behind count as if they had come. False: no honest sender says so; drop it. */
+bool sl_dpdk_seen_settle(struct sl_dpdk_seen *seen, uint32_t sequence, uint32_t behind);
 
 enum sl_dpdk_seen_answer {
     SL_DPDK_SEEN_NEW,
@@ -24,15 +33,17 @@ enum sl_dpdk_seen_answer {
     SL_DPDK_SEEN_OUTSIDE /* no honest sender uses this number now: drop it */
 };
 
-/* Only asks. */
+/* Only asks, of a numbered packet, after settle. */
 enum sl_dpdk_seen_answer sl_dpdk_seen_ask(const struct sl_dpdk_seen *seen, uint32_t sequence);
 
 /* It has been taken: NEW only. One that could not be taken (no room) is not told, and comes again.
  */
 void sl_dpdk_seen_take(struct sl_dpdk_seen *seen, uint32_t sequence);
 
-/* The words of an acknowledgement whose `acknowledged` is seen->next; returns how many, 0 when
- * nothing has come beyond. Where more have come than the words can tell, the earliest. */
+/* The words of an acknowledgement whose `acknowledged` is seen->next; returns how many: as many as
+ * reach the largest that has come, or `max` of them, the earliest; 0 when nothing has come beyond.
+ * So their number alone says that one has come for which the last word is needed. Leaves `unacked`
+ * to the caller. */
 uint32_t sl_dpdk_seen_words(const struct sl_dpdk_seen *seen, uint64_t *words, uint32_t max);
 
 #endif

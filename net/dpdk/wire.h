@@ -41,31 +41,40 @@ enum sl_dpdk_flag {
 };
 
 struct sl_dpdk_header {
-    uint64_t connection;   /* the receiver's; see sl_dpdk_id_reactor */
-    uint32_t sequence;     /* of this packet; never used again */
-    uint32_t acknowledged; /* all before this have come */
-    uint32_t granted;      /* message bytes that the receiver may send in all; runs over */
-    uint32_t message;      /* ascends by one per frame, from 0; runs over */
-    uint32_t offset;       /* in the message, whose first 32 bytes are the frame header */
-    uint16_t body_bytes;   /* behind this header, SACK words included */
-    uint8_t kind;          /* sl_dpdk_kind; the upper 4 bits are the version */
-    uint8_t flags;         /* sl_dpdk_flag */
+    uint64_t connection; /* the receiver's; see sl_dpdk_id_reactor */
+    uint32_t sequence;   /* of this packet; never used again */
+    /* All before this have come, or count no more (behind). */
+    uint32_t acknowledged;
+    uint32_t granted; /* message bytes that the receiver may send in all; runs over */
+    uint32_t message; /* ascends by one per frame, from 0; runs over */
+    uint32_t offset;  /* in the message, whose first 32 bytes are the frame header */
+    /* All packets before sequence - behind are settled: acknowledged, or lost, and then what they
+     * carried goes in packets of other numbers. Whoever receives this waits for none of them any
+     * more. sl_dpdk_flights_behind; set-up: 0. */
+    uint16_t behind;
+    uint8_t kind;  /* sl_dpdk_kind; sl_dpdk_write adds the version, sl_dpdk_parse removes it */
+    uint8_t flags; /* sl_dpdk_flag */
+    uint16_t body_bytes; /* behind this header, SACK words included; travels as UDP's length */
 };
 
 /* The body of OPEN, RETRY, ACCEPT, REFUSE and MOVED. */
 struct sl_dpdk_hello {
-    uint64_t connection; /* the sender's id: what the peer writes into its headers */
-    uint64_t cookie;     /* OPEN: as RETRY gave it; 0: none yet */
-    uint32_t sequence;   /* the first that the sender will use */
-    uint32_t granted;    /* to begin with */
-    uint16_t body_max;   /* the longest body that the sender can receive; both use the lesser */
-    uint16_t port;       /* MOVED: the sender's UDP port from now on */
+    /* The sender's id: what the peer writes into its headers. RETRY, REFUSE: their sender has none,
+     * and repeats the receiver's. */
+    uint64_t connection;
+    uint64_t cookie;   /* OPEN: as RETRY gave it; 0: none yet */
+    uint32_t sequence; /* the first that the sender will use */
+    uint32_t granted;  /* to begin with */
+    uint16_t body_max; /* the longest body that the sender can receive; both use the lesser; all
+                        * kinds: at least SL_DPDK_BODY_MIN */
+    uint16_t port;     /* MOVED: the sender's UDP port from now on */
     /* struct sl_dpdk_queues of the sender's device; 0 queues: not straight */
     uint16_t queues, reactors, index;
     uint8_t blocks;
     uint8_t err; /* REFUSE: the absolute value of an sl_err */
 };
-#define SL_DPDK_HELLO_BYTES 40U /* on the wire */
+#define SL_DPDK_HELLO_BYTES 40U  /* on the wire */
+#define SL_DPDK_BODY_MIN    512U /* what the least MTU of IPv4, 576, leaves, about */
 
 /* The reactor that a connection's id is of: so that every other knows where a stray belongs. */
 static inline uint32_t sl_dpdk_id_reactor(uint64_t connection)
@@ -91,19 +100,29 @@ void sl_dpdk_route_build(struct sl_dpdk_route *route, const uint8_t from_mac[6],
                          const uint8_t to_mac[6], const struct sl_dpdk_address *from,
                          const struct sl_dpdk_address *to);
 
-/* Writes outer headers and header into packet[]; the body follows, and is there already, but for
- * its end `rest` (which may be NULL with 0 bytes), when sl_dpdk_seal is called: then the UDP
- * checksum is right. Returns the bytes before the body. */
+/* Writes outer headers, with all lengths, and header into packet[], with 0 for the UDP checksum.
+ * header->body_bytes is what the body is or will be: who does not know it yet writes the body
+ * first, at packet + sl_dpdk_route_bytes. Returns the bytes before the body. */
 uint32_t sl_dpdk_write(uint8_t *packet, const struct sl_dpdk_route *route,
                        const struct sl_dpdk_header *header);
+
+static inline uint32_t sl_dpdk_route_bytes(const struct sl_dpdk_route *route)
+{
+    return route->outer_bytes + SL_DPDK_HEADER_BYTES;
+}
+
+/* Fills in the UDP checksum of what sl_dpdk_write wrote, once the body is there, but for its end
+ * `rest`, which may be NULL with 0 bytes. length: of packet[], without rest. */
 void sl_dpdk_seal(uint8_t *packet, uint32_t length, const uint8_t *rest, uint32_t rest_length);
+/* The same where the body's sum (SACK words, rest and all) is known, from sl_dpdk_sum_copy. */
+void sl_dpdk_seal_sum(uint8_t *packet, uint64_t body_sum);
 
 /* What a received packet is. */
 enum sl_dpdk_class {
-    SL_DPDK_OURS,      /* UDP to one of our addresses, with our header: all of *out is filled */
-    SL_DPDK_NEIGHBOUR, /* ARP, or ICMPv6 neighbour discovery */
-    SL_DPDK_FOREIGN,   /* sound, but nothing to us: other protocols, other addresses */
-    SL_DPDK_BROKEN     /* a checksum, a length, a version, a kind is wrong */
+    SL_DPDK_OURS,      /* UDP with our header: all of *out is filled. To whom, the caller looks */
+    SL_DPDK_NEIGHBOUR, /* ARP, or ICMPv6 neighbour discovery; not checked further */
+    SL_DPDK_FOREIGN,   /* nothing to us: other protocols, fragments, options */
+    SL_DPDK_BROKEN     /* UDP, and a checksum, a length, a version, a kind or a flag is wrong */
 };
 
 struct sl_dpdk_parsed {
@@ -125,12 +144,19 @@ void sl_dpdk_hello_encode(const struct sl_dpdk_hello *hello, uint8_t to[SL_DPDK_
 /* Errors: PROTOCOL: too short, a body_max that is too small for a frame header, an id of 0. */
 int sl_dpdk_hello_decode(const uint8_t *body, uint32_t bytes, struct sl_dpdk_hello *out);
 
-/* The Internet checksum (RFC 1071) of bytes that follow others whose sum is `sum`: the total is
- * folded by sl_dpdk_sum_fold. `sum_copy` copies on the way. Only the last piece may have an odd
- * length. */
+/* The Internet checksum (RFC 1071) of bytes that follow others whose sum is `sum` (0 at first): the
+ * total is folded by sl_dpdk_sum_fold, and stored as it stands. `sum_copy` copies on the way; the
+ * two do not overlap. A piece that begins at an odd place, behind others of odd length together, is
+ * summed by itself and added as sl_dpdk_sum_odd has it. Sums of up to 2^28 pieces may be added. */
 uint64_t sl_dpdk_sum(uint64_t sum, const uint8_t *bytes, uint32_t length);
 uint64_t sl_dpdk_sum_copy(uint64_t sum, uint8_t *to, const uint8_t *from, uint32_t length);
 uint16_t sl_dpdk_sum_fold(uint64_t sum);
+
+/* What a piece's sum counts when a byte stands before it. */
+static inline uint64_t sl_dpdk_sum_odd(uint64_t sum)
+{
+    return (uint64_t)(uint16_t)~sl_dpdk_sum_fold(sum) << 8;
+}
 
 /* Sequence numbers and offsets run over: a before b. */
 static inline bool sl_dpdk_before(uint32_t a, uint32_t b)
