@@ -6,20 +6,23 @@
  *   setup.c       listen, connect, cookies, OPEN to ACCEPT
  *   conn.c        a connection's life, from the first packet to `closed`
  *   send.c        frames to packets: what is new, what is lost, what is to be acknowledged
+ *   queue.c       frames that were taken, until they are `sent`; train.c puts them into packets
  *   receive.c     packets to frames: places, parked packets, `sink` and `received`
+ *   store.c       the memory of what was received and not released
  *   flight.c seen.c rate.c grant.c    the arithmetic of both, pure
  *   move.c        hand-over; stray.c packets that came to the wrong reactor
  *   sweep.c       peers that say nothing, keep-alive
  *   past.c        ids that were ours; cookie.c what OPEN must know to be believed
  *
- * The life of a frame. send_burst puts it into the connection's queue, where it gets the next
- * message number. flush makes packets: short frames are copied, many into one TRAIN; of longer ones
- * each packet is a DATA piece of body_max bytes (the last is shorter). Each packet leaves with a
- * new number, and flights remember what it carried. The receiver takes each number once (seen),
- * puts a piece where it belongs: into the memory that `sink` named for the message at the head,
- * into a block of its own for a message of up to SL_LIMIT_INLINE_PAYLOAD_BYTES, or it parks the
- * packet until its message is at the head. Frames are delivered in order. When the peer has
- * acknowledged all packets of a frame, it is `sent`. */
+ * The life of a frame. send_burst puts it into the connection's queue. flush makes messages of what
+ * is there: a TRAIN is one packet with as many whole frames as fit; a frame that fits none is a
+ * message of its own, cut into DATA pieces of sl_dpdk_piece_bytes (the last is shorter). Each
+ * packet leaves with a new number, and flights remember what it carried: a message is cut once, and
+ * what is lost is sent again as it was cut. The receiver takes each number once (seen), puts a
+ * piece where it belongs: into the memory that `sink` named for the message at the head, into a
+ * block for a train or a message of up to SL_LIMIT_INLINE_PAYLOAD_BYTES, or it parks the packet
+ * until its message is at the head. Frames are delivered in order. When the peer has acknowledged
+ * all packets of a frame, it is `sent`. */
 #ifndef SL_NET_DPDK_INTERNAL_H
 #define SL_NET_DPDK_INTERNAL_H
 
@@ -41,7 +44,6 @@
 #define SL_DPDK_BLIND_BYTES     65536U
 #define SL_DPDK_BUDGET_BYTES    (4U << 20)
 #define SL_DPDK_PEER_TIMEOUT_MS 10000U
-#define SL_DPDK_TRAIN_BYTES     512U /* a frame that is longer goes by itself */
 
 struct sl_dpdk;
 struct sl_dpdk_conn;
@@ -75,9 +77,8 @@ struct sl_dpdk {
     struct sl_dpdk_listener *listeners;
     struct sl_dpdk_grants grants;
     struct sl_dpdk_pasts *pasts; /* ids of connections that ended, or went to other reactors */
-    struct sl_dpdk_block
-        *blocks;        /* for messages of up to SL_LIMIT_INLINE_PAYLOAD_BYTES: receive.c */
-    uint8_t secret[16]; /* of cookies */
+    struct sl_dpdk_store *store; /* store.c */
+    uint8_t secret[16];          /* of cookies */
     uint32_t connections_max, peer_timeout_ms;
     uint16_t port_base;          /* our UDP port is port_base + index of the reactor */
     struct sl_timer sweep, idle; /* idle: wakes a reactor whose ports cannot */
@@ -233,6 +234,12 @@ void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk);
 void sl_dpdk_sweep_open(struct sl_dpdk *dpdk);
 void sl_dpdk_sweep_close(struct sl_dpdk *dpdk);
 
+/* Of each piece of a message but the last. The same on both sides. */
+static inline uint32_t sl_dpdk_piece_bytes(const struct sl_dpdk_conn *conn)
+{
+    return conn->body_max & ~7U;
+}
+
 /* ---- send.c ---------------------------------------------------------------------------------- */
 
 int sl_dpdk_send_open(struct sl_dpdk_conn *conn);
@@ -250,7 +257,8 @@ void sl_dpdk_send_report(struct sl_dpdk_conn *conn);  /* `sent`, `writable`; fro
 bool sl_dpdk_send_is_done(
     const struct sl_dpdk_conn *conn);               /* nothing queued, nothing outstanding */
 void sl_dpdk_send_probe(struct sl_dpdk_conn *conn); /* with the next flush */
-void sl_dpdk_send_bye(struct sl_dpdk_conn *conn);   /* behind the last frame */
+/* Behind the last frame; its `message` is the one that would be next. Sets bye_acked later. */
+void sl_dpdk_send_bye(struct sl_dpdk_conn *conn);
 void sl_dpdk_send_moved(struct sl_dpdk_conn *conn); /* before everything else */
 /* Hand-over: conn->flights, granted_theirs and offered are copied by move.c. `leave` takes from a
  * connection that has no frames queued what else is to go along, NULL when there is no memory; the
@@ -264,7 +272,11 @@ void sl_dpdk_send_loose(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                         const struct sl_dpdk_route *route, uint16_t queue,
                         const struct sl_dpdk_header *header, const void *body);
 
-/* ---- receive.c ------------------------------------------------------------------------------- */
+/* ---- store.c, receive.c ---------------------------------------------------------------------- */
+
+int sl_dpdk_store_open(struct sl_dpdk *dpdk); /* by open, once the sides are known */
+/* Frees the memory of messages that were not released; before the ports are closed. */
+void sl_dpdk_store_close(struct sl_dpdk *dpdk);
 
 int sl_dpdk_receive_open(struct sl_dpdk_conn *conn);
 void sl_dpdk_receive_close(struct sl_dpdk_conn *conn);

@@ -24,10 +24,10 @@ enum sl_dpdk_kind {
     /* Of a connection. Numbered by `sequence`, acknowledged, sent again in a packet of another
      * number: */
     SL_DPDK_DATA = 5,  /* a piece of one message: it lies at `offset` */
-    SL_DPDK_TRAIN = 6, /* whole messages, one behind the other, the first is `message` */
+    SL_DPDK_TRAIN = 6, /* whole frames, each padded to 8 bytes: together one message */
     SL_DPDK_PROBE = 7, /* nothing: to be acknowledged, for keep-alive and lost tails */
     SL_DPDK_MOVED = 8, /* the body is struct sl_dpdk_hello: from now on my id and port are these */
-    SL_DPDK_BYE = 9,   /* behind the last message: nothing follows */
+    SL_DPDK_BYE = 9,   /* behind the last message: `message` does not follow */
     /* Not numbered: `sequence` is the next that its sender will use. */
     SL_DPDK_ACK = 10,
     SL_DPDK_RESET = 11, /* the connection is gone here; the last byte of the body is an sl_err */
@@ -46,7 +46,7 @@ struct sl_dpdk_header {
     /* All before this have come, or count no more (behind). */
     uint32_t acknowledged;
     uint32_t granted; /* message bytes that the receiver may send in all; runs over */
-    uint32_t message; /* ascends by one per frame, from 0; runs over */
+    uint32_t message; /* a frame in pieces, or a train: ascends by one, from 0; runs over */
     uint32_t offset;  /* in the message, whose first 32 bytes are the frame header */
     /* All packets before sequence - behind are settled: acknowledged, or lost, and then what they
      * carried goes in packets of other numbers. Whoever receives this waits for none of them any
