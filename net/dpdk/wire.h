@@ -100,7 +100,8 @@ void sl_dpdk_route_build(struct sl_dpdk_route *route, const uint8_t from_mac[6],
                          const uint8_t to_mac[6], const struct sl_dpdk_address *from,
                          const struct sl_dpdk_address *to);
 
-/* Writes outer headers, with all lengths, and header into packet[], with 0 for the UDP checksum.
+/* Writes outer headers, with all lengths, and header into packet[], with 0 for the UDP checksum;
+ * SL_DPDK_OUTER_MAX + SL_DPDK_HEADER_BYTES bytes must be there to be written in any case.
  * header->body_bytes is what the body is or will be: who does not know it yet writes the body
  * first, at packet + sl_dpdk_route_bytes. Returns the bytes before the body. */
 uint32_t sl_dpdk_write(uint8_t *packet, const struct sl_dpdk_route *route,
@@ -141,7 +142,8 @@ enum sl_dpdk_class sl_dpdk_parse(const uint8_t *packet, uint32_t length, bool ch
                                  struct sl_dpdk_parsed *out);
 
 void sl_dpdk_hello_encode(const struct sl_dpdk_hello *hello, uint8_t to[SL_DPDK_HELLO_BYTES]);
-/* Errors: PROTOCOL: too short, a body_max that is too small for a frame header, an id of 0. */
+/* Errors: PROTOCOL: too short, a body_max under SL_DPDK_BODY_MIN, an id of 0, queues that cannot be
+ * (0 queues: what else is said of them is not looked at). */
 int sl_dpdk_hello_decode(const uint8_t *body, uint32_t bytes, struct sl_dpdk_hello *out);
 
 /* The Internet checksum (RFC 1071) of bytes that follow others whose sum is `sum` (0 at first): the
