@@ -1,0 +1,196 @@
+#include "net/dpdk/grant.h"
+
+#include <stddef.h>
+
+#include "core/assert.h"
+
+void sl_dpdk_grants_init(struct sl_dpdk_grants *grants, uint64_t budget_bytes, uint32_t blind_bytes,
+                         uint32_t step_bytes)
+{
+    sl_assert(step_bytes > 0);
+    sl_assert(step_bytes <= budget_bytes / 2);
+    *grants = (struct sl_dpdk_grants){
+        .budget_bytes = budget_bytes, .blind_bytes = blind_bytes, .step_bytes = step_bytes};
+    grants->waiting.next = grants->waiting.previous = &grants->waiting;
+}
+
+/* ---- one connection's account ---------------------------------------------------------------- */
+
+/* What of the budget it has. */
+static uint32_t share_of(const struct sl_dpdk_grants *grants, const struct sl_dpdk_grant *grant)
+{
+    uint32_t held = grant->granted - grant->consumed;
+    return held > grants->blind_bytes ? held - grants->blind_bytes : 0;
+}
+
+/* What it is known to need beyond its grant. */
+static uint32_t need_of(const struct sl_dpdk_grant *grant)
+{
+    uint32_t left = grant->granted - grant->arrived;
+    return grant->wanted > left ? grant->wanted - left : 0;
+}
+
+/* A small step is worth a packet only where it lets the peer send its last. Half of what is blind
+ * is reached before the peer has used all of it. */
+static bool is_news(const struct sl_dpdk_grants *grants, const struct sl_dpdk_grant *grant)
+{
+    uint32_t grown = grant->granted - grant->told;
+    uint32_t half = grants->blind_bytes / 2;
+    uint32_t enough = grants->step_bytes < half ? grants->step_bytes : half;
+    return grown > 0 && (grown >= enough ||
+                         (grant->wanted > grant->told - grant->arrived && need_of(grant) == 0));
+}
+
+/* ---- ring and list --------------------------------------------------------------------------- */
+
+static void ring_remove(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
+{
+    if (grant->waits) {
+        grant->next->previous = grant->previous;
+        grant->previous->next = grant->next;
+        grant->waits = false;
+        grants->waiting_count--;
+    }
+}
+
+static void ring_add(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
+{
+    struct sl_dpdk_grant *last = grants->waiting.previous;
+    grant->previous = last;
+    grant->next = &grants->waiting;
+    last->next = grant;
+    grants->waiting.previous = grant;
+    grant->waits = true;
+    grants->waiting_count++;
+}
+
+static void list_remove(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
+{
+    for (struct sl_dpdk_grant **at = &grants->telling; grant->tells; at = &(*at)->tells_next) {
+        if (*at == grant) {
+            *at = grant->tells_next;
+            grant->tells = false;
+        }
+    }
+}
+
+/* After any change of its numbers. */
+static void review(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
+{
+    bool waits = need_of(grant) > 0;
+    if (waits && !grant->waits) {
+        ring_add(grants, grant);
+    } else if (!waits) {
+        ring_remove(grants, grant);
+    }
+    if (!grant->tells && is_news(grants, grant)) {
+        grant->tells = true;
+        grant->tells_next = grants->telling;
+        grants->telling = grant;
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+void sl_dpdk_grant_open(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
+{
+    *grant = (struct sl_dpdk_grant){.granted = grants->blind_bytes, .told = grants->blind_bytes};
+}
+
+void sl_dpdk_grant_close(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
+{
+    ring_remove(grants, grant);
+    list_remove(grants, grant);
+    grants->scheduled_bytes -= share_of(grants, grant);
+}
+
+/* The blind bytes are there whatever others have. */
+static void raise_to_blind(const struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
+{
+    if (grant->granted - grant->consumed < grants->blind_bytes) {
+        grant->granted = grant->consumed + grants->blind_bytes;
+    }
+}
+
+void sl_dpdk_grant_adopt(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
+                         const struct sl_dpdk_grant *before)
+{
+    *grant = (struct sl_dpdk_grant){.granted = before->granted,
+                                    .told = before->told,
+                                    .arrived = before->arrived,
+                                    .consumed = before->consumed,
+                                    .wanted = before->wanted};
+    raise_to_blind(grants, grant);
+    grants->scheduled_bytes += share_of(grants, grant);
+    review(grants, grant);
+}
+
+void sl_dpdk_grant_arrived(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
+                           uint32_t bytes)
+{
+    sl_assert(sl_dpdk_grant_allows(grant, bytes));
+    grant->arrived += bytes;
+    grant->wanted -= bytes < grant->wanted ? bytes : grant->wanted;
+    review(grants, grant);
+}
+
+void sl_dpdk_grant_consumed(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
+                            uint32_t bytes)
+{
+    sl_assert(bytes <= grant->arrived - grant->consumed);
+    uint32_t share = share_of(grants, grant);
+    grant->consumed += bytes;
+    raise_to_blind(grants, grant);
+    grants->scheduled_bytes -= share - share_of(grants, grant);
+    review(grants, grant);
+}
+
+void sl_dpdk_grant_wants(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant, uint32_t bytes)
+{
+    grant->wanted = bytes;
+    review(grants, grant);
+}
+
+/* ---- dealing --------------------------------------------------------------------------------- */
+
+/* What it gets in its turn: as much as is left for it of a step, or nothing. */
+static uint32_t portion_of(const struct sl_dpdk_grants *grants, const struct sl_dpdk_grant *grant)
+{
+    uint32_t need = need_of(grant);
+    uint32_t portion = need < grants->step_bytes ? need : grants->step_bytes;
+    return share_of(grants, grant) + portion <= grants->budget_bytes / 2 ? portion : 0;
+}
+
+/* Goes round until the budget is used, or all have what they may. Who gets nothing for having half
+ * is passed by. */
+static void deal(struct sl_dpdk_grants *grants)
+{
+    for (uint32_t passed = 0; passed < grants->waiting_count;) {
+        struct sl_dpdk_grant *grant = grants->waiting.next;
+        uint32_t portion = portion_of(grants, grant);
+        if (grants->scheduled_bytes + portion > grants->budget_bytes) {
+            return;
+        }
+        passed = portion > 0 ? 0 : passed + 1;
+        uint32_t share = share_of(grants, grant);
+        grant->granted += portion;
+        grants->scheduled_bytes += share_of(grants, grant) - share;
+        ring_remove(grants, grant);
+        ring_add(grants, grant);
+        review(grants, grant);
+    }
+}
+
+void sl_dpdk_grants_deal(struct sl_dpdk_grants *grants,
+                         void (*tell)(void *ctx, struct sl_dpdk_grant *grant), void *ctx)
+{
+    deal(grants);
+    while (grants->telling != NULL) {
+        struct sl_dpdk_grant *grant = grants->telling;
+        grants->telling = grant->tells_next;
+        grant->tells = false;
+        if (is_news(grants, grant)) {
+            tell(ctx, grant);
+        }
+    }
+}
