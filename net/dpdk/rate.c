@@ -8,8 +8,11 @@
 #define QUEUE_NS_MIN (100 * SL_CLOCK_NS_PER_US)
 /* Of the excess' share, how much the window falls (Swift's beta), in tenths. */
 #define FALL_TENTHS  8U
-/* Losses below this part of what came are not answered. */
+/* Losses below this part of what is known of are not answered, nor are the first few. */
 #define LOSS_PART    8U
+#define LOSS_PACKETS 2U
+/* Over how many packets, up to twice as many, losses are counted. */
+#define LOSS_SPAN    64U
 /* The least window, as a part of a packet: at a round trip of 100 us a packet each 6.4 ms. */
 #define PACKET_PART  64U
 
