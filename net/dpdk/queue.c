@@ -1,0 +1,145 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/dpdk/send.h"
+
+int sl_dpdk_send_open(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = malloc(sizeof *send);
+    if (send == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    memset(send, 0, offsetof(struct sl_dpdk_sending, entries)); /* the rest as it is used */
+    conn->send = send;
+    return 0;
+}
+
+void sl_dpdk_send_drop(struct sl_dpdk_sending *sending)
+{
+    free(sending);
+}
+
+void sl_dpdk_send_close(struct sl_dpdk_conn *conn)
+{
+    sl_dpdk_send_drop(conn->send);
+    conn->send = NULL;
+}
+
+struct sl_dpdk_sending *sl_dpdk_send_leave(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    sl_assert(send->head == send->tail);
+    conn->send = NULL;
+    return send;
+}
+
+void sl_dpdk_send_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_sending *sending)
+{
+    sl_dpdk_send_close(conn);
+    conn->send = sending;
+}
+
+bool sl_dpdk_send_is_done(const struct sl_dpdk_conn *conn)
+{
+    return conn->send->head == conn->send->tail;
+}
+
+/* ---- What is taken ----------------------------------------------------------------------------
+ */
+
+static bool has_room(const struct sl_dpdk_sending *send)
+{
+    return send->tail - send->head < SL_DPDK_QUEUE;
+}
+
+uint32_t sl_dpdk_send_burst(struct sl_conn *base, const struct sl_transport_frame *frames,
+                            uint32_t count)
+{
+    struct sl_dpdk_conn *conn = (struct sl_dpdk_conn *)base;
+    struct sl_dpdk_sending *send = conn->send;
+    uint32_t taken = 0;
+    if (base->state != SL_CONN_OPEN) {
+        return 0;
+    }
+    while (taken < count && has_room(send)) {
+        const struct sl_transport_frame *frame = &frames[taken++];
+        *sl_dpdk_entry_at(send, send->tail++) = (struct sl_dpdk_entry){
+            .head = frame->head,
+            .payload = frame->payload,
+            .head_bytes = frame->head_bytes,
+            .payload_bytes = frame->payload_bytes,
+            .cookie = frame->cookie,
+        };
+        conn->dpdk->stats.bytes_sent += frame->head_bytes + (uint64_t)frame->payload_bytes;
+    }
+    send->wants_room = send->wants_room || taken < count;
+    sl_dpdk_mark_dirty(conn);
+    return taken;
+}
+
+/* ---- What has come ----------------------------------------------------------------------------
+ */
+
+void sl_dpdk_queue_came(struct sl_dpdk_conn *conn, uint32_t number)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    struct sl_dpdk_message *message = sl_dpdk_message_at(send, number);
+    message->pending--;
+    while (send->message_first != send->message_next &&
+           (message = sl_dpdk_message_at(send, send->message_first))->pending == 0) {
+        send->done = message->entries_end;
+        send->message_first++;
+    }
+}
+
+/* The end of the run that begins at the head, when all of it has come; else the head. */
+static uint32_t sent_run(struct sl_dpdk_sending *send)
+{
+    if (send->head == send->done) {
+        return send->head;
+    }
+    uint32_t end = send->head + 1;
+    while (end != send->tail && sl_dpdk_entry_at(send, end)->cookie == SL_TRANSPORT_JOINED) {
+        if (end == send->done) {
+            return send->head;
+        }
+        end++;
+    }
+    return end;
+}
+
+static bool reports_to(const struct sl_dpdk_conn *conn)
+{
+    return (conn->base.state == SL_CONN_OPEN || conn->base.state == SL_CONN_CLOSING) &&
+           (conn->life == SL_DPDK_LIVE || conn->life == SL_DPDK_DRAINING);
+}
+
+static void take_out(struct sl_dpdk_sending *send, uint32_t end)
+{
+    send->head = end;
+    if (end == send->tail) { /* the same memory again, while it is warm */
+        send->head = send->done = send->tail = 0;
+        send->next = (struct sl_dpdk_place){0};
+    }
+}
+
+/* The upcalls may queue more, and may disconnect. */
+void sl_dpdk_send_report(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    uint32_t end;
+    while (reports_to(conn) && (end = sent_run(send)) != send->head) {
+        void *cookie = sl_dpdk_entry_at(send, send->head)->cookie;
+        take_out(send, end);
+        sl_conn_report_sent(&conn->base, cookie);
+    }
+    if (send->wants_room && conn->life == SL_DPDK_LIVE && conn->base.state == SL_CONN_OPEN &&
+        has_room(send)) {
+        send->wants_room = false;
+        sl_conn_report_writable(&conn->base);
+    }
+    if (send->goes_on) {
+        send->goes_on = false;
+        sl_dpdk_mark_dirty(conn);
+    }
+}

@@ -1,0 +1,502 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/bytes.h"
+#include "net/dpdk/receive.h"
+
+static_assert(SL_DPDK_SHORT_BYTES / SL_DPDK_BODY_MIN < 64, "one word says what has come");
+
+int sl_dpdk_receive_open(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_receiving *receive = calloc(1, sizeof *receive);
+    if (receive == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    conn->receive = receive;
+    return 0;
+}
+
+uint32_t sl_dpdk_receive_next(const struct sl_dpdk_conn *conn)
+{
+    return conn->receive->head;
+}
+
+bool sl_dpdk_receive_is_owed(const struct sl_dpdk_conn *conn)
+{
+    const struct sl_dpdk_receiving *receive = conn->receive;
+    bool is_ours_to_do = receive->is_known && receive->sink == NULL;
+    return receive->begun > 0 && !is_ours_to_do && conn->grant.granted != conn->grant.arrived;
+}
+
+int sl_dpdk_receive_decode(const uint8_t *header, struct sl_frame *out)
+{
+    if (sl_frame_decode_plain(header, out)) {
+        return 0;
+    }
+    int err = sl_frame_decode(header, out);
+    if (err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        return 0; /* so that the layer above can answer in words */
+    }
+    return err;
+}
+
+/* ---- Slots ------------------------------------------------------------------------------------
+ */
+
+struct sl_dpdk_slot *sl_dpdk_slot_at(struct sl_dpdk_receiving *receive, uint32_t message)
+{
+    return &receive->slots[message % SL_DPDK_MESSAGES];
+}
+
+static void begin_slot(struct sl_dpdk_receiving *receive, struct sl_dpdk_slot *slot,
+                       enum sl_dpdk_slot_kind kind)
+{
+    receive->begun += slot->kind == SL_DPDK_SLOT_EMPTY;
+    slot->kind = (uint8_t)kind;
+}
+
+void sl_dpdk_receive_pass(struct sl_dpdk_receiving *receive)
+{
+    *sl_dpdk_slot_at(receive, receive->head) = (struct sl_dpdk_slot){0};
+    receive->head++;
+    receive->begun--;
+}
+
+static void drop_slot(struct sl_dpdk *dpdk, struct sl_dpdk_slot *slot)
+{
+    while (slot->parked != NULL) {
+        struct sl_dpdk_parked *parked = slot->parked;
+        slot->parked = parked->next;
+        sl_dpdk_unpark(dpdk, parked);
+    }
+    if (slot->block != NULL) {
+        sl_dpdk_block_put(slot->block);
+    }
+    *slot = (struct sl_dpdk_slot){0};
+}
+
+/* dpdk: NULL when none of it is of a reactor's. */
+static void drop(struct sl_dpdk_receiving *receive, struct sl_dpdk *dpdk)
+{
+    for (uint32_t i = 0; i < SL_DPDK_MESSAGES && receive->begun > 0; i++) {
+        if (receive->slots[i].kind != SL_DPDK_SLOT_EMPTY) {
+            drop_slot(dpdk, &receive->slots[i]);
+            receive->begun--;
+        }
+    }
+    free(receive);
+}
+
+void sl_dpdk_receive_close(struct sl_dpdk_conn *conn)
+{
+    if (conn->receive != NULL) {
+        drop(conn->receive, conn->dpdk);
+        conn->receive = NULL;
+    }
+}
+
+/* ---- To the next owner ------------------------------------------------------------------------
+ */
+
+/* Each becomes a copy in memory of its own. */
+static bool copy_parked(struct sl_dpdk *dpdk, struct sl_dpdk_slot *slot)
+{
+    for (struct sl_dpdk_parked **at = &slot->parked; *at != NULL; at = &(*at)->next) {
+        struct sl_dpdk_parked *from = *at, *copy = malloc(sizeof *copy + from->bytes);
+        if (copy == NULL) {
+            return false;
+        }
+        *copy = (struct sl_dpdk_parked){.next = from->next,
+                                        .body = (uint8_t *)(copy + 1),
+                                        .offset = from->offset,
+                                        .bytes = from->bytes};
+        memcpy(copy + 1, from->body, from->bytes);
+        *at = copy;
+        sl_dpdk_unpark(dpdk, from);
+    }
+    return true;
+}
+
+static bool copy_block(struct sl_dpdk_slot *slot)
+{
+    if (slot->block == NULL) {
+        return true;
+    }
+    struct sl_dpdk_block *copy = sl_dpdk_block_copy(slot->memory, slot->bytes);
+    if (copy == NULL) {
+        return false;
+    }
+    sl_dpdk_block_put(slot->block);
+    slot->block = copy;
+    slot->memory = copy->memory;
+    return true;
+}
+
+struct sl_dpdk_receiving *sl_dpdk_receive_leave(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_receiving *receive = conn->receive;
+    uint32_t left = receive->begun;
+    sl_assert(receive->sink == NULL); /* it leaves between two messages */
+    for (uint32_t message = receive->head; left > 0; message++) {
+        struct sl_dpdk_slot *slot = sl_dpdk_slot_at(receive, message);
+        if (slot->kind != SL_DPDK_SLOT_EMPTY) {
+            left--;
+            if (!copy_parked(conn->dpdk, slot) || !copy_block(slot)) {
+                return NULL;
+            }
+        }
+    }
+    conn->receive = NULL;
+    return receive;
+}
+
+int sl_dpdk_receive_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_receiving *receiving)
+{
+    for (uint32_t i = 0; i < SL_DPDK_MESSAGES; i++) {
+        if (receiving->slots[i].block != NULL) {
+            sl_dpdk_store_adopt(conn->dpdk->store, receiving->slots[i].block);
+        }
+    }
+    sl_dpdk_receive_close(conn);
+    conn->receive = receiving;
+    return 0;
+}
+
+void sl_dpdk_receive_drop(struct sl_dpdk_receiving *receiving)
+{
+    drop(receiving, NULL);
+}
+
+/* ---- What comes -------------------------------------------------------------------------------
+ */
+
+bool sl_dpdk_receive_is_piece(const struct sl_dpdk_conn *conn, uint32_t offset, uint32_t bytes,
+                              uint32_t message_bytes)
+{
+    uint32_t piece_bytes = sl_dpdk_piece_bytes(conn);
+    if (offset % piece_bytes != 0 || offset >= message_bytes) {
+        return false;
+    }
+    uint32_t left = message_bytes - offset;
+    return bytes == (left < piece_bytes ? left : piece_bytes);
+}
+
+/* One of a message whose length is not known: the longest may be meant. */
+static bool may_be_piece(const struct sl_dpdk_conn *conn, uint32_t offset, uint32_t bytes)
+{
+    uint32_t piece_bytes = sl_dpdk_piece_bytes(conn);
+    return offset % piece_bytes == 0 && bytes > 0 && bytes <= piece_bytes &&
+           offset < SL_FRAME_HEADER_BYTES + SL_LIMIT_FRAME_PAYLOAD_BYTES;
+}
+
+/* Bytes that have not come before. False: more than the peer was granted. */
+static bool admit(struct sl_dpdk_conn *conn, uint32_t bytes)
+{
+    if (!sl_dpdk_grant_allows(&conn->grant, bytes)) {
+        return false;
+    }
+    sl_dpdk_grant_arrived(&conn->dpdk->grants, &conn->grant, bytes);
+    return true;
+}
+
+/* The packet waits for its message's turn, unless there are too many, or it is there already. */
+static enum sl_dpdk_taken park(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
+                               const struct sl_dpdk_packet *packet,
+                               const struct sl_dpdk_parsed *parsed)
+{
+    for (const struct sl_dpdk_parked *at = slot->parked; at != NULL; at = at->next) {
+        if (at->offset == parsed->header.offset) {
+            return at->bytes == parsed->body_bytes ? SL_DPDK_TAKEN : SL_DPDK_MAD;
+        }
+    }
+    if (!sl_dpdk_grant_allows(&conn->grant, parsed->body_bytes)) {
+        return SL_DPDK_MAD;
+    }
+    struct sl_dpdk_parked *parked =
+        packet == NULL ? NULL : sl_dpdk_park(conn->dpdk, conn->side, packet);
+    if (parked == NULL) {
+        return SL_DPDK_NO_ROOM;
+    }
+    (void)admit(conn, parsed->body_bytes);
+    parked->body = parsed->body;
+    parked->offset = parsed->header.offset;
+    parked->bytes = parsed->body_bytes;
+    parked->next = slot->parked;
+    slot->parked = parked;
+    begin_slot(conn->receive, slot, SL_DPDK_SLOT_PARKED);
+    return SL_DPDK_PARKED;
+}
+
+static uint64_t bit_of(const struct sl_dpdk_conn *conn, uint32_t offset)
+{
+    return 1ULL << offset / sl_dpdk_piece_bytes(conn);
+}
+
+static void place_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot, uint32_t offset,
+                        const uint8_t *body, uint32_t bytes)
+{
+    slot->pieces |= bit_of(conn, offset);
+    slot->missing -= bytes;
+    memcpy(slot->memory + offset, body, bytes);
+    conn->dpdk->stats.copied_bytes += bytes;
+}
+
+static enum sl_dpdk_taken take_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
+                                     const struct sl_dpdk_parsed *parsed)
+{
+    uint32_t offset = parsed->header.offset, bytes = parsed->body_bytes;
+    if (!sl_dpdk_receive_is_piece(conn, offset, bytes, slot->bytes)) {
+        return SL_DPDK_MAD;
+    }
+    if ((slot->pieces & bit_of(conn, offset)) != 0) {
+        return SL_DPDK_TAKEN;
+    }
+    if (!admit(conn, bytes)) {
+        return SL_DPDK_MAD;
+    }
+    place_short(conn, slot, offset, parsed->body, bytes);
+    return SL_DPDK_TAKEN;
+}
+
+/* Those that came before the first, which says how long it is. False: they are no pieces of it. */
+static bool place_parked_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
+{
+    while (slot->parked != NULL) {
+        struct sl_dpdk_parked *parked = slot->parked;
+        if (!sl_dpdk_receive_is_piece(conn, parked->offset, parked->bytes, slot->bytes)) {
+            return false;
+        }
+        place_short(conn, slot, parked->offset, parked->body, parked->bytes);
+        slot->parked = parked->next;
+        sl_dpdk_unpark(conn->dpdk, parked);
+    }
+    return true;
+}
+
+static enum sl_dpdk_taken begin_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
+                                      const struct sl_dpdk_parsed *parsed, uint32_t bytes)
+{
+    bool is_head = parsed->header.message == conn->receive->head;
+    uint8_t *memory = sl_dpdk_store_get(conn->dpdk->store, bytes, is_head, &slot->block);
+    if (memory == NULL) {
+        return SL_DPDK_NO_ROOM;
+    }
+    slot->memory = memory;
+    slot->bytes = slot->missing = bytes;
+    begin_slot(conn->receive, slot, SL_DPDK_SLOT_SHORT);
+    enum sl_dpdk_taken taken = take_short(conn, slot, parsed);
+    return taken == SL_DPDK_MAD || place_parked_short(conn, slot) ? taken : SL_DPDK_MAD;
+}
+
+/* The first piece of a message has the frame's header. */
+static enum sl_dpdk_taken take_first(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
+                                     const struct sl_dpdk_packet *packet,
+                                     const struct sl_dpdk_parsed *parsed)
+{
+    struct sl_dpdk_receiving *receive = conn->receive;
+    struct sl_frame frame;
+    if (parsed->body_bytes < SL_FRAME_HEADER_BYTES ||
+        sl_dpdk_receive_decode(parsed->body, &frame) != 0) {
+        return SL_DPDK_MAD;
+    }
+    uint32_t bytes = SL_FRAME_HEADER_BYTES + frame.payload_bytes;
+    if (frame.payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        return begin_short(conn, slot, parsed, bytes);
+    }
+    if (!sl_dpdk_receive_is_piece(conn, 0, parsed->body_bytes, bytes)) {
+        return SL_DPDK_MAD;
+    }
+    enum sl_dpdk_taken taken = park(conn, slot, packet, parsed);
+    if (taken == SL_DPDK_NO_ROOM && parsed->header.message == receive->head) {
+        begin_slot(receive, slot, SL_DPDK_SLOT_PARKED); /* what follows needs to know this much */
+        receive->is_known = true;
+        receive->frame = frame;
+    }
+    slot->bytes = slot->kind == SL_DPDK_SLOT_PARKED ? bytes : 0;
+    return taken;
+}
+
+static enum sl_dpdk_taken take_data(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
+                                    const struct sl_dpdk_packet *packet,
+                                    const struct sl_dpdk_parsed *parsed)
+{
+    struct sl_dpdk_receiving *receive = conn->receive;
+    uint32_t offset = parsed->header.offset, bytes = parsed->body_bytes;
+    if (slot->kind == SL_DPDK_SLOT_SHORT) {
+        return take_short(conn, slot, parsed);
+    }
+    if (slot->kind == SL_DPDK_SLOT_TRAIN || !may_be_piece(conn, offset, bytes) ||
+        (slot->bytes > 0 && !sl_dpdk_receive_is_piece(conn, offset, bytes, slot->bytes))) {
+        return SL_DPDK_MAD;
+    }
+    if (receive->sink != NULL && parsed->header.message == receive->head) {
+        if (sl_dpdk_long_has(conn, offset)) {
+            return SL_DPDK_TAKEN;
+        }
+        if (!admit(conn, bytes)) {
+            return SL_DPDK_MAD;
+        }
+        sl_dpdk_long_place(conn, offset, parsed->body, bytes);
+        return SL_DPDK_TAKEN;
+    }
+    return offset == 0 && slot->bytes == 0 ? take_first(conn, slot, packet, parsed)
+                                           : park(conn, slot, packet, parsed);
+}
+
+static enum sl_dpdk_taken take_train(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
+                                     const struct sl_dpdk_parsed *parsed)
+{
+    uint32_t bytes = parsed->body_bytes;
+    if (slot->kind == SL_DPDK_SLOT_TRAIN) {
+        return SL_DPDK_TAKEN;
+    }
+    if (slot->kind != SL_DPDK_SLOT_EMPTY || bytes < SL_FRAME_HEADER_BYTES || bytes % 8 != 0 ||
+        bytes > SL_DPDK_SHORT_BYTES) {
+        return SL_DPDK_MAD;
+    }
+    if (!sl_dpdk_grant_allows(&conn->grant, bytes)) {
+        return SL_DPDK_MAD;
+    }
+    bool is_head = parsed->header.message == conn->receive->head;
+    uint8_t *memory = sl_dpdk_store_get(conn->dpdk->store, bytes, is_head, &slot->block);
+    if (memory == NULL) {
+        return SL_DPDK_NO_ROOM;
+    }
+    (void)admit(conn, bytes);
+    memcpy(memory, parsed->body, bytes);
+    conn->dpdk->stats.copied_bytes += bytes;
+    slot->memory = memory;
+    slot->bytes = bytes;
+    begin_slot(conn->receive, slot, SL_DPDK_SLOT_TRAIN);
+    return SL_DPDK_TAKEN;
+}
+
+enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packet,
+                                        const struct sl_dpdk_parsed *parsed)
+{
+    struct sl_dpdk_receiving *receive = conn->receive;
+    const struct sl_dpdk_header *header = &parsed->header;
+    if (sl_dpdk_before(header->message, receive->head)) {
+        return SL_DPDK_TAKEN; /* it has been delivered */
+    }
+    if (header->message - receive->head >= SL_DPDK_MESSAGES) {
+        return SL_DPDK_NO_ROOM; /* many short ones behind one for which there is no memory */
+    }
+    struct sl_dpdk_slot *slot = sl_dpdk_slot_at(receive, header->message);
+    return header->kind == SL_DPDK_TRAIN ? take_train(conn, slot, parsed)
+                                         : take_data(conn, slot, packet, parsed);
+}
+
+/* ---- What is delivered ------------------------------------------------------------------------
+ */
+
+bool sl_dpdk_receive_is_readable(const struct sl_dpdk_conn *conn)
+{
+    return conn->life == SL_DPDK_LIVE && conn->base.state == SL_CONN_OPEN;
+}
+
+void sl_dpdk_receive_report(struct sl_dpdk_conn *conn, const struct sl_frame *frame,
+                            const uint8_t *payload, void *token)
+{
+    struct sl_transport_message message = {.header = *frame, .payload = payload, .token = token};
+    conn->dpdk->stats.frames_received++;
+    conn->dpdk->stats.bytes_received += SL_FRAME_HEADER_BYTES + (uint64_t)frame->payload_bytes;
+    sl_conn_report_received(&conn->base, &message);
+}
+
+static void consume(struct sl_dpdk_conn *conn, uint32_t bytes)
+{
+    sl_dpdk_grant_consumed(&conn->dpdk->grants, &conn->grant, bytes);
+}
+
+/* The next frame of the train at the head; the slot moves behind it. NULL: it is none, and the
+ * connection has ended. */
+static const uint8_t *next_frame(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
+                                 struct sl_frame *frame)
+{
+    struct sl_bytes cursor = sl_bytes_over(slot->memory, slot->bytes);
+    const uint8_t *header = sl_bytes_take(&cursor, SL_FRAME_HEADER_BYTES);
+    if (header == NULL || sl_dpdk_receive_decode(header, frame) != 0 ||
+        frame->payload_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        sl_dpdk_conn_refuse(conn, "it sent a frame header that is not ours");
+        return NULL;
+    }
+    const uint8_t *payload = sl_bytes_take(&cursor, sl_bytes_pad8(frame->payload_bytes));
+    if (payload == NULL) {
+        sl_dpdk_conn_refuse(conn, "it sent a frame that is cut off");
+        return NULL;
+    }
+    slot->memory += slot->bytes - (uint32_t)cursor.left;
+    slot->bytes = (uint32_t)cursor.left;
+    return payload;
+}
+
+/* The slot is up to date whenever an upcall is made: the connection may leave in it. */
+static void deliver_train(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
+{
+    struct sl_dpdk_block *block = slot->block;
+    struct sl_frame frame;
+    const uint8_t *payload;
+    uint32_t bytes = slot->bytes, left = bytes;
+    block->refs++;
+    while (left > 0 && sl_dpdk_receive_is_readable(conn) &&
+           (payload = next_frame(conn, slot, &frame)) != NULL) {
+        left = slot->bytes;
+        block->refs++;
+        if (left == 0) {
+            block->refs--; /* the slot's */
+            sl_dpdk_receive_pass(conn->receive);
+        }
+        sl_dpdk_receive_report(conn, &frame, payload, block);
+    }
+    consume(conn, bytes - left);
+    sl_dpdk_block_put(block);
+}
+
+static bool deliver_short(struct sl_dpdk_conn *conn, const struct sl_dpdk_slot *slot)
+{
+    struct sl_frame frame;
+    if (slot->missing > 0) {
+        return false;
+    }
+    const uint8_t *memory = slot->memory;
+    struct sl_dpdk_block *block = slot->block;
+    (void)sl_dpdk_receive_decode(memory, &frame); /* as before */
+    consume(conn, slot->bytes);
+    sl_dpdk_receive_pass(conn->receive);
+    sl_dpdk_receive_report(conn, &frame, memory + SL_FRAME_HEADER_BYTES, block);
+    return true;
+}
+
+/* Whether it did something. */
+static bool deliver_head(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_slot *slot = sl_dpdk_slot_at(conn->receive, conn->receive->head);
+    switch ((enum sl_dpdk_slot_kind)slot->kind) {
+    case SL_DPDK_SLOT_TRAIN:
+        deliver_train(conn, slot);
+        return true;
+    case SL_DPDK_SLOT_SHORT:
+        return deliver_short(conn, slot);
+    case SL_DPDK_SLOT_PARKED:
+        return sl_dpdk_long_deliver(conn, slot);
+    case SL_DPDK_SLOT_EMPTY:
+        break;
+    }
+    return false;
+}
+
+bool sl_dpdk_receive_deliver(struct sl_dpdk_conn *conn)
+{
+    bool work = false;
+    while (sl_dpdk_receive_is_readable(conn) && deliver_head(conn)) {
+        work = true;
+    }
+    return work;
+}
+
+void sl_dpdk_release(struct sl_conn *conn, const struct sl_transport_message *message)
+{
+    (void)conn;
+    sl_dpdk_block_put(message->token);
+}

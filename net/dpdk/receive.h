@@ -1,0 +1,103 @@
+/* The receiving half: what receive.c, park.c and store.c share. Owner reactor. */
+#ifndef SL_NET_DPDK_RECEIVE_H
+#define SL_NET_DPDK_RECEIVE_H
+
+#include "net/dpdk/internal.h"
+
+/* ---- store.c: memory for what is delivered, and for packets that wait ------------------------ */
+
+#define SL_DPDK_SHORT_BYTES (SL_FRAME_HEADER_BYTES + SL_LIMIT_INLINE_PAYLOAD_BYTES)
+
+/* Is filled from the front, and begun anew when nothing in it is used any more: the token of every
+ * message that lies in it. */
+struct sl_dpdk_block {
+    struct sl_dpdk_store *store; /* NULL: on its way from one reactor to another */
+    struct sl_dpdk_block *next, *previous;
+    uint32_t refs, used;
+    bool lonely; /* one message's, by malloc */
+    uint8_t *memory;
+};
+
+/* A packet that waits, or what it carried in memory of its own. */
+struct sl_dpdk_parked {
+    struct sl_dpdk_parked *next;
+    struct sl_dpdk_side
+        *side; /* whose packet it is; NULL: this was made by malloc, with its body */
+    struct sl_dpdk_packet packet;
+    const uint8_t *body;
+    uint32_t offset, bytes;
+};
+
+/* Memory aligned to 8 for at most SL_DPDK_SHORT_BYTES, which is used until its block is put. NULL:
+ * there is none; some is left for those that are `urgent`, whose message is at the head, so that
+ * messages which wait for others never keep these from coming. */
+uint8_t *sl_dpdk_store_get(struct sl_dpdk_store *store, uint32_t bytes, bool urgent,
+                           struct sl_dpdk_block **block);
+void sl_dpdk_block_put(struct sl_dpdk_block *block);
+
+/* A copy by itself, of no store yet. NULL: no memory. */
+struct sl_dpdk_block *sl_dpdk_block_copy(const uint8_t *from, uint32_t bytes);
+void sl_dpdk_store_adopt(struct sl_dpdk_store *store, struct sl_dpdk_block *block);
+
+/* Keeps a packet, the body of which lies at `body`. NULL: too many wait. */
+struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                                    const struct sl_dpdk_packet *packet);
+void sl_dpdk_unpark(struct sl_dpdk *dpdk, struct sl_dpdk_parked *parked);
+
+/* ---- receive.c ------------------------------------------------------------------------------- */
+
+enum sl_dpdk_slot_kind {
+    SL_DPDK_SLOT_EMPTY,
+    SL_DPDK_SLOT_PARKED, /* a long message, or one whose length is not known: packets wait */
+    SL_DPDK_SLOT_SHORT,  /* a message that comes into a block */
+    SL_DPDK_SLOT_TRAIN   /* whole */
+};
+
+/* A message that has begun to come, or the place for it. */
+struct sl_dpdk_slot {
+    uint8_t kind;
+    uint32_t bytes;   /* of the message, 0: not known; TRAIN: not delivered yet */
+    uint32_t missing; /* SHORT: bytes that have not come */
+    uint64_t pieces;  /* SHORT: which have */
+    uint8_t *memory;  /* SHORT, TRAIN: of `block` */
+    struct sl_dpdk_block *block;
+    struct sl_dpdk_parked *parked; /* in any order */
+};
+
+#define SL_DPDK_PIECES_MAX                                                                         \
+    ((SL_FRAME_HEADER_BYTES + SL_LIMIT_FRAME_PAYLOAD_BYTES + SL_DPDK_BODY_MIN - 1) /               \
+     SL_DPDK_BODY_MIN)
+
+struct sl_dpdk_receiving {
+    uint32_t head;  /* the first message that is not delivered whole */
+    uint32_t begun; /* slots that are not empty */
+    /* The long message at the head. */
+    bool is_known; /* its header is */
+    struct sl_frame frame;
+    uint8_t *sink;    /* for its payload; NULL: not given yet */
+    uint32_t missing; /* bytes that are not there, the header's included */
+    uint64_t pieces[SL_DPDK_PIECES_MAX / 64 + 1]; /* which are */
+    struct sl_dpdk_slot slots[SL_DPDK_MESSAGES];
+};
+
+struct sl_dpdk_slot *sl_dpdk_slot_at(struct sl_dpdk_receiving *receive, uint32_t message);
+void sl_dpdk_receive_pass(struct sl_dpdk_receiving *receive); /* the head is delivered */
+/* Whether these are the bounds of a piece of a message of so many bytes. */
+bool sl_dpdk_receive_is_piece(const struct sl_dpdk_conn *conn, uint32_t offset, uint32_t bytes,
+                              uint32_t message_bytes);
+/* As sl_frame_decode, but a short frame of another version is one. */
+int sl_dpdk_receive_decode(const uint8_t *header, struct sl_frame *out);
+void sl_dpdk_receive_report(struct sl_dpdk_conn *conn, const struct sl_frame *frame,
+                            const uint8_t *payload, void *token);
+bool sl_dpdk_receive_is_readable(const struct sl_dpdk_conn *conn);
+
+/* ---- long.c: the message at the head whose payload goes to a sink ---------------------------- */
+
+bool sl_dpdk_long_has(const struct sl_dpdk_conn *conn, uint32_t offset); /* the piece there */
+/* A piece, counted as arrived, that it has not; the sink is known. */
+void sl_dpdk_long_place(struct sl_dpdk_conn *conn, uint32_t offset, const uint8_t *body,
+                        uint32_t bytes);
+/* Asks for the sink, places what waits, delivers; whether any of it. */
+bool sl_dpdk_long_deliver(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot);
+
+#endif

@@ -1,0 +1,504 @@
+#include <string.h>
+
+#include "core/clock.h"
+#include "net/dpdk/send.h"
+
+/* One connection sends no more in a turn, so that others get their part of the device's queue, and
+ * what came meanwhile is looked at. */
+#define TURN_PACKETS    64U
+
+/* Short frames together, in a train, are copied once where they are received; longer ones would be
+ * asked for by `sink`. */
+#define TRAIN_BYTES_MAX (SL_FRAME_HEADER_BYTES + SL_LIMIT_INLINE_PAYLOAD_BYTES)
+
+/* ---- A packet ---------------------------------------------------------------------------------
+ */
+
+struct draft {
+    struct sl_dpdk_conn *conn;
+    struct sl_dpdk_packet packet;
+    struct sl_dpdk_body body;
+    uint32_t sack_words;
+};
+
+/* The connection wants another turn, without waiting for anything. */
+static void go_on(struct sl_dpdk_conn *conn)
+{
+    conn->send->goes_on = true;
+    sl_dpdk_mark_ready(conn);
+}
+
+/* body_bytes: that its content will have at least. Words of an acknowledgement that do not fit
+ * beside go alone. False: the port has no memory now. */
+static bool begin(struct draft *draft, struct sl_dpdk_conn *conn, uint32_t body_bytes)
+{
+    uint64_t words[SL_DPDK_SACK_WORDS];
+    draft->conn = conn;
+    if (!sl_dpdk_get(conn->side, &draft->packet)) {
+        go_on(conn);
+        return false;
+    }
+    draft->body = (struct sl_dpdk_body){
+        .to = draft->packet.bytes + sl_dpdk_route_bytes(&conn->route),
+        .sums = !conn->side->facts.sums,
+    };
+    draft->sack_words = 0;
+    if (conn->seen.end != conn->seen.next) {
+        draft->sack_words = sl_dpdk_seen_words(&conn->seen, words, SL_DPDK_SACK_WORDS);
+        uint32_t bytes = draft->sack_words * (uint32_t)sizeof words[0];
+        if (body_bytes + bytes > conn->body_max) {
+            draft->sack_words = 0;
+        } else {
+            sl_dpdk_body_add(&draft->body, (const uint8_t *)words, bytes);
+        }
+    }
+    return true;
+}
+
+/* How much more there may be in the body. */
+static uint32_t room_of(const struct draft *draft)
+{
+    return draft->conn->body_max - draft->body.bytes;
+}
+
+static bool tells_all(const struct draft *draft)
+{
+    const struct sl_dpdk_conn *conn = draft->conn;
+    return draft->sack_words > 0 || conn->seen.end == conn->seen.next;
+}
+
+/* header: kind, message, offset and flags are filled. */
+static void emit(struct draft *draft, struct sl_dpdk_header *header)
+{
+    struct sl_dpdk_conn *conn = draft->conn;
+    struct sl_dpdk_packet *packet = &draft->packet;
+    header->connection = conn->id_peers;
+    header->sequence = conn->flights.next;
+    header->acknowledged = conn->seen.next;
+    header->granted = conn->grant.granted;
+    header->behind = sl_dpdk_flights_behind(&conn->flights);
+    header->flags = (uint8_t)(header->flags | draft->sack_words);
+    header->body_bytes = (uint16_t)draft->body.bytes;
+    packet->length = sl_dpdk_write(packet->bytes, &conn->route, header) + draft->body.bytes;
+    packet->queue = conn->queue;
+    packet->unchecked = !draft->body.sums;
+    if (draft->body.sums) {
+        sl_dpdk_seal_sum(packet->bytes, draft->body.sum);
+    }
+    sl_dpdk_put(conn->dpdk, conn->side, packet);
+    conn->grant.told = conn->grant.granted;
+    if (tells_all(draft)) {
+        conn->ack_due = conn->ack_now = false;
+        conn->seen.unacked = 0;
+    }
+}
+
+/* ---- One connection's turn --------------------------------------------------------------------
+ */
+
+struct turn {
+    struct sl_dpdk_conn *conn;
+    uint64_t now_ns, when_ns;
+    uint64_t room;    /* what the rate lets go */
+    uint32_t packets; /* that may follow */
+};
+
+/* A numbered packet: what it carries is remembered until the peer has it. */
+static void emit_numbered(struct turn *turn, struct draft *draft, struct sl_dpdk_header *header,
+                          uint32_t content_bytes)
+{
+    struct sl_dpdk_conn *conn = turn->conn;
+    struct sl_dpdk_flight flight = {
+        .message = header->message,
+        .offset = header->offset,
+        .body_bytes = (uint16_t)content_bytes,
+        .kind = header->kind,
+    };
+    emit(draft, header);
+    sl_dpdk_flights_sent(&conn->flights, &flight, turn->now_ns);
+}
+
+static void emit_content(struct turn *turn, struct draft *draft, struct sl_dpdk_header *header,
+                         uint32_t content_bytes)
+{
+    struct sl_dpdk_rate *rate = &turn->conn->rate;
+    emit_numbered(turn, draft, header, content_bytes);
+    sl_dpdk_rate_sent(rate, &turn->conn->flights.rtt, content_bytes, turn->now_ns);
+    turn->packets--;
+    turn->room = rate->bypassed && turn->room > content_bytes ? turn->room - content_bytes : 0;
+}
+
+static bool may_send(struct turn *turn)
+{
+    struct sl_dpdk_conn *conn = turn->conn;
+    if (sl_dpdk_flights_full(&conn->flights)) {
+        return false;
+    }
+    if (turn->packets == 0) {
+        go_on(conn);
+        return false;
+    }
+    if (turn->room == 0) {
+        turn->room = sl_dpdk_rate_room(&conn->rate, conn->flights.outstanding_bytes, turn->now_ns,
+                                       &turn->when_ns);
+    }
+    return turn->room > 0;
+}
+
+/* ---- What is lost -----------------------------------------------------------------------------
+ */
+
+static bool send_again(struct turn *turn)
+{
+    struct sl_dpdk_conn *conn = turn->conn;
+    struct sl_dpdk_sending *send = conn->send;
+    struct draft draft;
+    const struct sl_dpdk_lost *lost = &send->lost[send->lost_head % SL_DPDK_FLIGHTS];
+    struct sl_dpdk_place place = sl_dpdk_message_at(send, lost->message)->begin;
+    struct sl_dpdk_header header = {
+        .kind = lost->kind, .message = lost->message, .offset = lost->offset};
+    if (!begin(&draft, conn, lost->body_bytes)) {
+        return false;
+    }
+    if (lost->kind == SL_DPDK_TRAIN) {
+        (void)sl_dpdk_train_fill(send, &place, &draft.body, lost->body_bytes);
+    } else {
+        sl_dpdk_piece_fill(sl_dpdk_entry_at(send, place.entry), place.at + lost->offset,
+                           &draft.body, lost->body_bytes);
+    }
+    emit_content(turn, &draft, &header, lost->body_bytes);
+    send->lost_head++;
+    return true;
+}
+
+/* ---- What is new ------------------------------------------------------------------------------
+ */
+
+static uint32_t granted_left(const struct sl_dpdk_conn *conn)
+{
+    return conn->granted_theirs - conn->offered;
+}
+
+static uint32_t train_bytes_max(const struct sl_dpdk_conn *conn)
+{
+    uint32_t piece_bytes = sl_dpdk_piece_bytes(conn);
+    return piece_bytes < TRAIN_BYTES_MAX ? piece_bytes : TRAIN_BYTES_MAX;
+}
+
+static struct sl_dpdk_message *begin_message(struct sl_dpdk_sending *send)
+{
+    struct sl_dpdk_message *message = sl_dpdk_message_at(send, send->message_next++);
+    message->begin = send->next;
+    message->pending = 1;
+    return message;
+}
+
+static bool send_train(struct turn *turn, uint32_t bytes_min)
+{
+    struct sl_dpdk_conn *conn = turn->conn;
+    struct sl_dpdk_sending *send = conn->send;
+    struct draft draft;
+    uint32_t left = granted_left(conn);
+    if (!begin(&draft, conn, bytes_min)) {
+        return false;
+    }
+    uint32_t before = draft.body.bytes, room = train_bytes_max(conn);
+    room = room < room_of(&draft) ? room : room_of(&draft);
+    room = room < left ? room : left;
+    struct sl_dpdk_header header = {.kind = SL_DPDK_TRAIN, .message = send->message_next};
+    struct sl_dpdk_message *message = begin_message(send);
+    conn->dpdk->stats.frames_sent += sl_dpdk_train_fill(send, &send->next, &draft.body, room);
+    message->entries_end = send->next.entry;
+    uint32_t bytes = draft.body.bytes - before;
+    conn->offered += bytes;
+    conn->dpdk->stats.copied_bytes += bytes;
+    emit_content(turn, &draft, &header, bytes);
+    return true;
+}
+
+static bool send_piece(struct turn *turn)
+{
+    struct sl_dpdk_conn *conn = turn->conn;
+    struct sl_dpdk_sending *send = conn->send;
+    struct draft draft;
+    uint32_t piece_bytes = sl_dpdk_piece_bytes(conn), left = send->cut_bytes - send->cut;
+    uint32_t bytes = left < piece_bytes ? left : piece_bytes;
+    if (bytes > granted_left(conn) || !begin(&draft, conn, bytes)) {
+        return false;
+    }
+    struct sl_dpdk_header header = {
+        .kind = SL_DPDK_DATA, .message = send->message_next - 1, .offset = send->cut};
+    sl_dpdk_piece_fill(sl_dpdk_entry_at(send, send->next.entry), send->next.at + send->cut,
+                       &draft.body, bytes);
+    conn->offered += bytes;
+    send->cut += bytes;
+    if (send->cut == send->cut_bytes) {
+        sl_dpdk_place_pass(send, &send->next, send->cut_bytes);
+        send->cut_bytes = 0;
+    }
+    emit_content(turn, &draft, &header, bytes);
+    return true;
+}
+
+static void begin_pieces(struct sl_dpdk_conn *conn, uint32_t bytes)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    struct sl_dpdk_message *message = begin_message(send);
+    struct sl_dpdk_place end = send->next;
+    uint32_t piece_bytes = sl_dpdk_piece_bytes(conn);
+    sl_dpdk_place_pass(send, &end, bytes);
+    message->entries_end = end.entry;
+    message->pending = (bytes + piece_bytes - 1) / piece_bytes;
+    send->cut = 0;
+    send->cut_bytes = bytes;
+    conn->dpdk->stats.frames_sent++;
+}
+
+/* False: it does not go now. */
+static bool send_new(struct turn *turn)
+{
+    struct sl_dpdk_conn *conn = turn->conn;
+    struct sl_dpdk_sending *send = conn->send;
+    if (send->cut_bytes > 0) {
+        return send_piece(turn);
+    }
+    if (send->message_next - send->message_first == SL_DPDK_MESSAGES) {
+        return false;
+    }
+    uint32_t bytes = sl_dpdk_frame_bytes(send, &send->next);
+    uint32_t padded = (bytes + 7) & ~7U;
+    if (padded > train_bytes_max(conn)) {
+        begin_pieces(conn, bytes);
+        return send_piece(turn);
+    }
+    return padded <= granted_left(conn) && send_train(turn, padded);
+}
+
+/* ---- What has no content ----------------------------------------------------------------------
+ */
+
+static bool send_moved(struct turn *turn)
+{
+    struct sl_dpdk_conn *conn = turn->conn;
+    struct sl_dpdk_hello hello;
+    struct sl_dpdk_header header = {.kind = SL_DPDK_MOVED, .flags = SL_DPDK_FLAG_ANSWER};
+    uint8_t body[SL_DPDK_HELLO_BYTES];
+    struct draft draft;
+    if (!begin(&draft, conn, sizeof body)) {
+        return false;
+    }
+    sl_dpdk_setup_hello(conn, &hello);
+    sl_dpdk_hello_encode(&hello, body);
+    sl_dpdk_body_add(&draft.body, body, sizeof body);
+    emit_numbered(turn, &draft, &header, 0);
+    return true;
+}
+
+static bool send_bare(struct turn *turn, enum sl_dpdk_kind kind)
+{
+    struct draft draft;
+    struct sl_dpdk_header header = {.kind = (uint8_t)kind,
+                                    .flags = SL_DPDK_FLAG_ANSWER,
+                                    .message = turn->conn->send->message_next};
+    if (!begin(&draft, turn->conn, 0)) {
+        return false;
+    }
+    emit_numbered(turn, &draft, &header, 0);
+    return true;
+}
+
+/* Each of these is sent whatever the rate is, and due again when it is lost. */
+static void send_due(struct turn *turn)
+{
+    struct sl_dpdk_sending *send = turn->conn->send;
+    const struct sl_dpdk_flights *flights = &turn->conn->flights;
+    if (send->moved_due && !sl_dpdk_flights_full(flights)) {
+        send->moved_due = !send_moved(turn);
+    }
+    if (send->probe_due && !sl_dpdk_flights_full(flights)) {
+        send->probe_due = !send_bare(turn, SL_DPDK_PROBE);
+    }
+}
+
+static void send_bye(struct turn *turn)
+{
+    struct sl_dpdk_sending *send = turn->conn->send;
+    if (send->bye_due && send->next.entry == send->tail &&
+        !sl_dpdk_flights_full(&turn->conn->flights)) {
+        send->bye_due = !send_bare(turn, SL_DPDK_BYE);
+    }
+}
+
+static void send_ack(struct sl_dpdk_conn *conn)
+{
+    struct draft draft;
+    struct sl_dpdk_header header = {.kind = SL_DPDK_ACK};
+    if (begin(&draft, conn, 0)) {
+        emit(&draft, &header);
+    }
+}
+
+uint64_t sl_dpdk_send_flush(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    if (conn->life != SL_DPDK_LIVE && conn->life != SL_DPDK_DRAINING) {
+        return SL_CLOCK_NEVER;
+    }
+    struct turn turn = {.conn = conn,
+                        .now_ns = sl_dpdk_now_ns(conn->dpdk),
+                        .when_ns = SL_CLOCK_NEVER,
+                        .packets = TURN_PACKETS};
+    send->goes_on = false;
+    send_due(&turn);
+    while (send->lost_head != send->lost_tail && may_send(&turn) && send_again(&turn)) {
+    }
+    if (send->lost_head == send->lost_tail) {
+        while (send->next.entry != send->tail && may_send(&turn) && send_new(&turn)) {
+        }
+        send_bye(&turn);
+    }
+    if (conn->ack_due || conn->ack_now) {
+        send_ack(conn);
+    }
+    return turn.when_ns;
+}
+
+void sl_dpdk_send_probe(struct sl_dpdk_conn *conn)
+{
+    conn->send->probe_due = true;
+    sl_dpdk_mark_dirty(conn);
+}
+
+void sl_dpdk_send_bye(struct sl_dpdk_conn *conn)
+{
+    conn->send->bye_due = true;
+    sl_dpdk_mark_dirty(conn);
+}
+
+void sl_dpdk_send_moved(struct sl_dpdk_conn *conn)
+{
+    conn->send->moved_due = true;
+    sl_dpdk_mark_dirty(conn);
+}
+
+void sl_dpdk_send_loose(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                        const struct sl_dpdk_route *route, uint16_t queue,
+                        const struct sl_dpdk_header *header, const void *body)
+{
+    struct sl_dpdk_packet packet;
+    if (!sl_dpdk_get(side, &packet)) {
+        return; /* whoever waits for it asks again */
+    }
+    uint32_t before = sl_dpdk_write(packet.bytes, route, header);
+    memcpy(packet.bytes + before, body, header->body_bytes);
+    packet.length = before + header->body_bytes;
+    packet.queue = queue;
+    packet.unchecked = side->facts.sums;
+    if (!packet.unchecked) {
+        sl_dpdk_seal(packet.bytes, packet.length, NULL, 0);
+    }
+    sl_dpdk_put(dpdk, side, &packet);
+}
+
+/* ---- What the peer says -----------------------------------------------------------------------
+ */
+
+struct heard {
+    struct sl_dpdk_conn *conn;
+    uint32_t came_bytes, lost_bytes;
+    bool is_lost;
+};
+
+static void on_came(void *ctx, const struct sl_dpdk_flight *flight)
+{
+    struct heard *heard = ctx;
+    heard->came_bytes += flight->body_bytes;
+    if (flight->kind == SL_DPDK_DATA || flight->kind == SL_DPDK_TRAIN) {
+        sl_dpdk_queue_came(heard->conn, flight->message);
+    } else if (flight->kind == SL_DPDK_BYE) {
+        heard->conn->bye_acked = true;
+        sl_dpdk_mark_ready(heard->conn);
+    }
+}
+
+static void on_lost(void *ctx, const struct sl_dpdk_flight *flight)
+{
+    struct heard *heard = ctx;
+    struct sl_dpdk_sending *send = heard->conn->send;
+    heard->lost_bytes += flight->body_bytes;
+    heard->is_lost = true;
+    switch (flight->kind) {
+    case SL_DPDK_DATA:
+    case SL_DPDK_TRAIN:
+        send->lost[send->lost_tail++ % SL_DPDK_FLIGHTS] =
+            (struct sl_dpdk_lost){.message = flight->message,
+                                  .offset = flight->offset,
+                                  .body_bytes = flight->body_bytes,
+                                  .kind = flight->kind};
+        break;
+    case SL_DPDK_MOVED:
+        send->moved_due = true;
+        break;
+    case SL_DPDK_BYE:
+        send->bye_due = true;
+        break;
+    default: /* a probe: who lost it asks anew */
+        break;
+    }
+}
+
+static struct sl_dpdk_flight_events events_of(struct heard *heard)
+{
+    return (struct sl_dpdk_flight_events){.came = on_came, .lost = on_lost, .ctx = heard};
+}
+
+static void note_lost(const struct heard *heard, uint64_t now_ns)
+{
+    if (heard->is_lost) {
+        sl_dpdk_rate_lost(&heard->conn->rate, &heard->conn->flights.rtt, heard->lost_bytes, now_ns);
+        sl_dpdk_mark_dirty(heard->conn);
+    }
+}
+
+static bool has_more(const struct sl_dpdk_sending *send)
+{
+    return send->lost_head != send->lost_tail || send->next.entry != send->tail;
+}
+
+bool sl_dpdk_send_acknowledged(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    const struct sl_dpdk_header *header = &parsed->header;
+    struct heard heard = {.conn = conn};
+    struct sl_dpdk_flight_events events = events_of(&heard);
+    uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
+    if (!sl_dpdk_flights_acknowledged(&conn->flights, header->acknowledged, parsed->sack,
+                                      parsed->sack_words, now_ns, &events)) {
+        return false;
+    }
+    if (sl_dpdk_before(conn->granted_theirs, header->granted)) {
+        conn->granted_theirs = header->granted;
+    }
+    if (heard.came_bytes > 0) {
+        sl_dpdk_rate_acknowledged(&conn->rate, &conn->flights.rtt, heard.came_bytes, now_ns);
+    }
+    note_lost(&heard, now_ns);
+    if (send->head != send->done) {
+        sl_dpdk_mark_ready(conn);
+    }
+    if (has_more(send)) {
+        sl_dpdk_mark_dirty(conn);
+    }
+    return true;
+}
+
+void sl_dpdk_send_expired(struct sl_dpdk_conn *conn)
+{
+    struct heard heard = {.conn = conn};
+    struct sl_dpdk_flight_events events = events_of(&heard);
+    uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
+    if (sl_dpdk_flights_expire(&conn->flights, now_ns, &events)) {
+        sl_dpdk_send_probe(conn);
+    }
+    note_lost(&heard, now_ns);
+}

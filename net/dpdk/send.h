@@ -1,0 +1,94 @@
+/* The sending half of a connection: what send.c, queue.c and train.c share. Owner reactor. */
+#ifndef SL_NET_DPDK_SEND_H
+#define SL_NET_DPDK_SEND_H
+
+#include "net/dpdk/internal.h"
+
+/* A frame that was taken, or several in a row (SL_TRANSPORT_STREAMS): the bytes of head, then those
+ * of payload. */
+struct sl_dpdk_entry {
+    const uint8_t *head, *payload;
+    uint32_t head_bytes, payload_bytes;
+    void *cookie;
+};
+
+/* Where a frame begins among the entries. */
+struct sl_dpdk_place {
+    uint32_t entry; /* its index; runs over */
+    uint32_t at;    /* bytes into it */
+};
+
+/* A message that was begun, as it was cut. */
+struct sl_dpdk_message {
+    struct sl_dpdk_place begin;
+    uint32_t entries_end; /* entries before this one are whole when it has come */
+    uint32_t pending;     /* packets of it that have not come, those included that were not made */
+};
+
+/* What is to be sent again. */
+struct sl_dpdk_lost {
+    uint32_t message, offset;
+    uint16_t body_bytes;
+    uint8_t kind; /* sl_dpdk_kind */
+};
+
+struct sl_dpdk_sending {
+    uint32_t head, done, tail; /* entries: not reported; before `done` all has come; free */
+    struct sl_dpdk_place next; /* the first frame that is not wholly in packets */
+    uint32_t cut, cut_bytes;   /* of the message in pieces in progress: how far; in all, or 0 */
+    uint32_t message_first;    /* the first that has not come whole */
+    uint32_t message_next;     /* the next to be begun, or the one in progress plus one */
+    uint32_t lost_head, lost_tail;
+    bool wants_room; /* send_burst took fewer than it was offered */
+    bool goes_on;    /* the next poll is to mark it dirty */
+    bool probe_due, bye_due, moved_due;
+    struct sl_dpdk_entry entries[SL_DPDK_QUEUE];
+    struct sl_dpdk_message messages[SL_DPDK_MESSAGES];
+    /* What is lost goes before what is new, so that these are never more than flights were. */
+    struct sl_dpdk_lost lost[SL_DPDK_FLIGHTS];
+};
+
+static inline struct sl_dpdk_entry *sl_dpdk_entry_at(struct sl_dpdk_sending *send, uint32_t index)
+{
+    return &send->entries[index % SL_DPDK_QUEUE];
+}
+
+static inline struct sl_dpdk_message *sl_dpdk_message_at(struct sl_dpdk_sending *send,
+                                                         uint32_t number)
+{
+    return &send->messages[number % SL_DPDK_MESSAGES];
+}
+
+/* ---- queue.c --------------------------------------------------------------------------------- */
+
+/* A packet of the message has come. */
+void sl_dpdk_queue_came(struct sl_dpdk_conn *conn, uint32_t message);
+
+/* ---- train.c --------------------------------------------------------------------------------- */
+
+/* A body that is being written, and its sum where the device does not make it. */
+struct sl_dpdk_body {
+    uint8_t *to;
+    uint32_t bytes;
+    bool sums;
+    uint64_t sum;
+};
+
+void sl_dpdk_body_add(struct sl_dpdk_body *body, const uint8_t *from, uint32_t bytes);
+
+/* The frame that begins there, its header included. */
+uint32_t sl_dpdk_frame_bytes(struct sl_dpdk_sending *send, const struct sl_dpdk_place *place);
+
+/* Whole frames from *place on, as many as there are and fit into `room`; *place moves behind them.
+ * Returns how many. */
+uint32_t sl_dpdk_train_fill(struct sl_dpdk_sending *send, struct sl_dpdk_place *place,
+                            struct sl_dpdk_body *body, uint32_t room);
+
+/* `bytes` of an entry from `at` on. */
+void sl_dpdk_piece_fill(const struct sl_dpdk_entry *entry, uint32_t at, struct sl_dpdk_body *body,
+                        uint32_t bytes);
+
+/* place moves behind a frame of so many bytes. */
+void sl_dpdk_place_pass(struct sl_dpdk_sending *send, struct sl_dpdk_place *place, uint32_t bytes);
+
+#endif

@@ -1,0 +1,207 @@
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/bytes.h"
+#include "net/dpdk/receive.h"
+
+#define BLOCK_BYTES   (64U << 10)
+#define BLOCK_COUNT   128U
+#define BLOCKS_URGENT 32U /* of them */
+
+static_assert(SL_DPDK_SHORT_BYTES <= BLOCK_BYTES, "a block holds any short message");
+
+struct sl_dpdk_store {
+    uint8_t *memory; /* of all blocks; what was never needed is never touched */
+    struct sl_dpdk_block *current, *free;
+    uint32_t free_count;
+    struct sl_dpdk_block *lonely; /* a list */
+    struct sl_dpdk_block blocks[BLOCK_COUNT];
+    /* Packets that wait. Half of what each port can lend, so that others still come. */
+    uint32_t waiting[SL_DPDK_PORTS]; /* of each side */
+    struct sl_dpdk_parked *parked, *parked_free;
+    uint32_t parked_fresh; /* the first that was never used */
+};
+
+static uint32_t waiting_max(const struct sl_dpdk_side *side)
+{
+    return side->facts.packets / 2U;
+}
+
+static void free_store(struct sl_dpdk_store *store)
+{
+    if (store->memory != NULL) {
+        munmap(store->memory, (size_t)BLOCK_COUNT * BLOCK_BYTES);
+    }
+    free(store->parked);
+    free(store);
+}
+
+static void put_free(struct sl_dpdk_store *store, struct sl_dpdk_block *block)
+{
+    block->next = store->free;
+    store->free = block;
+    store->free_count++;
+}
+
+int sl_dpdk_store_open(struct sl_dpdk *dpdk)
+{
+    struct sl_dpdk_store *store = calloc(1, sizeof *store);
+    size_t parked_count = 1;
+    if (store == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < dpdk->side_count; i++) {
+        parked_count += waiting_max(&dpdk->sides[i]);
+    }
+    void *memory = mmap(NULL, (size_t)BLOCK_COUNT * BLOCK_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    store->memory = memory == MAP_FAILED ? NULL : memory;
+    store->parked = malloc(parked_count * sizeof *store->parked);
+    if (store->memory == NULL || store->parked == NULL) {
+        free_store(store);
+        return SL_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = BLOCK_COUNT; i > 0; i--) {
+        struct sl_dpdk_block *block = &store->blocks[i - 1];
+        block->store = store;
+        block->memory = store->memory + (size_t)(i - 1) * BLOCK_BYTES;
+        put_free(store, block);
+    }
+    dpdk->store = store;
+    return 0;
+}
+
+void sl_dpdk_store_close(struct sl_dpdk *dpdk)
+{
+    struct sl_dpdk_store *store = dpdk->store;
+    if (store == NULL) {
+        return;
+    }
+    while (store->lonely != NULL) {
+        struct sl_dpdk_block *block = store->lonely;
+        store->lonely = block->next;
+        free(block);
+    }
+    free_store(store);
+    dpdk->store = NULL;
+}
+
+/* ---- Blocks -----------------------------------------------------------------------------------
+ */
+
+static bool next_block(struct sl_dpdk_store *store, bool urgent)
+{
+    if (store->free_count <= (urgent ? 0 : BLOCKS_URGENT)) {
+        return false;
+    }
+    store->current = store->free;
+    store->free = store->current->next;
+    store->free_count--;
+    store->current->used = 0;
+    return true;
+}
+
+uint8_t *sl_dpdk_store_get(struct sl_dpdk_store *store, uint32_t bytes, bool urgent,
+                           struct sl_dpdk_block **block)
+{
+    uint32_t padded = (uint32_t)sl_bytes_pad8(bytes);
+    if ((store->current == NULL || BLOCK_BYTES - store->current->used < padded) &&
+        !next_block(store, urgent)) {
+        return NULL;
+    }
+    *block = store->current;
+    uint8_t *at = store->current->memory + store->current->used;
+    store->current->used += padded;
+    store->current->refs++;
+    return at;
+}
+
+static void put_lonely(struct sl_dpdk_block *block)
+{
+    if (block->next != NULL) {
+        block->next->previous = block->previous;
+    }
+    if (block->previous != NULL) {
+        block->previous->next = block->next;
+    } else if (block->store != NULL) {
+        block->store->lonely = block->next;
+    }
+    free(block);
+}
+
+void sl_dpdk_block_put(struct sl_dpdk_block *block)
+{
+    if (--block->refs > 0) {
+        return;
+    }
+    if (block->lonely) {
+        put_lonely(block);
+    } else if (block == block->store->current) {
+        block->used = 0;
+    } else {
+        put_free(block->store, block);
+    }
+}
+
+struct sl_dpdk_block *sl_dpdk_block_copy(const uint8_t *from, uint32_t bytes)
+{
+    struct sl_dpdk_block *block = malloc(sizeof *block + bytes);
+    if (block != NULL) {
+        *block = (struct sl_dpdk_block){
+            .refs = 1, .used = bytes, .lonely = true, .memory = (uint8_t *)(block + 1)};
+        memcpy(block->memory, from, bytes);
+    }
+    return block;
+}
+
+void sl_dpdk_store_adopt(struct sl_dpdk_store *store, struct sl_dpdk_block *block)
+{
+    block->store = store;
+    block->next = store->lonely;
+    if (store->lonely != NULL) {
+        store->lonely->previous = block;
+    }
+    store->lonely = block;
+}
+
+/* ---- Packets that wait ------------------------------------------------------------------------
+ */
+
+static struct sl_dpdk_parked *get_parked(struct sl_dpdk_store *store)
+{
+    struct sl_dpdk_parked *parked = store->parked_free;
+    if (parked == NULL) {
+        return &store->parked[store->parked_fresh++];
+    }
+    store->parked_free = parked->next;
+    return parked;
+}
+
+struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                                    const struct sl_dpdk_packet *packet)
+{
+    struct sl_dpdk_store *store = dpdk->store;
+    uint32_t *waiting = &store->waiting[side - dpdk->sides];
+    if (*waiting == waiting_max(side)) {
+        return NULL;
+    }
+    ++*waiting;
+    struct sl_dpdk_parked *parked = get_parked(store);
+    parked->side = side;
+    parked->packet = *packet;
+    return parked;
+}
+
+void sl_dpdk_unpark(struct sl_dpdk *dpdk, struct sl_dpdk_parked *parked)
+{
+    struct sl_dpdk_side *side = parked->side;
+    if (side == NULL) {
+        free(parked);
+        return;
+    }
+    side->port->ops->release(side->port, &parked->packet, 1);
+    dpdk->store->waiting[side - dpdk->sides]--;
+    parked->next = dpdk->store->parked_free;
+    dpdk->store->parked_free = parked;
+}
