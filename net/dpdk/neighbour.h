@@ -14,7 +14,7 @@ struct sl_dpdk_neighbours;
 struct sl_dpdk_self {
     uint8_t mac[6];
     struct in6_addr ip;  /* ::ffff:a.b.c.d: IPv4 */
-    uint8_t prefix_bits; /* of the IP address's family; all: everybody is beside us */
+    uint8_t prefix_bits; /* of the IP address's family; none, or all: everybody is beside us */
     bool has_gateway;
     struct in6_addr gateway;
 };
@@ -23,18 +23,19 @@ struct sl_dpdk_self {
 int sl_dpdk_neighbours_open(const struct sl_dpdk_self *self, struct sl_dpdk_neighbours **out);
 void sl_dpdk_neighbours_close(struct sl_dpdk_neighbours **neighbours);
 
-/* The Ethernet address that leads to ip. False: not known yet; when *ask_bytes is not 0, ask[] (at
- * least 128 bytes) is a packet to be sent now: at most every 100 ms for one address. */
+/* The Ethernet address that leads to ip. False: not known yet. When *ask_bytes is not 0, ask[] (at
+ * least 128 bytes) is a packet to be sent now: at most every 100 ms for one address; also with
+ * true, when nothing was heard of it for half a minute. */
 bool sl_dpdk_neighbours_find(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
                              uint64_t now_ns, uint8_t mac[6], uint8_t *ask, uint32_t *ask_bytes);
 
 /* A packet of class NEIGHBOUR. Learns from answers to what was asked, and from those who ask for
- * us. Returns the bytes of the answer written into answer[] (at least 128 bytes); 0: none. At most
- * 1024 are known: the oldest makes room. */
+ * us, and where those are that are known has changed. Returns the bytes of the answer written into
+ * answer[] (at least 128 bytes); 0: none. At most 1024 are known: the oldest makes room. */
 uint32_t sl_dpdk_neighbours_take(struct sl_dpdk_neighbours *neighbours, const uint8_t *packet,
                                  uint32_t length, uint64_t now_ns, uint8_t *answer);
 
-/* A sound packet of a connection came from there. */
+/* A sound packet of a connection came from there. Each second or so is often enough. */
 void sl_dpdk_neighbours_confirm(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
                                 const uint8_t mac[6], uint64_t now_ns);
 

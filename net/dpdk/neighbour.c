@@ -1,0 +1,194 @@
+#include "net/dpdk/neighbour.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/hash.h"
+#include "net/dpdk/neighbour_packet.h"
+
+#define ENTRIES  1024U
+#define BUCKETS  1024U
+#define NOBODY   UINT16_MAX
+#define ASK_NS   (100 * SL_CLOCK_NS_PER_MS)
+#define FRESH_NS (30 * SL_CLOCK_NS_PER_S)
+
+struct entry {
+    struct in6_addr ip;
+    uint8_t mac[6];
+    bool known, asked;
+    uint16_t next;     /* of its bucket */
+    uint64_t heard_ns; /* known: when that was confirmed; else when it was made */
+    uint64_t asked_ns;
+};
+
+struct sl_dpdk_neighbours {
+    struct sl_dpdk_self self;
+    uint32_t count;
+    uint16_t buckets[BUCKETS];
+    struct entry entries[ENTRIES];
+};
+
+int sl_dpdk_neighbours_open(const struct sl_dpdk_self *self, struct sl_dpdk_neighbours **out)
+{
+    struct sl_dpdk_neighbours *neighbours = calloc(1, sizeof *neighbours);
+    if (neighbours == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    neighbours->self = *self;
+    memset(neighbours->buckets, 0xff, sizeof neighbours->buckets);
+    *out = neighbours;
+    return 0;
+}
+
+void sl_dpdk_neighbours_close(struct sl_dpdk_neighbours **neighbours)
+{
+    free(*neighbours);
+    *neighbours = NULL;
+}
+
+/* ---- who is beside us ------------------------------------------------------------------------ */
+
+static bool is_same(const struct in6_addr *a, const struct in6_addr *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static bool begins_alike(const struct in6_addr *a, const struct in6_addr *b, uint32_t bits)
+{
+    uint32_t bytes = bits / 8, mask = 0xff00U >> bits % 8 & 0xffU;
+    return memcmp(a, b, bytes) == 0 &&
+           (mask == 0 || ((a->s6_addr[bytes] ^ b->s6_addr[bytes]) & mask) == 0);
+}
+
+/* Whose Ethernet address leads to ip; NULL: nobody's, of another family. */
+static const struct in6_addr *next_hop(const struct sl_dpdk_self *self, const struct in6_addr *ip)
+{
+    bool is_v4 = IN6_IS_ADDR_V4MAPPED(&self->ip);
+    if (is_v4 != (bool)IN6_IS_ADDR_V4MAPPED(ip)) {
+        return NULL;
+    }
+    uint32_t before = is_v4 ? 96 : 0, bits = before + self->prefix_bits;
+    bool is_beside = self->prefix_bits == 0 || bits >= 128 || IN6_IS_ADDR_LINKLOCAL(ip) ||
+                     begins_alike(&self->ip, ip, bits);
+    return is_beside || !self->has_gateway ? ip : &self->gateway;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static uint16_t *bucket_of(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip)
+{
+    uint64_t words[2];
+    memcpy(words, ip, sizeof words);
+    return &neighbours->buckets[sl_hash_key(words[0] ^ sl_hash_key(words[1])) % BUCKETS];
+}
+
+static struct entry *find(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip)
+{
+    for (uint16_t i = *bucket_of(neighbours, ip); i != NOBODY; i = neighbours->entries[i].next) {
+        if (is_same(&neighbours->entries[i].ip, ip)) {
+            return &neighbours->entries[i];
+        }
+    }
+    return NULL;
+}
+
+/* Of which nothing was heard for the longest time. */
+static uint16_t forget_oldest(struct sl_dpdk_neighbours *neighbours)
+{
+    uint16_t oldest = 0;
+    for (uint16_t i = 1; i < ENTRIES; i++) {
+        if (neighbours->entries[i].heard_ns < neighbours->entries[oldest].heard_ns) {
+            oldest = i;
+        }
+    }
+    uint16_t *at = bucket_of(neighbours, &neighbours->entries[oldest].ip);
+    while (*at != oldest) {
+        at = &neighbours->entries[*at].next;
+    }
+    *at = neighbours->entries[oldest].next;
+    return oldest;
+}
+
+static struct entry *find_or_make(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
+                                  uint64_t now_ns)
+{
+    struct entry *entry = find(neighbours, ip);
+    if (entry != NULL) {
+        return entry;
+    }
+    uint16_t index =
+        neighbours->count < ENTRIES ? (uint16_t)neighbours->count++ : forget_oldest(neighbours);
+    uint16_t *bucket = bucket_of(neighbours, ip);
+    entry = &neighbours->entries[index];
+    *entry = (struct entry){.ip = *ip, .next = *bucket, .heard_ns = now_ns};
+    *bucket = index;
+    return entry;
+}
+
+static void learn(struct entry *entry, const uint8_t *mac, uint64_t now_ns)
+{
+    memcpy(entry->mac, mac, sizeof entry->mac);
+    entry->known = true;
+    entry->heard_ns = now_ns;
+}
+
+/* ---- asking and answering -------------------------------------------------------------------- */
+
+bool sl_dpdk_neighbours_find(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
+                             uint64_t now_ns, uint8_t mac[6], uint8_t *ask, uint32_t *ask_bytes)
+{
+    *ask_bytes = 0;
+    const struct in6_addr *hop = next_hop(&neighbours->self, ip);
+    if (hop == NULL) {
+        return false;
+    }
+    struct entry *entry = find_or_make(neighbours, hop, now_ns);
+    bool is_fresh = entry->known && now_ns - entry->heard_ns < FRESH_NS;
+    if (!is_fresh && (!entry->asked || now_ns - entry->asked_ns >= ASK_NS)) {
+        entry->asked = true;
+        entry->asked_ns = now_ns;
+        *ask_bytes = sl_dpdk_neighbour_ask(&neighbours->self, hop, ask);
+    }
+    if (entry->known) {
+        memcpy(mac, entry->mac, sizeof entry->mac);
+    }
+    return entry->known;
+}
+
+uint32_t sl_dpdk_neighbours_take(struct sl_dpdk_neighbours *neighbours, const uint8_t *packet,
+                                 uint32_t length, uint64_t now_ns, uint8_t *answer)
+{
+    struct sl_dpdk_neighbour_said said;
+    const struct sl_dpdk_self *self = &neighbours->self;
+    if (!sl_dpdk_neighbour_parse(packet, length, &said)) {
+        return 0;
+    }
+    bool for_us = said.asks && is_same(&said.target, &self->ip);
+    if (said.tells && !is_same(&said.who, &self->ip)) {
+        struct entry *entry =
+            for_us ? find_or_make(neighbours, &said.who, now_ns) : find(neighbours, &said.who);
+        if (entry != NULL) {
+            learn(entry, said.mac, now_ns);
+        }
+    }
+    return for_us ? sl_dpdk_neighbour_answer(self, &said, answer) : 0;
+}
+
+void sl_dpdk_neighbours_confirm(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
+                                const uint8_t mac[6], uint64_t now_ns)
+{
+    const struct in6_addr *hop = next_hop(&neighbours->self, ip);
+    if (hop == NULL) {
+        return;
+    }
+    if (hop == ip) {
+        learn(find_or_make(neighbours, ip, now_ns), mac, now_ns);
+        return;
+    }
+    /* Behind a gateway the way back may be another one's. */
+    struct entry *entry = find(neighbours, hop);
+    if (entry != NULL && entry->known && memcmp(entry->mac, mac, sizeof entry->mac) == 0) {
+        entry->heard_ns = now_ns;
+    }
+}
