@@ -76,18 +76,18 @@ static bool parse_arp(struct sl_bytes cursor, struct sl_dpdk_neighbour_said *out
     return is_station(out->mac) && (what == ARP_ASKS || what == ARP_ANSWERS);
 }
 
-static void put(struct sl_bytes_writer *writer, const void *from, size_t bytes)
+static void put(uint8_t **to, const void *from, size_t bytes)
 {
-    sl_bytes_put(writer, from, bytes);
+    memcpy(*to, from, bytes);
+    *to += bytes;
 }
 
-static void put_ether(struct sl_bytes_writer *writer, const uint8_t *to, const uint8_t *from,
-                      uint16_t type)
+static void put_ether(uint8_t **at, const uint8_t *to, const uint8_t *from, uint16_t type)
 {
     const uint8_t type_be[2] = {(uint8_t)(type >> 8), (uint8_t)type};
-    put(writer, to, 6);
-    put(writer, from, 6);
-    put(writer, type_be, 2);
+    put(at, to, 6);
+    put(at, from, 6);
+    put(at, type_be, 2);
 }
 
 static uint32_t write_arp(const struct sl_dpdk_self *self, uint8_t what, const uint8_t *mac,
@@ -96,14 +96,14 @@ static uint32_t write_arp(const struct sl_dpdk_self *self, uint8_t what, const u
     static const uint8_t unknown[6];
     const uint8_t what_be[2] = {0, what};
     memset(to, 0, ETHER_BYTES_MIN);
-    struct sl_bytes_writer writer = sl_bytes_writer_over(to, ETHER_BYTES_MIN);
-    put_ether(&writer, mac != NULL ? mac : broadcast, self->mac, 0x0806);
-    put(&writer, arp_types, sizeof arp_types);
-    put(&writer, what_be, 2);
-    put(&writer, self->mac, 6);
-    put(&writer, self->ip.s6_addr + 12, 4);
-    put(&writer, mac != NULL ? mac : unknown, 6);
-    put(&writer, ip->s6_addr + 12, 4);
+    uint8_t *at = to;
+    put_ether(&at, mac != NULL ? mac : broadcast, self->mac, 0x0806);
+    put(&at, arp_types, sizeof arp_types);
+    put(&at, what_be, 2);
+    put(&at, self->mac, 6);
+    put(&at, self->ip.s6_addr + 12, 4);
+    put(&at, mac != NULL ? mac : unknown, 6);
+    put(&at, ip->s6_addr + 12, 4);
     return ETHER_BYTES_MIN;
 }
 
@@ -164,15 +164,15 @@ static uint32_t write_nd(const struct sl_dpdk_self *self, const uint8_t *mac,
     const uint8_t ip_head[8] = {0x60, [5] = ICMP_BYTES, [6] = PROTOCOL_ICMPV6, [7] = ND_HOPS};
     const uint8_t nd_head[8] = {type_flags[0], [4] = type_flags[1]};
     const uint8_t option[2] = {type_flags[0] == ND_ASKS ? ND_LINK_OF_SOURCE : ND_LINK_OF_TARGET, 1};
-    struct sl_bytes_writer writer = sl_bytes_writer_over(to, BYTES);
-    put_ether(&writer, mac, self->mac, 0x86dd);
-    put(&writer, ip_head, sizeof ip_head);
-    put(&writer, &self->ip, sizeof self->ip);
-    put(&writer, ip, sizeof *ip);
-    put(&writer, nd_head, sizeof nd_head);
-    put(&writer, target, sizeof *target);
-    put(&writer, option, sizeof option);
-    put(&writer, self->mac, 6);
+    uint8_t *at = to;
+    put_ether(&at, mac, self->mac, 0x86dd);
+    put(&at, ip_head, sizeof ip_head);
+    put(&at, &self->ip, sizeof self->ip);
+    put(&at, ip, sizeof *ip);
+    put(&at, nd_head, sizeof nd_head);
+    put(&at, target, sizeof *target);
+    put(&at, option, sizeof option);
+    put(&at, self->mac, 6);
     uint16_t sum = nd_sum(to + ETHER_BYTES + 8, ICMP_BYTES);
     memcpy(to + ETHER_BYTES + IPV6_BYTES + 2, &sum, sizeof sum);
     return BYTES;
