@@ -3,7 +3,8 @@
  *   dpdk.c        the ops table, open and close, the turn: poll, flush, arm
  *   port.h        what is below: module.c loads the plug-in, module/ is it; port_fault.c decorates
  *   wire.c        packets; neighbour.c whose Ethernet address is whose
- *   setup.c       listen, connect, cookies, OPEN to ACCEPT
+ *   setup.c       connect, from OPEN to ACCEPT; listen.c the other side, cookies
+ *   route.c       addresses, ports and queues that lead to a peer
  *   conn.c        a connection's life, from the first packet to `closed`
  *   send.c        frames to packets: what is new, what is lost, what is to be acknowledged
  *   queue.c       frames that were taken, until they are `sent`; train.c puts them into packets
@@ -63,6 +64,13 @@ struct sl_dpdk_side {
 };
 
 #define SL_DPDK_BUCKETS 4096U /* 2^n */
+#define SL_DPDK_REGIONS 64U
+
+/* Memory registered with the transport. */
+struct sl_dpdk_region {
+    uint8_t *base;
+    size_t bytes;
+};
 
 struct sl_dpdk {
     struct sl_transport base;
@@ -70,22 +78,31 @@ struct sl_dpdk {
     uint32_t side_count;
     struct sl_dpdk_conn *by_id[SL_DPDK_BUCKETS]; /* by our id */
     struct sl_dpdk_conn *conns;                  /* all, a list */
-    uint32_t conn_count;
-    struct sl_dpdk_conn *dirty; /* to be looked at by the next flush */
+    struct sl_dpdk_conn *spare;                  /* a list by `next` */
+    uint32_t unrouted;                           /* connections that wait for a neighbour */
+    struct sl_dpdk_conn *dirty;                  /* to be looked at by the next flush */
     struct sl_dpdk_conn *ready; /* to be looked at by the next poll: delivery that waits, ends */
     bool awake;                 /* the next poll can do something for one of these */
     struct sl_dpdk_listener *listeners;
     struct sl_dpdk_grants grants;
     struct sl_dpdk_pasts *pasts; /* ids of connections that ended, or went to other reactors */
     struct sl_dpdk_store *store; /* store.c */
-    uint8_t secret[16];          /* of cookies */
+    uint8_t secret[16];          /* of cookies, ids and first numbers */
+    uint64_t random_count;
     uint32_t connections_max, peer_timeout_ms;
-    uint16_t port_base;          /* our UDP port is port_base + index of the reactor */
+    uint16_t port_base, port;    /* ours: port_base and this reactor's place among the device's */
     struct sl_timer sweep, idle; /* idle: wakes a reactor whose ports cannot */
     uint64_t idle_ns;
+    uint32_t sweep_rounds;
+    uint32_t strays_this_turn;
+    struct sl_dpdk *next_here; /* stray.c */
+    struct sl_dpdk_region regions[SL_DPDK_REGIONS];
+    uint32_t region_count;
     uint64_t log_next_ns;
     uint32_t log_dropped;
-    uint64_t strays_sent, strays_taken, broken, foreign;
+    /* Packets: posted to another reactor, got from one; no sound ones; not for us; for a connection
+     * of ours, but not of its peer's making. */
+    uint64_t strays_sent, strays_taken, broken, foreign, forged;
     struct sl_transport_stats stats;
 };
 
@@ -121,12 +138,15 @@ struct sl_dpdk_conn {
     uint16_t queue; /* to leave by */
     struct sl_dpdk_queues queues_peers;
     bool routed;       /* route is filled */
+    bool unrouted;     /* waits for that: counted in sl_dpdk */
+    bool inbound;      /* from listen */
     uint16_t body_max; /* what both can take */
     int end_err;
     bool dirty, ready;
-    bool unannounced;        /* `accepted` or `connected` has not been made yet: visit does it */
-    bool bye_sent;           /* sl_dpdk_send_bye was called */
-    bool bye_acked;          /* set by send.c, which marks the connection ready */
+    bool unannounced; /* `accepted` or `connected` has not been made yet: visit does it */
+    bool bye_sent;    /* sl_dpdk_send_bye was called */
+    bool bye_acked;   /* set by send.c, which marks the connection ready */
+    bool reset_received;
     bool bye_received;       /* by conn.c; it ends when all before bye_message has been delivered */
     uint32_t bye_message;    /* the number of the message that will not follow */
     uint32_t first_sequence; /* of our direction: what ACCEPT says, however often */
@@ -142,8 +162,10 @@ struct sl_dpdk_conn {
     uint64_t pace_ns;      /* as sl_dpdk_send_flush said last */
     uint64_t deadline_ns;  /* ASKING: of the connect. DRAINING: of the disconnect */
     uint64_t heard_ns;     /* a sound packet of the peer's came */
+    uint64_t confirm_ns;   /* when the neighbour is to be confirmed by the next */
     uint64_t asked_ns;     /* ASKING: when OPEN was sent last, and the pause until the next */
     uint64_t pause_ns;
+    uint32_t asked_count; /* with this cookie */
     uint64_t cookie;
     struct sl_dpdk_silence silence; /* sweep.c */
     struct sl_dpdk_move *move;      /* LEAVING: move.c */
@@ -188,30 +210,76 @@ bool sl_dpdk_get(struct sl_dpdk_side *side, struct sl_dpdk_packet *out);
 void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                  const struct sl_dpdk_packet *packet);
 
-/* ---- setup.c --------------------------------------------------------------------------------- */
+/* A packet of class OURS for one of our addresses, received or from stray.c: whom it is for.
+ * Returns whether its memory was kept. */
+bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct sl_dpdk_packet *packet,
+                  const struct sl_dpdk_parsed *parsed, bool is_stray);
+struct sl_dpdk_side *sl_dpdk_side_of(struct sl_dpdk *dpdk, const struct in6_addr *ip); /* or NULL */
+
+/* Memory that was registered, from which a port of the connection's gathers. */
+bool sl_dpdk_is_registered(const struct sl_dpdk_conn *conn, const void *at, size_t bytes);
+
+/* ---- route.c --------------------------------------------------------------------------------- */
+
+bool sl_dpdk_route_is_v4(const struct in6_addr *ip);
+bool sl_dpdk_route_is_any(const struct in6_addr *ip);
+/* Errors: NOT_FOUND, logged. */
+int sl_dpdk_route_parse(const struct sl_endpoint *endpoint, bool passive, struct in6_addr *out);
+void sl_dpdk_route_host(const struct in6_addr *ip, char host[SL_LIMIT_ENDPOINT_BYTES]);
+void sl_dpdk_route_format(const struct sl_dpdk_address *address,
+                          char text[SL_LIMIT_ENDPOINT_BYTES]);
+/* By which this address is reached; NULL: none of its family. */
+struct sl_dpdk_side *sl_dpdk_route_side(struct sl_dpdk *dpdk, const struct in6_addr *ip);
+struct sl_dpdk_queues sl_dpdk_route_queues(const struct sl_dpdk_hello *hello);
+/* One of ours, by which a packet gets to the peer's reactor where there is such a queue. */
+uint16_t sl_dpdk_route_queue(const struct sl_dpdk_queues *ours,
+                             const struct sl_dpdk_queues *theirs);
+/* conn->route and conn->queue, from here, there and queues_peers: to this Ethernet address; or to
+ * the neighbours', and then false: it has been asked for. */
+void sl_dpdk_route_set(struct sl_dpdk_conn *conn, const uint8_t mac[6]);
+bool sl_dpdk_route_find(struct sl_dpdk_conn *conn);
+void sl_dpdk_route_forget(struct sl_dpdk_conn *conn); /* it waits for none any more */
+/* What a neighbour says; came: the packet, NULL when another reactor had it. */
+void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, const uint8_t *bytes,
+                             uint32_t length, const struct sl_dpdk_packet *came);
+
+/* ---- setup.c, listen.c ----------------------------------------------------------------------- */
+
+int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                    const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
+
+/* RETRY, ACCEPT, REFUSE. conn: of the header's id, or NULL. */
+void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct sl_dpdk_conn *conn,
+                        const struct sl_dpdk_parsed *packet);
+void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn); /* ASKING */
+void sl_dpdk_setup_hello(const struct sl_dpdk_conn *conn, struct sl_dpdk_hello *hello);
+void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind); /* OPEN, ACCEPT */
+/* Both sides know of each other what they need: LIVE. */
+void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello,
+                         const uint8_t mac[6]);
 
 int sl_dpdk_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                    const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
 void sl_dpdk_listen_close(struct sl_dpdk *dpdk);
-int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
-                    const struct sl_transport_events *events, void *ctx, struct sl_conn **out);
-
-/* OPEN, RETRY, ACCEPT, REFUSE. conn: of the header's id; NULL for OPEN. */
-void sl_dpdk_setup_take(struct sl_dpdk_side *side, struct sl_dpdk *dpdk, struct sl_dpdk_conn *conn,
-                        const struct sl_dpdk_parsed *packet);
-void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn); /* ASKING */
-
-/* conn->route and conn->queue from `there` and the neighbours; false: the neighbour has been asked
- * for. */
-bool sl_dpdk_setup_route(struct sl_dpdk_conn *conn);
-void sl_dpdk_setup_hello(const struct sl_dpdk_conn *conn, struct sl_dpdk_hello *hello);
+void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                         const struct sl_dpdk_parsed *packet); /* OPEN */
 
 /* ---- conn.c, sweep.c ------------------------------------------------------------------------- */
 
 struct sl_dpdk_conn *sl_dpdk_conn_new(struct sl_dpdk *dpdk,
                                       const struct sl_transport_events *events,
                                       void *ctx); /* with an id; NULL: no memory */
+struct sl_dpdk_conn *sl_dpdk_conn_make(struct sl_dpdk *dpdk,
+                                       const struct sl_transport_events *events, void *ctx,
+                                       uint64_t id); /* with this one */
+/* The same without flights, numbers and grant, which come from another reactor. */
+struct sl_dpdk_conn *sl_dpdk_conn_make_bare(struct sl_dpdk *dpdk,
+                                            const struct sl_transport_events *events, void *ctx,
+                                            uint64_t id);
+void sl_dpdk_conn_drop(struct sl_dpdk_conn *conn); /* nobody hears of it */
 struct sl_dpdk_conn *sl_dpdk_conn_find(const struct sl_dpdk *dpdk, uint64_t id);
+uint64_t sl_dpdk_conn_random(struct sl_dpdk *dpdk);
+uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random); /* one of this reactor's */
 
 /* A sound packet of class OURS with a connection's id, from `side`: checks who sent it and its
  * number, then lets setup, send, receive, move do their part. Returns whether the packet's memory
@@ -224,13 +292,27 @@ bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_side *side,
 void sl_dpdk_conn_end(struct sl_dpdk_conn *conn, int err, bool tell);
 void sl_dpdk_conn_refuse(struct sl_dpdk_conn *conn,
                          const char *what); /* PROTOCOL, with a line of log */
+void sl_dpdk_conn_lost(struct sl_dpdk_conn *conn, const char *what); /* DEADLINE, likewise */
 bool sl_dpdk_conn_visit(
     struct sl_dpdk_conn *conn); /* of `ready`, from poll; whether work was done */
 void sl_dpdk_conn_set_timer(
     struct sl_dpdk_conn *conn); /* to the earliest that send.c and flights want */
+void sl_dpdk_conn_stop_timer(struct sl_dpdk_conn *conn);
 void sl_dpdk_conn_disconnect(struct sl_conn *conn);
 void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk);
+void sl_dpdk_conn_free_all(struct sl_dpdk *dpdk); /* their memory */
 
+/* RESET, with all that has come: so it is an acknowledgement too. err: OK when the peer had
+ * acknowledged our BYE. */
+struct sl_dpdk_last_words {
+    struct sl_dpdk_header header;
+    _Alignas(8) uint8_t body[SL_DPDK_SACK_WORDS * sizeof(uint64_t) + 1];
+};
+void sl_dpdk_conn_last_words(const struct sl_dpdk_conn *conn, int err,
+                             struct sl_dpdk_last_words *out);
+
+uint64_t sl_dpdk_patience_ns(const struct sl_dpdk *dpdk);
+void sl_dpdk_sweep_add(struct sl_dpdk_conn *conn); /* it is LIVE */
 void sl_dpdk_sweep_open(struct sl_dpdk *dpdk);
 void sl_dpdk_sweep_close(struct sl_dpdk *dpdk);
 
@@ -309,19 +391,36 @@ int sl_dpdk_receive_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_receiving *
 void sl_dpdk_receive_drop(struct sl_dpdk_receiving *receiving);
 void sl_dpdk_release(struct sl_conn *conn, const struct sl_transport_message *message);
 
-/* ---- move.c, stray.c ------------------------------------------------------------------------- */
+/* ---- move.c ---------------------------------------------------------------------------------- */
 
 int sl_dpdk_move_hand_over(struct sl_conn *conn, struct sl_transport *to,
                            const struct sl_transport_events *events, void *ctx, void *user);
+void sl_dpdk_move_depart(struct sl_dpdk_conn *conn); /* LEAVING: it is gone afterwards */
 void sl_dpdk_move_take(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed); /* MOVED */
-/* The id was ours and went elsewhere: the packet is passed on. False: unknown. */
-bool sl_dpdk_move_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_packet *packet,
-                          const struct sl_dpdk_parsed *parsed);
 
+/* ---- past.c, stray.c ------------------------------------------------------------------------- */
+
+int sl_dpdk_past_open(struct sl_dpdk *dpdk);
+void sl_dpdk_past_close(struct sl_dpdk *dpdk);
+void sl_dpdk_past_ended(const struct sl_dpdk_conn *conn);
+void sl_dpdk_past_went(struct sl_dpdk *dpdk, uint64_t id, uint64_t id_there);
+bool sl_dpdk_past_has(struct sl_dpdk *dpdk, uint64_t id);
+/* A packet whose id was ours: its sender is told again, or it is passed on. False: unknown. */
+bool sl_dpdk_past_take(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side,
+                       const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed);
+
+void sl_dpdk_stray_open(struct sl_dpdk *dpdk); /* once the sides are known */
+void sl_dpdk_stray_close(struct sl_dpdk *dpdk);
+/* To the reactor of this id, as a packet of that id; not to this reactor. */
+void sl_dpdk_stray_send(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side, uint64_t id,
+                        const struct sl_dpdk_packet *packet);
 /* A packet that another reactor of this process should have: by the id, or for OPEN by the UDP
  * port. Copies it, and posts it. False: it is for us, or for nobody. */
 bool sl_dpdk_stray_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side,
                            const struct sl_dpdk_packet *packet,
                            const struct sl_dpdk_parsed *parsed);
+/* What a neighbour said, to all other reactors of the device. */
+void sl_dpdk_stray_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side,
+                             const struct sl_dpdk_packet *packet);
 
 #endif

@@ -172,6 +172,10 @@ static void connect__refused(void **state)
     struct world *gone = world_open(1, NULL);
     struct sl_endpoint nobody = gone->nodes[0].bound;
     world_close(gone);
+    if (conformance_target->medium_open != NULL) {
+        nobody = world->nodes[0].bound;
+        nobody.port = (uint16_t)(nobody.port + 100);
+    }
     struct peer *client = peer_connect(&world->nodes[1], &nobody);
     expect_closed(client, SL_ERR_REFUSED);
     assert_false(client->open);

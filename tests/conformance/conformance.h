@@ -38,6 +38,10 @@ struct conformance_target {
     /* A blocking socket to a listener of the transport's, to send it what no transport would; NULL:
      * there is no such thing, and cases that need it are skipped. */
     int (*connect_raw)(const struct sl_endpoint *endpoint);
+    /* What a world's transports are opened with as options.medium; NULL: nothing. Then an address
+     * goes with its world. */
+    void *(*medium_open)(uint32_t node_count);
+    void (*medium_close)(void *medium);
 };
 
 /* Runs all cases against a target; returns the number that failed. */

@@ -244,6 +244,9 @@ static struct world *open_at(uint32_t node_count, const struct sl_transport_opti
     if (world->options.tls == NULL) {
         world->options.tls = conformance_target->tls;
     }
+    if (conformance_target->medium_open != NULL) {
+        world->options.medium = conformance_target->medium_open(node_count);
+    }
     struct sl_reactor *reactors[NODES_MAX];
     for (uint32_t i = 0; i < node_count; i++) {
         open_node(world, i);
@@ -284,6 +287,9 @@ void world_close(struct world *world)
         assert_int_equal(node->slab_frames, 0);
         sl_shared_destroy(&node->slab);
         sl_shared_destroy(&node->sinks);
+    }
+    if (conformance_target->medium_close != NULL) {
+        conformance_target->medium_close(world->options.medium);
     }
     free(world);
 }

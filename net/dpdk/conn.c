@@ -1,0 +1,554 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "net/dpdk/cookie.h"
+#include "net/dpdk/internal.h"
+
+#define DRAIN_NS   SL_CLOCK_NS_PER_S
+#define CONFIRM_NS SL_CLOCK_NS_PER_S
+
+/* ---- The table --------------------------------------------------------------------------------
+ */
+
+/* The low bits are the reactor's. */
+static struct sl_dpdk_conn **bucket_of(struct sl_dpdk *dpdk, uint64_t id)
+{
+    return &dpdk->by_id[(id >> 8) % SL_DPDK_BUCKETS];
+}
+
+struct sl_dpdk_conn *sl_dpdk_conn_find(const struct sl_dpdk *dpdk, uint64_t id)
+{
+    struct sl_dpdk_conn *conn = dpdk->by_id[(id >> 8) % SL_DPDK_BUCKETS];
+    while (conn != NULL && conn->id != id) {
+        conn = conn->id_next;
+    }
+    return conn;
+}
+
+static void enter(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk *dpdk = conn->dpdk;
+    struct sl_dpdk_conn **bucket = bucket_of(dpdk, conn->id);
+    conn->id_next = *bucket;
+    *bucket = conn;
+    conn->next = dpdk->conns;
+    if (conn->next != NULL) {
+        conn->next->previous = conn;
+    }
+    dpdk->conns = conn;
+    dpdk->stats.connections++;
+}
+
+static void leave_dirty(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_conn **at = &conn->dpdk->dirty;
+    while (conn->dirty && *at != conn) {
+        at = &(*at)->dirty_next;
+    }
+    if (conn->dirty) {
+        *at = conn->dirty_next;
+        conn->dirty = false;
+    }
+}
+
+static void leave_ready(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_conn **at = &conn->dpdk->ready;
+    while (conn->ready && *at != conn) {
+        at = &(*at)->ready_next;
+    }
+    if (conn->ready) {
+        *at = conn->ready_next;
+        conn->ready = false;
+    }
+}
+
+static void leave(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk *dpdk = conn->dpdk;
+    struct sl_dpdk_conn **at = bucket_of(dpdk, conn->id);
+    while (*at != conn) {
+        at = &(*at)->id_next;
+    }
+    *at = conn->id_next;
+    if (conn->previous != NULL) {
+        conn->previous->next = conn->next;
+    } else {
+        dpdk->conns = conn->next;
+    }
+    if (conn->next != NULL) {
+        conn->next->previous = conn->previous;
+    }
+    leave_dirty(conn);
+    leave_ready(conn);
+    dpdk->stats.connections--;
+}
+
+/* ---- Beginning --------------------------------------------------------------------------------
+ */
+
+uint64_t sl_dpdk_conn_random(struct sl_dpdk *dpdk)
+{
+    dpdk->random_count++;
+    return sl_dpdk_cookie_hash(dpdk->secret, &dpdk->random_count, sizeof dpdk->random_count);
+}
+
+uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random)
+{
+    const uint64_t id = (random & ~0xffULL) | sl_reactor_index(dpdk->base.reactor);
+    return id > 0xff ? id : id | 0x100;
+}
+
+static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_dpdk_conn *conn =
+        (struct sl_dpdk_conn *)((char *)timer - offsetof(struct sl_dpdk_conn, timer));
+    if (conn->life == SL_DPDK_ASKING) {
+        sl_dpdk_setup_timer(conn);
+        return;
+    }
+    if (conn->life == SL_DPDK_DRAINING && now_ns >= conn->deadline_ns) {
+        sl_dpdk_conn_end(conn, SL_OK, true);
+        return;
+    }
+    if (now_ns >= sl_dpdk_flights_timer(&conn->flights)) {
+        sl_dpdk_send_expired(conn);
+    }
+    sl_dpdk_mark_dirty(conn); /* flush sets the timer anew */
+}
+
+static struct sl_dpdk_conn *allocate(struct sl_dpdk *dpdk)
+{
+    struct sl_dpdk_conn *conn = dpdk->spare;
+    if (conn != NULL) {
+        dpdk->spare = conn->next;
+    } else {
+        conn = malloc(sizeof *conn);
+    }
+    if (conn != NULL) {
+        memset(conn, 0, sizeof *conn);
+        conn->timer.run = on_timer;
+        conn->pace_ns = SL_CLOCK_NEVER;
+    }
+    return conn;
+}
+
+static void put_spare(struct sl_dpdk *dpdk, struct sl_dpdk_conn *conn)
+{
+    conn->next = dpdk->spare;
+    dpdk->spare = conn;
+}
+
+static int open_parts(struct sl_dpdk_conn *conn)
+{
+    int err = sl_dpdk_send_open(conn);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_dpdk_receive_open(conn);
+    if (err != 0) {
+        sl_dpdk_send_close(conn);
+    }
+    return err;
+}
+
+static void close_parts(struct sl_dpdk_conn *conn)
+{
+    sl_dpdk_send_close(conn);
+    sl_dpdk_receive_close(conn);
+    sl_dpdk_flights_close(&conn->flights);
+}
+
+struct sl_dpdk_conn *sl_dpdk_conn_make_bare(struct sl_dpdk *dpdk,
+                                            const struct sl_transport_events *events, void *ctx,
+                                            uint64_t id)
+{
+    struct sl_dpdk_conn *conn = allocate(dpdk);
+    if (conn == NULL) {
+        return NULL;
+    }
+    sl_conn_init(&conn->base, &dpdk->base, events, ctx);
+    conn->dpdk = dpdk;
+    conn->id = id;
+    if (open_parts(conn) != 0) {
+        put_spare(dpdk, conn);
+        return NULL;
+    }
+    enter(conn);
+    return conn;
+}
+
+struct sl_dpdk_conn *sl_dpdk_conn_make(struct sl_dpdk *dpdk,
+                                       const struct sl_transport_events *events, void *ctx,
+                                       uint64_t id)
+{
+    struct sl_dpdk_conn *conn = sl_dpdk_conn_make_bare(dpdk, events, ctx, id);
+    if (conn == NULL) {
+        return NULL;
+    }
+    conn->first_sequence = (uint32_t)sl_dpdk_conn_random(dpdk);
+    if (sl_dpdk_flights_open(&conn->flights, conn->first_sequence) != 0) {
+        leave(conn);
+        close_parts(conn);
+        put_spare(dpdk, conn);
+        return NULL;
+    }
+    sl_dpdk_grant_open(&dpdk->grants, &conn->grant);
+    return conn;
+}
+
+struct sl_dpdk_conn *sl_dpdk_conn_new(struct sl_dpdk *dpdk,
+                                      const struct sl_transport_events *events, void *ctx)
+{
+    return sl_dpdk_conn_make(dpdk, events, ctx, sl_dpdk_conn_id(dpdk, sl_dpdk_conn_random(dpdk)));
+}
+
+/* ---- Timers -----------------------------------------------------------------------------------
+ */
+
+/* One that is set and will ring before is left: it looks again then. */
+void sl_dpdk_conn_set_timer(struct sl_dpdk_conn *conn)
+{
+    uint64_t due_ns = sl_dpdk_flights_timer(&conn->flights);
+    due_ns = conn->pace_ns < due_ns ? conn->pace_ns : due_ns;
+    if (conn->life == SL_DPDK_DRAINING && conn->deadline_ns < due_ns) {
+        due_ns = conn->deadline_ns;
+    }
+    if (due_ns == SL_CLOCK_NEVER ||
+        (sl_timer_armed(&conn->timer) && conn->timer.due_ns <= due_ns)) {
+        return;
+    }
+    sl_timer_arm(sl_reactor_timers(conn->dpdk->base.reactor), &conn->timer, due_ns);
+}
+
+void sl_dpdk_conn_stop_timer(struct sl_dpdk_conn *conn)
+{
+    if (sl_timer_armed(&conn->timer)) {
+        sl_timer_disarm(sl_reactor_timers(conn->dpdk->base.reactor), &conn->timer);
+    }
+}
+
+/* ---- What arrives -----------------------------------------------------------------------------
+ */
+
+static bool is_numbered(uint8_t kind)
+{
+    return kind >= SL_DPDK_DATA && kind <= SL_DPDK_BYE;
+}
+
+/* From the peer, as far as addresses tell. The reactor that it has moved to may have another port,
+ * and says so itself. */
+static bool is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_side *side,
+                         const struct sl_dpdk_parsed *parsed)
+{
+    return side == conn->side &&
+           memcmp(&parsed->from.ip, &conn->there.ip, sizeof conn->there.ip) == 0 &&
+           (parsed->from.port == conn->there.port || parsed->header.kind == SL_DPDK_MOVED);
+}
+
+static void owe_acknowledgement(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed,
+                                bool now)
+{
+    conn->ack_due = true;
+    if (now || (parsed->header.flags & SL_DPDK_FLAG_ANSWER) != 0 ||
+        conn->seen.end != conn->seen.next) {
+        conn->ack_now = true;
+    }
+    sl_dpdk_mark_dirty(conn);
+}
+
+/* What a numbered packet carries. Returns whether it was taken. */
+static bool take_content(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packet,
+                         const struct sl_dpdk_parsed *parsed, bool *kept)
+{
+    switch (parsed->header.kind) {
+    case SL_DPDK_DATA:
+    case SL_DPDK_TRAIN:
+        if (conn->life != SL_DPDK_LIVE) {
+            return true;
+        }
+        sl_dpdk_mark_ready(conn);
+        switch (sl_dpdk_receive_take(conn, packet, parsed)) {
+        case SL_DPDK_TAKEN:
+            return true;
+        case SL_DPDK_PARKED:
+            *kept = true;
+            return true;
+        case SL_DPDK_NO_ROOM:
+            return false;
+        case SL_DPDK_MAD:
+            sl_dpdk_conn_refuse(conn, "it sent what is no part of a message");
+            return false;
+        }
+        return false;
+    case SL_DPDK_MOVED:
+        sl_dpdk_move_take(conn, parsed);
+        return true;
+    case SL_DPDK_BYE:
+        conn->bye_received = true;
+        conn->bye_message = parsed->header.message;
+        sl_dpdk_mark_ready(conn);
+        return true;
+    default:
+        return true;
+    }
+}
+
+static bool take_numbered(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packet,
+                          const struct sl_dpdk_parsed *parsed)
+{
+    bool kept = false;
+    switch (sl_dpdk_seen_ask(&conn->seen, parsed->header.sequence)) {
+    case SL_DPDK_SEEN_NEW:
+        break;
+    case SL_DPDK_SEEN_AGAIN:
+        owe_acknowledgement(conn, parsed, true);
+        return false;
+    case SL_DPDK_SEEN_OUTSIDE:
+        conn->dpdk->forged++;
+        return false;
+    }
+    if (take_content(conn, packet, parsed, &kept)) {
+        sl_dpdk_seen_take(&conn->seen, parsed->header.sequence);
+        owe_acknowledgement(conn, parsed, false);
+    }
+    return kept;
+}
+
+/* One who has said BYE, and was acknowledged, needs nothing more of us: what he sent before is
+ * still delivered, at our pace. */
+static void take_reset(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed)
+{
+    const int err = parsed->body_bytes > 0 ? -(int)parsed->body[parsed->body_bytes - 1] : SL_OK;
+    if (err == SL_OK && conn->bye_received && conn->life == SL_DPDK_LIVE) {
+        return;
+    }
+    if (err != SL_OK && err != SL_ERR_CLOSED) {
+        sl_log_debug("%s: it has ended the connection: %s", conn->base.peer, sl_err_name(err));
+    }
+    conn->reset_received = true;
+    sl_dpdk_mark_ready(conn);
+}
+
+bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_side *side,
+                       struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed)
+{
+    struct sl_dpdk *dpdk = conn->dpdk;
+    const struct sl_dpdk_header *header = &parsed->header;
+    if (!is_from_peer(conn, side, parsed)) {
+        dpdk->forged++;
+        return false;
+    }
+    if (conn->life == SL_DPDK_ASKING || header->kind < SL_DPDK_DATA) {
+        sl_dpdk_setup_take(dpdk, side, conn, parsed);
+        return false;
+    }
+    if (conn->life != SL_DPDK_LIVE && conn->life != SL_DPDK_DRAINING) {
+        return false;
+    }
+    if (!sl_dpdk_seen_settle(&conn->seen, header->sequence, header->behind) ||
+        !sl_dpdk_send_acknowledged(conn, parsed)) {
+        dpdk->forged++;
+        return false;
+    }
+    conn->heard_ns = sl_dpdk_now_ns(dpdk);
+    if (conn->heard_ns >= conn->confirm_ns) {
+        conn->confirm_ns = conn->heard_ns + CONFIRM_NS;
+        sl_dpdk_neighbours_confirm(side->neighbours, &parsed->from.ip, parsed->from_mac,
+                                   conn->heard_ns);
+    }
+    if (is_numbered(header->kind)) {
+        return take_numbered(conn, packet, parsed);
+    }
+    if (header->kind == SL_DPDK_RESET) {
+        take_reset(conn, parsed);
+    }
+    return false;
+}
+
+/* ---- The end ----------------------------------------------------------------------------------
+ */
+
+void sl_dpdk_conn_last_words(const struct sl_dpdk_conn *conn, int err,
+                             struct sl_dpdk_last_words *out)
+{
+    const uint32_t words =
+        sl_dpdk_seen_words(&conn->seen, (uint64_t *)(void *)out->body, SL_DPDK_SACK_WORDS);
+    const uint32_t sack_bytes = words * (uint32_t)sizeof(uint64_t);
+    out->body[sack_bytes] = (uint8_t)-err;
+    out->header = (struct sl_dpdk_header){.connection = conn->id_peers,
+                                          .sequence = conn->flights.next,
+                                          .acknowledged = conn->seen.next,
+                                          .granted = conn->grant.granted,
+                                          .behind = sl_dpdk_flights_behind(&conn->flights),
+                                          .kind = SL_DPDK_RESET,
+                                          .flags = (uint8_t)words,
+                                          .body_bytes = (uint16_t)(sack_bytes + 1)};
+}
+
+static void send_reset(struct sl_dpdk_conn *conn, int err)
+{
+    if (conn->id_peers == 0 || !conn->routed) {
+        return;
+    }
+    struct sl_dpdk_last_words last;
+    sl_dpdk_conn_last_words(conn, err, &last);
+    sl_dpdk_send_loose(conn->dpdk, conn->side, &conn->route, conn->queue, &last.header, last.body);
+}
+
+void sl_dpdk_conn_end(struct sl_dpdk_conn *conn, int err, bool tell)
+{
+    if (conn->life == SL_DPDK_ENDED) {
+        return;
+    }
+    if (tell) {
+        send_reset(conn, err != SL_OK ? err : SL_ERR_CLOSED);
+    }
+    sl_dpdk_conn_stop_timer(conn);
+    conn->life = SL_DPDK_ENDED;
+    conn->end_err = conn->base.state == SL_CONN_CLOSING ? SL_OK : err; /* by disconnect: OK */
+    if (!conn->inbound || !conn->unannounced) {
+        conn->base.state = SL_CONN_CLOSING;
+    }
+    sl_dpdk_mark_ready(conn);
+}
+
+void sl_dpdk_conn_refuse(struct sl_dpdk_conn *conn, const char *what)
+{
+    if (conn->life != SL_DPDK_ENDED && sl_dpdk_may_log(conn->dpdk)) {
+        sl_log_warn("%s: closed, since %s", conn->base.peer, what);
+    }
+    sl_dpdk_conn_end(conn, SL_ERR_PROTOCOL, true);
+}
+
+void sl_dpdk_conn_lost(struct sl_dpdk_conn *conn, const char *what)
+{
+    if (sl_dpdk_may_log(conn->dpdk)) {
+        sl_log_warn("%s: closed, since %s", conn->base.peer, what);
+    }
+    sl_dpdk_conn_end(conn, SL_ERR_DEADLINE, true);
+}
+
+void sl_dpdk_conn_disconnect(struct sl_conn *base)
+{
+    struct sl_dpdk_conn *conn = (struct sl_dpdk_conn *)base;
+    if (base->state == SL_CONN_CLOSING) {
+        return;
+    }
+    const bool was_open = base->state == SL_CONN_OPEN;
+    base->state = SL_CONN_CLOSING;
+    if (!was_open || conn->life != SL_DPDK_LIVE) {
+        sl_dpdk_conn_end(conn, SL_OK, true);
+        return;
+    }
+    conn->life = SL_DPDK_DRAINING;
+    conn->deadline_ns = sl_dpdk_now_ns(conn->dpdk) + DRAIN_NS;
+    conn->bye_sent = true;
+    sl_dpdk_send_bye(conn);
+    sl_dpdk_mark_dirty(conn);
+    sl_dpdk_mark_ready(conn);
+}
+
+static void announce(struct sl_dpdk_conn *conn)
+{
+    conn->unannounced = false;
+    if (conn->base.state != SL_CONN_CONNECTING) {
+        return; /* it was disconnected before */
+    }
+    if (conn->inbound) {
+        sl_conn_report_accepted(&conn->base);
+    } else {
+        sl_conn_report_connected(&conn->base);
+    }
+    if (conn->life == SL_DPDK_ENDED && conn->base.state == SL_CONN_OPEN) {
+        conn->base.state = SL_CONN_CLOSING;
+    }
+}
+
+static void unmake(struct sl_dpdk_conn *conn)
+{
+    sl_dpdk_conn_stop_timer(conn);
+    sl_dpdk_route_forget(conn);
+    leave(conn);
+    close_parts(conn);
+    sl_dpdk_grant_close(&conn->dpdk->grants, &conn->grant);
+}
+
+void sl_dpdk_conn_drop(struct sl_dpdk_conn *conn)
+{
+    unmake(conn);
+    put_spare(conn->dpdk, conn);
+}
+
+static void finish(struct sl_dpdk_conn *conn)
+{
+    sl_dpdk_past_ended(conn);
+    unmake(conn);
+    sl_conn_report_closed(&conn->base, conn->end_err);
+    put_spare(conn->dpdk, conn);
+}
+
+/* Whether what was received, and what the peer has said since, brings it to its end. */
+static void look_for_the_end(struct sl_dpdk_conn *conn)
+{
+    if (conn->life == SL_DPDK_LIVE) {
+        if (conn->reset_received) {
+            sl_dpdk_conn_end(conn, SL_ERR_CLOSED, false);
+        } else if (conn->bye_received && sl_dpdk_receive_next(conn) == conn->bye_message) {
+            sl_dpdk_conn_end(conn, SL_ERR_CLOSED, true); /* which acknowledges it */
+        }
+    } else if (conn->life == SL_DPDK_DRAINING) {
+        if (conn->reset_received || (conn->bye_acked && sl_dpdk_send_is_done(conn))) {
+            sl_dpdk_conn_end(conn, SL_OK, false);
+        }
+    }
+}
+
+bool sl_dpdk_conn_visit(struct sl_dpdk_conn *conn)
+{
+    bool work = conn->unannounced;
+    if (conn->unannounced) {
+        announce(conn);
+    }
+    if (conn->life == SL_DPDK_LIVE) {
+        work |= sl_dpdk_receive_deliver(conn);
+    }
+    if (conn->life == SL_DPDK_LEAVING) {
+        sl_dpdk_move_depart(conn);
+        return true;
+    }
+    if (conn->life == SL_DPDK_LIVE || conn->life == SL_DPDK_DRAINING) {
+        sl_dpdk_send_report(conn);
+    }
+    look_for_the_end(conn);
+    if (conn->life == SL_DPDK_ENDED) {
+        finish(conn);
+        return true;
+    }
+    return work;
+}
+
+void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk)
+{
+    while (dpdk->conns != NULL) {
+        struct sl_dpdk_conn *conn = dpdk->conns;
+        send_reset(conn, SL_ERR_CLOSED);
+        sl_dpdk_conn_end(conn, SL_ERR_CANCELLED, true);
+        conn->end_err = SL_ERR_CANCELLED;
+        if (conn->inbound && conn->unannounced) {
+            sl_dpdk_conn_drop(conn); /* nobody knows of it */
+        } else {
+            finish(conn);
+        }
+    }
+}
+
+void sl_dpdk_conn_free_all(struct sl_dpdk *dpdk)
+{
+    while (dpdk->spare != NULL) {
+        struct sl_dpdk_conn *conn = dpdk->spare;
+        dpdk->spare = conn->next;
+        free(conn);
+    }
+}

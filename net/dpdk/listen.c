@@ -1,0 +1,241 @@
+/* Who listens keeps nothing of one who asks until he has shown, by a cookie that was sent to the
+ * address he gives, that he can be reached there. The id of an accepted connection is made of what
+ * was asked: so the same question asked again, since the answer was lost, leads to the same
+ * connection. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/bytes.h"
+#include "core/log.h"
+#include "net/dpdk/cookie.h"
+#include "net/dpdk/internal.h"
+
+#define SLOT_NS (4 * SL_CLOCK_NS_PER_S) /* a cookie is good in its slot and in the next */
+
+struct sl_dpdk_listener {
+    struct sl_dpdk_listener *next;
+    const struct sl_transport_events *events;
+    void *ctx;
+    struct in6_addr ip; /* unspecified: any of ours */
+    uint16_t port;
+};
+
+static bool is_same_ip(const struct in6_addr *a, const struct in6_addr *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* ---- Listeners --------------------------------------------------------------------------------
+ */
+
+static bool is_taken(const struct sl_dpdk *dpdk, const struct in6_addr *ip, uint16_t port)
+{
+    for (const struct sl_dpdk_listener *listener = dpdk->listeners; listener != NULL;
+         listener = listener->next) {
+        if (listener->port == port && (sl_dpdk_route_is_any(&listener->ip) ||
+                                       sl_dpdk_route_is_any(ip) || is_same_ip(&listener->ip, ip))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A port leads to one of the device's reactors, whichever queue a packet comes by. */
+static int choose_port(const struct sl_dpdk *dpdk, const struct in6_addr *ip, uint16_t wanted,
+                       uint16_t *out)
+{
+    const uint16_t stride = dpdk->sides[0].facts.queues.reactors;
+    const uint16_t place = (uint16_t)(dpdk->port - dpdk->port_base) % stride;
+    if (wanted != 0) {
+        *out = wanted;
+        const bool is_ours = (uint16_t)(wanted - dpdk->port_base) % stride == place;
+        return !is_ours ? SL_ERR_INVALID : is_taken(dpdk, ip, wanted) ? SL_ERR_IN_USE : 0;
+    }
+    for (uint32_t port = dpdk->port; port <= UINT16_MAX; port += stride) {
+        if (!is_taken(dpdk, ip, (uint16_t)port)) {
+            *out = (uint16_t)port;
+            return 0;
+        }
+    }
+    return SL_ERR_IN_USE;
+}
+
+static const char *advice(int err)
+{
+    return err == SL_ERR_INVALID ? "; this port's packets lead to another reactor: reactor i of n "
+                                   "has the ports base + i, base + i + n, and so on"
+           : err == SL_ERR_NOT_FOUND ? "; no device has this address"
+                                     : "";
+}
+
+int sl_dpdk_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
+                   const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound)
+{
+    struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
+    struct in6_addr ip;
+    uint16_t port = 0;
+    int err = sl_dpdk_route_parse(endpoint, true, &ip);
+    if (err == 0 && !sl_dpdk_route_is_any(&ip) && sl_dpdk_side_of(dpdk, &ip) == NULL) {
+        err = SL_ERR_NOT_FOUND;
+    }
+    if (err == 0) {
+        err = choose_port(dpdk, &ip, endpoint->port, &port);
+    }
+    struct sl_dpdk_listener *listener = err == 0 ? malloc(sizeof *listener) : NULL;
+    if (err == 0 && listener == NULL) {
+        err = SL_ERR_NO_MEMORY;
+    }
+    if (err != 0) {
+        char text[SL_LIMIT_ENDPOINT_BYTES];
+        sl_endpoint_format(endpoint, text, sizeof text);
+        sl_log_error("cannot listen on %s: %s%s", text, sl_err_name(err), advice(err));
+        return err;
+    }
+    *listener = (struct sl_dpdk_listener){
+        .next = dpdk->listeners, .events = events, .ctx = ctx, .ip = ip, .port = port};
+    dpdk->listeners = listener;
+    *bound = *endpoint;
+    bound->port = port;
+    if (sl_dpdk_route_is_any(&ip)) { /* peers need an address */
+        sl_dpdk_route_host(&dpdk->sides[0].facts.self.ip, bound->host);
+    }
+    return 0;
+}
+
+void sl_dpdk_listen_close(struct sl_dpdk *dpdk)
+{
+    while (dpdk->listeners != NULL) {
+        struct sl_dpdk_listener *listener = dpdk->listeners;
+        dpdk->listeners = listener->next;
+        free(listener);
+    }
+}
+
+static const struct sl_dpdk_listener *find_listener(const struct sl_dpdk *dpdk,
+                                                    const struct sl_dpdk_address *to)
+{
+    for (const struct sl_dpdk_listener *listener = dpdk->listeners; listener != NULL;
+         listener = listener->next) {
+        if (listener->port == to->port &&
+            (sl_dpdk_route_is_any(&listener->ip) || is_same_ip(&listener->ip, &to->ip))) {
+            return listener;
+        }
+    }
+    return NULL;
+}
+
+/* ---- Cookies ----------------------------------------------------------------------------------
+ */
+
+enum use { COOKIE, ID };
+
+static uint64_t hash(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *packet, uint64_t id,
+                     uint8_t use, uint64_t more)
+{
+    uint8_t text[2 * (sizeof(struct in6_addr) + sizeof(uint16_t)) + 2 * sizeof id + 1];
+    struct sl_bytes_writer writer = sl_bytes_writer_over(text, sizeof text);
+    sl_bytes_put(&writer, &packet->from.ip, sizeof packet->from.ip);
+    sl_bytes_put(&writer, &packet->from.port, sizeof packet->from.port);
+    sl_bytes_put(&writer, &packet->to.ip, sizeof packet->to.ip);
+    sl_bytes_put(&writer, &packet->to.port, sizeof packet->to.port);
+    sl_bytes_put(&writer, &id, sizeof id);
+    sl_bytes_put(&writer, &more, sizeof more);
+    sl_bytes_put(&writer, &use, sizeof use);
+    sl_assert(!writer.bad && writer.left == 0);
+    return sl_dpdk_cookie_hash(dpdk->secret, text, sizeof text);
+}
+
+static uint64_t cookie_of(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *packet,
+                          uint64_t id, uint64_t slot)
+{
+    const uint64_t cookie = hash(dpdk, packet, id, COOKIE, slot);
+    return cookie != 0 ? cookie : 1;
+}
+
+static uint64_t slot_now(const struct sl_dpdk *dpdk)
+{
+    return sl_dpdk_now_ns(dpdk) / SLOT_NS;
+}
+
+static bool is_good(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *packet,
+                    const struct sl_dpdk_hello *hello)
+{
+    const uint64_t slot = slot_now(dpdk);
+    return hello->cookie == cookie_of(dpdk, packet, hello->connection, slot) ||
+           hello->cookie == cookie_of(dpdk, packet, hello->connection, slot - 1);
+}
+
+/* ---- Answers ----------------------------------------------------------------------------------
+ */
+
+static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                   const struct sl_dpdk_parsed *packet, enum sl_dpdk_kind kind,
+                   const struct sl_dpdk_hello *asked, const struct sl_dpdk_hello *hello)
+{
+    struct sl_dpdk_route route;
+    uint8_t body[SL_DPDK_HELLO_BYTES];
+    sl_dpdk_route_build(&route, side->facts.self.mac, packet->from_mac, &packet->to, &packet->from);
+    sl_dpdk_hello_encode(hello, body);
+    const struct sl_dpdk_queues queues = sl_dpdk_route_queues(asked);
+    struct sl_dpdk_header header = {
+        .connection = asked->connection, .kind = (uint8_t)kind, .body_bytes = sizeof body};
+    sl_dpdk_send_loose(dpdk, side, &route, sl_dpdk_route_queue(&side->facts.queues, &queues),
+                       &header, body);
+}
+
+static void refuse(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                   const struct sl_dpdk_parsed *packet, const struct sl_dpdk_hello *asked, int err)
+{
+    const struct sl_dpdk_hello hello = {
+        .connection = asked->connection, .body_max = SL_DPDK_BODY_MIN, .err = (uint8_t)-err};
+    answer(dpdk, side, packet, SL_DPDK_REFUSE, asked, &hello);
+}
+
+static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                       const struct sl_dpdk_parsed *packet, const struct sl_dpdk_hello *asked,
+                       uint64_t id)
+{
+    const struct sl_dpdk_listener *listener = find_listener(dpdk, &packet->to);
+    if (listener == NULL || dpdk->stats.connections >= dpdk->connections_max) {
+        refuse(dpdk, side, packet, asked, listener == NULL ? SL_ERR_REFUSED : SL_ERR_TOO_LARGE);
+        return;
+    }
+    struct sl_dpdk_conn *conn = sl_dpdk_conn_make(dpdk, listener->events, listener->ctx, id);
+    if (conn == NULL) {
+        refuse(dpdk, side, packet, asked, SL_ERR_NO_MEMORY);
+        return;
+    }
+    conn->inbound = true;
+    conn->side = side;
+    conn->here = packet->to;
+    conn->there = packet->from;
+    sl_dpdk_route_format(&packet->from, conn->base.peer);
+    sl_dpdk_setup_begin(conn, asked, packet->from_mac);
+    sl_dpdk_setup_say(conn, SL_DPDK_ACCEPT);
+}
+
+void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                         const struct sl_dpdk_parsed *packet)
+{
+    struct sl_dpdk_hello asked;
+    if (sl_dpdk_hello_decode(packet->body, packet->body_bytes, &asked) != 0) {
+        dpdk->broken++;
+        return;
+    }
+    if (asked.cookie == 0 || !is_good(dpdk, packet, &asked)) {
+        const struct sl_dpdk_hello hello = {
+            .connection = asked.connection,
+            .cookie = cookie_of(dpdk, packet, asked.connection, slot_now(dpdk)),
+            .body_max = SL_DPDK_BODY_MIN};
+        answer(dpdk, side, packet, SL_DPDK_RETRY, &asked, &hello);
+        return;
+    }
+    const uint64_t random = hash(dpdk, packet, asked.connection, ID, asked.cookie);
+    const uint64_t id = sl_dpdk_conn_id(dpdk, random);
+    struct sl_dpdk_conn *conn = sl_dpdk_conn_find(dpdk, id);
+    if (conn != NULL) {
+        sl_dpdk_setup_say(conn, SL_DPDK_ACCEPT);
+    } else if (!sl_dpdk_past_has(dpdk, id)) {
+        accept_one(dpdk, side, packet, &asked, id);
+    }
+}

@@ -1,0 +1,189 @@
+/* Hand-over: all that a connection is goes to the other reactor by mail, under an id of that one's,
+ * and the peer is told. What still arrives here under the old id is passed on, behind that mail. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "net/dpdk/internal.h"
+
+struct sl_dpdk_move {
+    struct sl_transport *to;
+    const struct sl_transport_events *events;
+    void *ctx, *user;
+    uint64_t id; /* there */
+    int err;     /* what it ends with, once it is there */
+    struct sl_dpdk_conn was;
+    struct sl_dpdk_sending *sending;
+    struct sl_dpdk_receiving *receiving;
+};
+
+/* The reactor that it was sent to has ended before. */
+static void drop(void *ctx)
+{
+    struct sl_dpdk_move *move = ctx;
+    sl_dpdk_flights_close(&move->was.flights);
+    if (move->sending != NULL) {
+        sl_dpdk_send_drop(move->sending);
+    }
+    if (move->receiving != NULL) {
+        sl_dpdk_receive_drop(move->receiving);
+    }
+    free(move);
+}
+
+int sl_dpdk_move_hand_over(struct sl_conn *base, struct sl_transport *to,
+                           const struct sl_transport_events *events, void *ctx, void *user)
+{
+    struct sl_dpdk_conn *conn = (struct sl_dpdk_conn *)base;
+    sl_assert(conn->life == SL_DPDK_LIVE);
+    if (sl_dpdk_side_of((struct sl_dpdk *)to, &conn->here.ip) == NULL) {
+        sl_dpdk_conn_end(conn, SL_ERR_UNSUPPORTED, true);
+        return SL_ERR_UNSUPPORTED;
+    }
+    struct sl_dpdk_move *move = calloc(1, sizeof *move);
+    if (move == NULL) {
+        sl_dpdk_conn_end(conn, SL_ERR_NO_MEMORY, true);
+        return SL_ERR_NO_MEMORY;
+    }
+    move->to = to;
+    move->events = events;
+    move->ctx = ctx;
+    move->user = user;
+    conn->move = move;
+    conn->life = SL_DPDK_LEAVING;
+    base->state = SL_CONN_CLOSED;
+    sl_dpdk_mark_ready(conn);
+    return 0;
+}
+
+/* ---- Who accepted -----------------------------------------------------------------------------
+ */
+
+static void arrive(void *ctx, uint64_t a, uint64_t b);
+
+void sl_dpdk_move_depart(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk *dpdk = conn->dpdk;
+    struct sl_dpdk_move *move = conn->move;
+    struct sl_reactor *from = dpdk->base.reactor, *to = move->to->reactor;
+    const bool stays = move->to == &dpdk->base;
+    move->sending = sl_dpdk_send_leave(conn);
+    move->receiving = sl_dpdk_receive_leave(conn);
+    if (move->sending == NULL || move->receiving == NULL) {
+        move->err = SL_ERR_NO_MEMORY;
+    }
+    move->id = stays ? conn->id : (sl_dpdk_conn_random(dpdk) & ~0xffULL) | sl_reactor_index(to);
+    move->was = *conn;
+    conn->flights = (struct sl_dpdk_flights){0};
+    if (!stays) {
+        sl_dpdk_past_went(dpdk, conn->id, move->id);
+    }
+    sl_dpdk_conn_drop(conn);
+    if (stays) {
+        arrive(move, 0, 0);
+    } else {
+        sl_reactor_post(from, sl_reactor_index(to),
+                        (struct sl_mail){.run = arrive, .ctx = move, .drop = drop});
+    }
+}
+
+/* ---- Who owns it from now on ------------------------------------------------------------------
+ */
+
+/* Its Ethernet address stays: that of whoever leads to the peer. */
+static void set_way(struct sl_dpdk_conn *conn, const struct sl_dpdk_conn *was)
+{
+    struct sl_dpdk *dpdk = conn->dpdk;
+    uint8_t mac[6];
+    memcpy(mac, was->route.outer, sizeof mac);
+    conn->side = sl_dpdk_side_of(dpdk, &was->here.ip);
+    conn->here = was->here;
+    if (conn->id != was->id) {
+        conn->here.port = dpdk->port;
+    }
+    conn->there = was->there;
+    conn->queues_peers = was->queues_peers;
+    sl_dpdk_route_set(conn, mac);
+}
+
+static void take_state(struct sl_dpdk_conn *conn, struct sl_dpdk_conn *was)
+{
+    conn->inbound = was->inbound;
+    conn->id_peers = was->id_peers;
+    conn->body_max = was->body_max;
+    conn->first_sequence = was->first_sequence;
+    conn->flights = was->flights;
+    conn->seen = was->seen;
+    conn->rate = was->rate;
+    conn->granted_theirs = was->granted_theirs;
+    conn->offered = was->offered;
+    conn->bye_received = was->bye_received;
+    conn->bye_message = was->bye_message;
+    conn->reset_received = was->reset_received;
+    was->flights = (struct sl_dpdk_flights){0};
+    memcpy(conn->base.peer, was->base.peer, sizeof conn->base.peer);
+    sl_dpdk_grant_adopt(&conn->dpdk->grants, &conn->grant, &was->grant);
+}
+
+static void take_parts(struct sl_dpdk_conn *conn, struct sl_dpdk_move *move)
+{
+    int err = move->err;
+    if (err == 0) {
+        sl_dpdk_send_arrive(conn, move->sending);
+        err = sl_dpdk_receive_arrive(conn, move->receiving);
+        move->sending = NULL;
+        move->receiving = NULL;
+    }
+    if (err != 0) {
+        sl_dpdk_conn_end(conn, err, true);
+    } else if (conn->id != move->was.id) {
+        sl_dpdk_send_moved(conn);
+    }
+}
+
+/* On the thread that the connection came to. */
+static void arrive(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_dpdk_move *move = ctx;
+    struct sl_dpdk *dpdk = (struct sl_dpdk *)move->to;
+    struct sl_dpdk_conn *conn = NULL;
+    if (sl_dpdk_conn_find(dpdk, move->id) == NULL) {
+        conn = sl_dpdk_conn_make_bare(dpdk, move->events, move->ctx, move->id);
+    }
+    if (conn == NULL) {
+        sl_log_error("%s: no memory for what was handed over", move->was.base.peer);
+        drop(move);
+        return;
+    }
+    conn->base.user = move->user;
+    conn->life = SL_DPDK_LIVE;
+    conn->unannounced = true;
+    take_state(conn, &move->was);
+    set_way(conn, &move->was);
+    sl_dpdk_sweep_add(conn);
+    take_parts(conn, move);
+    conn->ack_due = conn->ack_now = true;
+    sl_dpdk_mark_dirty(conn);
+    sl_dpdk_mark_ready(conn);
+    drop(move);
+}
+
+/* ---- Who connected ----------------------------------------------------------------------------
+ */
+
+void sl_dpdk_move_take(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed)
+{
+    struct sl_dpdk_hello hello;
+    if (conn->inbound || sl_dpdk_hello_decode(parsed->body, parsed->body_bytes, &hello) != 0 ||
+        hello.port == 0) {
+        sl_dpdk_conn_refuse(conn, "it said MOVED where that cannot be");
+        return;
+    }
+    conn->id_peers = hello.connection;
+    conn->there.port = hello.port;
+    conn->queues_peers = sl_dpdk_route_queues(&hello);
+    sl_dpdk_route_set(conn, parsed->from_mac);
+    sl_dpdk_mark_dirty(conn);
+}

@@ -1,0 +1,118 @@
+/* Peers that say nothing. A reactor's peers are looked at four times in their timeout: who owes an
+ * answer is asked, and given up when a timeout has passed in which he was asked often enough: when
+ * this thread was stopped, time went by in which the peer may have answered. */
+#include "core/log.h"
+#include "net/dpdk/internal.h"
+
+#define ROUNDS_PER_TIMEOUT 4U
+#define ROUNDS_PER_PROBE   2U /* of a connection on which nothing happens */
+
+uint64_t sl_dpdk_patience_ns(const struct sl_dpdk *dpdk)
+{
+    return dpdk->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
+}
+
+static bool is_over(const struct sl_dpdk *dpdk, uint32_t rounds, uint64_t since_ns, uint64_t now_ns)
+{
+    return rounds > ROUNDS_PER_TIMEOUT && now_ns - since_ns >= sl_dpdk_patience_ns(dpdk);
+}
+
+static void look_for_silence(struct sl_dpdk_conn *conn, uint64_t now_ns)
+{
+    struct sl_dpdk_silence *silence = &conn->silence;
+    if (silence->heard_ns != conn->heard_ns) {
+        silence->heard_ns = conn->heard_ns;
+        silence->since_ns = now_ns;
+        silence->rounds = 0;
+    }
+    const bool waits = !sl_dpdk_flights_none(&conn->flights) || !sl_dpdk_send_is_done(conn);
+    if (!waits) {
+        silence->since_ns = now_ns;
+        silence->rounds = 0;
+        if (conn->dpdk->sweep_rounds % ROUNDS_PER_PROBE == 0) {
+            sl_dpdk_send_probe(conn); /* a machine that is gone does not say so */
+        }
+        return;
+    }
+    silence->rounds++;
+    sl_dpdk_send_probe(conn);
+    if (is_over(conn->dpdk, silence->rounds, silence->since_ns, now_ns)) {
+        sl_dpdk_conn_lost(conn, "it takes nothing and does not answer");
+    }
+}
+
+/* It answers, and stopped in a message that it may go on with. */
+static void look_for_standstill(struct sl_dpdk_conn *conn, uint64_t now_ns)
+{
+    struct sl_dpdk_silence *silence = &conn->silence;
+    if (conn->life != SL_DPDK_LIVE) {
+        return;
+    }
+    if (!sl_dpdk_receive_is_owed(conn) || silence->arrived != conn->grant.arrived) {
+        silence->arrived = conn->grant.arrived;
+        silence->stuck_since_ns = now_ns;
+        silence->stuck_rounds = 0;
+        return;
+    }
+    silence->stuck_rounds++;
+    if (is_over(conn->dpdk, silence->stuck_rounds, silence->stuck_since_ns, now_ns)) {
+        sl_dpdk_conn_lost(conn, "it has stopped within a message");
+    }
+}
+
+static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
+{
+    if (conn->life != SL_DPDK_LIVE || conn->bye_received) {
+        return; /* it has a deadline of its own; or the peer has gone, and waits for nothing */
+    }
+    look_for_silence(conn, now_ns);
+    look_for_standstill(conn, now_ns);
+    if (conn->silence.rounds > 1) {
+        (void)sl_dpdk_route_find(conn); /* the neighbour's Ethernet address may be another now */
+    }
+}
+
+static void arm(struct sl_dpdk *dpdk, uint64_t now_ns)
+{
+    sl_timer_arm(sl_reactor_timers(dpdk->base.reactor), &dpdk->sweep,
+                 now_ns + sl_dpdk_patience_ns(dpdk) / ROUNDS_PER_TIMEOUT);
+}
+
+/* The next one is not lost when a visit ends a connection: it only marks it. */
+static void on_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_dpdk *dpdk = (struct sl_dpdk *)((char *)timer - offsetof(struct sl_dpdk, sweep));
+    dpdk->sweep_rounds++;
+    for (struct sl_dpdk_conn *conn = dpdk->conns; conn != NULL; conn = conn->next) {
+        visit(conn, now_ns);
+    }
+    if (dpdk->conns != NULL) {
+        arm(dpdk, now_ns);
+    }
+}
+
+void sl_dpdk_sweep_open(struct sl_dpdk *dpdk)
+{
+    dpdk->sweep.run = on_timer;
+}
+
+void sl_dpdk_sweep_close(struct sl_dpdk *dpdk)
+{
+    if (sl_timer_armed(&dpdk->sweep)) {
+        sl_timer_disarm(sl_reactor_timers(dpdk->base.reactor), &dpdk->sweep);
+    }
+}
+
+void sl_dpdk_sweep_add(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk *dpdk = conn->dpdk;
+    const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
+    conn->heard_ns = now_ns;
+    conn->silence = (struct sl_dpdk_silence){.heard_ns = now_ns,
+                                             .since_ns = now_ns,
+                                             .arrived = conn->grant.arrived,
+                                             .stuck_since_ns = now_ns};
+    if (!sl_timer_armed(&dpdk->sweep)) {
+        arm(dpdk, now_ns);
+    }
+}
