@@ -66,11 +66,13 @@ static void ring_add(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 
 static void list_remove(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant)
 {
-    for (struct sl_dpdk_grant **at = &grants->telling; grant->tells; at = &(*at)->tells_next) {
-        if (*at == grant) {
-            *at = grant->tells_next;
-            grant->tells = false;
-        }
+    struct sl_dpdk_grant **at = &grants->telling;
+    while (grant->tells && *at != grant) {
+        at = &(*at)->tells_next;
+    }
+    if (grant->tells) {
+        *at = grant->tells_next;
+        grant->tells = false;
     }
 }
 
