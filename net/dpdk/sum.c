@@ -51,24 +51,30 @@ static inline uint64_t total(const struct blocks *blocks)
 static inline uint64_t rest(uint8_t *to, const uint8_t *from, uint32_t length)
 {
     uint64_t sum = 0;
-    while (length > 0) {
-        uint32_t bytes = length < 8 ? length : 8;
-        uint64_t word = 0;
-        if (bytes == 8) {
-            memcpy(&word, from, 8);
-        } else {
-            for (uint32_t i = 0; i < bytes; i++) {
-                word |= (uint64_t)from[i] << (8 * i);
-            }
-        }
-        if (to != NULL) {
-            memcpy(to, &word, bytes);
-            to += bytes;
-        }
-        sum += (word & 0xffffffffU) + (word >> 32);
-        from += bytes;
-        length -= bytes;
+    uint32_t at = 0;
+#define ADD(type)                                                                                  \
+    do {                                                                                           \
+        type word;                                                                                 \
+        memcpy(&word, from + at, sizeof word);                                                     \
+        if (to != NULL) {                                                                          \
+            memcpy(to + at, &word, sizeof word);                                                   \
+        }                                                                                          \
+        sum += narrow(word);                                                                       \
+        at += (uint32_t)sizeof word;                                                               \
+    } while (0)
+    while (length - at >= 8) {
+        ADD(uint64_t);
     }
+    if ((length & 4) != 0) {
+        ADD(uint32_t);
+    }
+    if ((length & 2) != 0) {
+        ADD(uint16_t);
+    }
+    if ((length & 1) != 0) {
+        ADD(uint8_t);
+    }
+#undef ADD
     return sum;
 }
 
@@ -103,13 +109,4 @@ uint64_t sl_dpdk_sum_copy(uint64_t sum, uint8_t *to, const uint8_t *from, uint32
         sum += total(&blocks);
     }
     return sum + rest(to, from, length);
-}
-
-uint16_t sl_dpdk_sum_fold(uint64_t sum)
-{
-    sum = narrow(narrow(sum));
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    return (uint16_t)~sum;
 }

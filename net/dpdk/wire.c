@@ -104,17 +104,20 @@ static void write_lengths(uint8_t *packet, bool is_v6, uint32_t udp_bytes)
 
 /* ---- our header ------------------------------------------------------------------------------ */
 
+static void write_u64(uint8_t *to, uint64_t value)
+{
+    memcpy(to, &value, sizeof value);
+}
+
 /* Word by word, as the fields have most likely just been written one by one. */
 static void header_encode(const struct sl_dpdk_header *header, uint8_t *to)
 {
-    const uint64_t words[SL_DPDK_HEADER_BYTES / 8] = {
-        header->connection,
-        header->sequence | (uint64_t)header->acknowledged << 32,
-        header->granted | (uint64_t)header->message << 32,
-        header->offset | (uint64_t)header->behind << 32 |
-            (uint64_t)(header->kind | SL_DPDK_VERSION << 4) << 48 | (uint64_t)header->flags << 56,
-    };
-    memcpy(to, words, sizeof words);
+    uint64_t version_kind = header->kind | SL_DPDK_VERSION << 4;
+    write_u64(to, header->connection);
+    write_u64(to + 8, header->sequence | (uint64_t)header->acknowledged << 32);
+    write_u64(to + 16, header->granted | (uint64_t)header->message << 32);
+    write_u64(to + 24, header->offset | (uint64_t)header->behind << 32 | version_kind << 48 |
+                           (uint64_t)header->flags << 56);
 }
 
 /* What the kinds may have. */
@@ -255,6 +258,17 @@ static enum sl_dpdk_class parse_udp(struct sl_bytes datagram, const uint8_t *add
                                                                                  : SL_DPDK_BROKEN;
 }
 
+static bool ipv4_head_is_sound(const uint8_t *ip)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < IPV4_BYTES; i += 4) {
+        uint32_t word;
+        memcpy(&word, ip + i, sizeof word);
+        sum += word;
+    }
+    return sl_dpdk_sum_fold(sum) == 0;
+}
+
 static void map_ipv4(struct in6_addr *to, const uint8_t *from)
 {
     static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
@@ -271,8 +285,7 @@ static enum sl_dpdk_class parse_ipv4(struct sl_bytes cursor, bool checked,
         return SL_DPDK_FOREIGN;
     }
     uint32_t total = read_be16(ip + 2);
-    if (sl_dpdk_sum_fold(sl_dpdk_sum(0, ip, IPV4_BYTES)) != 0 || total < IPV4_BYTES ||
-        total - IPV4_BYTES > cursor.left) {
+    if (!ipv4_head_is_sound(ip) || total < IPV4_BYTES || total - IPV4_BYTES > cursor.left) {
         return SL_DPDK_BROKEN;
     }
     map_ipv4(&out->from.ip, ip + 12);

@@ -152,7 +152,16 @@ int sl_dpdk_hello_decode(const uint8_t *body, uint32_t bytes, struct sl_dpdk_hel
  * summed by itself and added as sl_dpdk_sum_odd has it. Sums of up to 2^28 pieces may be added. */
 uint64_t sl_dpdk_sum(uint64_t sum, const uint8_t *bytes, uint32_t length);
 uint64_t sl_dpdk_sum_copy(uint64_t sum, uint8_t *to, const uint8_t *from, uint32_t length);
-uint16_t sl_dpdk_sum_fold(uint64_t sum);
+
+/* Each half is added to the other, and what is carried out of the lower one into the upper: that is
+ * the sum of both, modulo what they can count. */
+static inline uint16_t sl_dpdk_sum_fold(uint64_t sum)
+{
+    sum += sum << 32 | sum >> 32;
+    uint32_t half = (uint32_t)(sum >> 32);
+    half += half << 16 | half >> 16;
+    return (uint16_t) ~(half >> 16);
+}
 
 /* What a piece's sum counts when a byte stands before it. */
 static inline uint64_t sl_dpdk_sum_odd(uint64_t sum)
