@@ -137,7 +137,7 @@ static const struct shape shapes[] = {
     [SL_DPDK_MOVED] = {SL_DPDK_HELLO_BYTES, UINT16_MAX, true},
     [SL_DPDK_BYE] = {0, 0, true},
     [SL_DPDK_ACK] = {0, 0, true},
-    [SL_DPDK_RESET] = {1, UINT16_MAX, false},
+    [SL_DPDK_RESET] = {1, UINT16_MAX, true},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
