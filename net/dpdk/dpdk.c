@@ -10,7 +10,7 @@
 #define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
 #define IDLE_MIN_NS     (20 * SL_CLOCK_NS_PER_US)
 #define IDLE_MAX_NS     SL_CLOCK_NS_PER_MS
-#define REFUSALS_MAX    256U /* turns in which a full queue takes nothing: then it is lost */
+#define REFUSED_NS      (100 * SL_CLOCK_NS_PER_MS)
 #define GRANT_STEP      (4U * SL_DPDK_BLIND_BYTES)
 
 bool sl_dpdk_may_log(struct sl_dpdk *dpdk)
@@ -46,8 +46,7 @@ struct sl_dpdk_side *sl_dpdk_side_of(struct sl_dpdk *dpdk, const struct in6_addr
 /* ---- Packets that leave -----------------------------------------------------------------------
  */
 
-/* A queue that takes nothing for long has a peer that looks at it no more: what is for it is lost,
- * as in any network, so that what is for others can go on. */
+/* What is for the queue of the first packet is lost, as in any network. */
 static void drop_refused(struct sl_dpdk_side *side)
 {
     const uint16_t queue = side->out[0].queue;
@@ -65,20 +64,39 @@ static void drop_refused(struct sl_dpdk_side *side)
         lost[lost_count++] = *packet;
     }
     side->out_count = kept_count;
-    side->refusals = 0;
     side->port->ops->release(side->port, lost, lost_count);
+}
+
+/* A queue that takes nothing for long has a peer that looks at it no more: what is for others shall
+ * not wait for it, from then on until it takes something. */
+static void note_refused(struct sl_dpdk *dpdk, struct sl_dpdk_side *side)
+{
+    const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
+    if (side->is_stuck && side->stuck_queue == side->out[0].queue) {
+        drop_refused(side);
+    } else if (side->refused_since_ns == 0) {
+        side->refused_since_ns = now_ns;
+    } else if (now_ns - side->refused_since_ns >= REFUSED_NS) {
+        side->is_stuck = true;
+        side->stuck_queue = side->out[0].queue;
+        side->refused_since_ns = 0;
+        drop_refused(side);
+    }
 }
 
 static void send_out(struct sl_dpdk *dpdk, struct sl_dpdk_side *side)
 {
     const uint32_t sent = side->port->ops->send(side->port, side->out, side->out_count);
     dpdk->stats.send_calls++;
+    for (uint32_t i = 0; side->is_stuck && i < sent; i++) {
+        side->is_stuck = side->out[i].queue != side->stuck_queue;
+    }
     side->out_count -= sent;
     if (sent > 0) {
         memmove(side->out, side->out + sent, side->out_count * sizeof side->out[0]);
-        side->refusals = 0;
-    } else if (++side->refusals == REFUSALS_MAX) {
-        drop_refused(side);
+        side->refused_since_ns = 0;
+    } else {
+        note_refused(dpdk, side);
     }
 }
 

@@ -60,7 +60,9 @@ struct sl_dpdk_side {
     /* Written and not sent yet: sent by flush, and by sl_dpdk_put when full. */
     struct sl_dpdk_packet out[SL_DPDK_BURST];
     uint32_t out_count;
-    uint32_t refusals; /* in a row, of the first of them, by the port */
+    uint64_t refused_since_ns; /* the port takes nothing of these; 0: it does */
+    bool is_stuck;             /* this queue of it has taken nothing for long */
+    uint16_t stuck_queue;
 };
 
 #define SL_DPDK_BUCKETS 4096U /* 2^n */

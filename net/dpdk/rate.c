@@ -47,13 +47,15 @@ static uint64_t delay_ns(const struct sl_dpdk_rtt *rtt)
     return smaller(rtt->latest_ns, rtt->smoothed_ns);
 }
 
-/* The window becomes kept/whole of what it was, and at least half. */
-static void fall(struct sl_dpdk_rate *rate, uint64_t kept, uint64_t whole, uint64_t now_ns)
+/* The window becomes kept/whole of what it was, and at least half. Below `bytes_min` it does not
+ * fall; where it is below already, it stays. */
+static void fall(struct sl_dpdk_rate *rate, uint64_t kept, uint64_t whole, uint64_t bytes_min,
+                 uint64_t now_ns)
 {
     if (rate->bypassed) {
         /* What one round trip carries is the window that there was in effect. */
         uint64_t came = larger(rate->came_bytes, rate->came_before_bytes);
-        came = larger(came, 2 * (uint64_t)rate->packet_bytes);
+        came = larger(came, larger(2 * (uint64_t)rate->packet_bytes, bytes_min));
         rate->window_q8 = smaller(came, rate->bytes_max) << 8;
         rate->bypassed = false;
     }
@@ -62,7 +64,8 @@ static void fall(struct sl_dpdk_rate *rate, uint64_t kept, uint64_t whole, uint6
         whole >>= 1;
         kept >>= 1;
     }
-    uint64_t least = (uint64_t)rate->packet_bytes * 256 / PACKET_PART;
+    uint64_t least = larger((uint64_t)rate->packet_bytes * 256 / PACKET_PART,
+                            smaller(bytes_min << 8, rate->window_q8));
     uint64_t window = rate->window_q8 * kept / whole;
     rate->window_q8 = larger(larger(window, rate->window_q8 / 2), least);
     rate->decreased_ns = now_ns;
@@ -123,7 +126,8 @@ void sl_dpdk_rate_acknowledged(struct sl_dpdk_rate *rate, const struct sl_dpdk_r
             grow(rate, bytes);
         }
     } else if (may_fall(rate, rtt, now_ns)) {
-        fall(rate, 10 * delay - FALL_TENTHS * (delay - target), 10 * delay, now_ns);
+        fall(rate, 10 * delay - FALL_TENTHS * (delay - target), 10 * delay, rate->bytes_min,
+             now_ns);
     } else {
         rate->good_rounds = 0;
     }
@@ -136,7 +140,7 @@ void sl_dpdk_rate_lost(struct sl_dpdk_rate *rate, const struct sl_dpdk_rtt *rtt,
     count_told(rate, bytes);
     uint64_t borne = rate->told_bytes / LOSS_PART + LOSS_PACKETS * (uint64_t)rate->packet_bytes;
     if (rate->lost_bytes > borne && may_fall(rate, rtt, now_ns)) {
-        fall(rate, 1, 2, now_ns);
+        fall(rate, 1, 2, 0, now_ns);
     }
 }
 

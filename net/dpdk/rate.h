@@ -22,6 +22,7 @@
 struct sl_dpdk_rate {
     uint64_t window_q8;                     /* bytes, times 256; not used while bypassed */
     uint64_t bytes_max;                     /* the window's greatest */
+    uint64_t bytes_min;                     /* by delay alone it does not fall below; init: 0 */
     uint32_t packet_bytes;                  /* the body of a full packet */
     uint32_t good_rounds;                   /* in a row: without excess */
     uint64_t decreased_ns;                  /* when it fell last */

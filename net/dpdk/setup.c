@@ -8,6 +8,10 @@
 #define PAUSE_MIN_NS (20 * SL_CLOCK_NS_PER_MS)
 #define PAUSE_MAX_NS (500 * SL_CLOCK_NS_PER_MS)
 
+/* A peer that shares its core with others answers late, however little it is sent: delay alone does
+ * not make us slower than this in a round trip. */
+#define WINDOW_MIN   (16U << 10)
+
 /* ---- Hellos -----------------------------------------------------------------------------------
  */
 
@@ -42,6 +46,7 @@ void sl_dpdk_setup_begin(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *
     conn->granted_theirs = hello->granted;
     sl_dpdk_seen_init(&conn->seen, hello->sequence);
     sl_dpdk_rate_init(&conn->rate, conn->body_max, SL_DPDK_BUDGET_BYTES);
+    conn->rate.bytes_min = WINDOW_MIN;
     conn->queues_peers = sl_dpdk_route_queues(hello);
     sl_dpdk_route_set(conn, mac);
     conn->life = SL_DPDK_LIVE;
