@@ -171,6 +171,26 @@ static void rate__a_window_under_a_packet_is_a_pace(void **state)
     assert_true(sl_dpdk_rate_room(&path.rate, 0, when_ns, &when_ns) == PACKET);
 }
 
+/* By delay alone it does not fall below; by losses it does. */
+static void rate__delay_leaves_the_least_window(void **state)
+{
+    (void)state;
+    struct path path;
+    path_init(&path, 100 * US);
+    path.rate.bytes_min = 20 * PACKET;
+    rounds(&path, 1, 10 * MS, 5); /* when it was bypassed, and less came */
+    assert_false(path.rate.bypassed);
+    rounds(&path, 50, 10 * MS, 10);
+    assert_in_range(window(&path), 20 * PACKET, 20 * PACKET + 1);
+    path.now_ns += 11 * MS;
+    lose(&path, 30);
+    assert_in_range(window(&path), 10 * PACKET, 10 * PACKET + 1);
+    uint64_t before = window(&path);
+    path.rate.lost_bytes = 0;
+    rounds(&path, 10, 10 * MS, 10); /* then it stays */
+    assert_true(window(&path) == before);
+}
+
 /* ---- senders that share a queue ----------------------------------------------------------------
  */
 
@@ -257,6 +277,7 @@ int main(void)
         cmocka_unit_test(rate_lost__a_few_are_borne),
         cmocka_unit_test(rate_lost__many_halve_the_window),
         cmocka_unit_test(rate__a_window_under_a_packet_is_a_pace),
+        cmocka_unit_test(rate__delay_leaves_the_least_window),
         cmocka_unit_test(rate__senders_share_a_queue_and_keep_it_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
