@@ -324,6 +324,9 @@ static void take_reset(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *p
     if (err == SL_OK && conn->bye_received && conn->life == SL_DPDK_LIVE) {
         return;
     }
+    if (err == SL_OK && conn->bye_sent) {
+        sl_dpdk_send_all_came(conn);
+    }
     if (err != SL_OK && err != SL_ERR_CLOSED) {
         sl_log_debug("%s: it has ended the connection: %s", conn->base.peer, sl_err_name(err));
     }
@@ -403,7 +406,7 @@ void sl_dpdk_conn_end(struct sl_dpdk_conn *conn, int err, bool tell)
         return;
     }
     if (tell) {
-        send_reset(conn, err != SL_OK ? err : SL_ERR_CLOSED);
+        send_reset(conn, conn->all_delivered ? SL_OK : err != SL_OK ? err : SL_ERR_CLOSED);
     }
     sl_dpdk_conn_stop_timer(conn);
     conn->life = SL_DPDK_ENDED;
@@ -496,6 +499,7 @@ static void look_for_the_end(struct sl_dpdk_conn *conn)
         if (conn->reset_received) {
             sl_dpdk_conn_end(conn, SL_ERR_CLOSED, false);
         } else if (conn->bye_received && sl_dpdk_receive_next(conn) == conn->bye_message) {
+            conn->all_delivered = true;
             sl_dpdk_conn_end(conn, SL_ERR_CLOSED, true); /* which acknowledges it */
         }
     } else if (conn->life == SL_DPDK_DRAINING) {
@@ -522,20 +526,29 @@ bool sl_dpdk_conn_visit(struct sl_dpdk_conn *conn)
         sl_dpdk_send_report(conn);
     }
     look_for_the_end(conn);
-    if (conn->life == SL_DPDK_ENDED) {
+    if (conn->life == SL_DPDK_ENDED && sl_dpdk_send_is_reading(conn)) {
+        sl_dpdk_mark_ready(conn);
+    } else if (conn->life == SL_DPDK_ENDED) {
         finish(conn);
         return true;
     }
     return work;
 }
 
+void sl_dpdk_conn_end_all(struct sl_dpdk *dpdk)
+{
+    for (struct sl_dpdk_conn *conn = dpdk->conns; conn != NULL; conn = conn->next) {
+        send_reset(conn, SL_ERR_CLOSED);
+        sl_dpdk_conn_end(conn, SL_ERR_CANCELLED, true);
+        conn->end_err = SL_ERR_CANCELLED;
+        sl_dpdk_receive_close(conn);
+    }
+}
+
 void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk)
 {
     while (dpdk->conns != NULL) {
         struct sl_dpdk_conn *conn = dpdk->conns;
-        send_reset(conn, SL_ERR_CLOSED);
-        sl_dpdk_conn_end(conn, SL_ERR_CANCELLED, true);
-        conn->end_err = SL_ERR_CANCELLED;
         if (conn->inbound && conn->unannounced) {
             sl_dpdk_conn_drop(conn); /* nobody knows of it */
         } else {

@@ -482,6 +482,8 @@ static void dpdk_close(struct sl_transport **transport)
     struct sl_dpdk *dpdk = (struct sl_dpdk *)*transport;
     sl_dpdk_stray_close(dpdk);
     sl_dpdk_listen_close(dpdk);
+    sl_dpdk_conn_end_all(dpdk);
+    close_ports(dpdk); /* from now on no device reads what connections gave to be sent */
     sl_dpdk_conn_cancel_all(dpdk);
     sl_dpdk_sweep_close(dpdk);
     if (sl_timer_armed(&dpdk->idle)) {

@@ -150,6 +150,7 @@ struct sl_dpdk_conn {
     bool bye_acked;   /* set by send.c, which marks the connection ready */
     bool reset_received;
     bool bye_received;       /* by conn.c; it ends when all before bye_message has been delivered */
+    bool all_delivered;      /* until then */
     uint32_t bye_message;    /* the number of the message that will not follow */
     uint32_t first_sequence; /* of our direction: what ACCEPT says, however often */
     struct sl_dpdk_conn *id_next, *next, *previous, *dirty_next, *ready_next;
@@ -240,6 +241,8 @@ uint16_t sl_dpdk_route_queue(const struct sl_dpdk_queues *ours,
  * the neighbours', and then false: it has been asked for. */
 void sl_dpdk_route_set(struct sl_dpdk_conn *conn, const uint8_t mac[6]);
 bool sl_dpdk_route_find(struct sl_dpdk_conn *conn);
+/* It leads to our own device, whether or not that hears itself. */
+bool sl_dpdk_route_is_own(const struct sl_dpdk_conn *conn);
 void sl_dpdk_route_forget(struct sl_dpdk_conn *conn); /* it waits for none any more */
 /* What a neighbour says; came: the packet, NULL when another reactor had it. */
 void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, const uint8_t *bytes,
@@ -301,11 +304,14 @@ void sl_dpdk_conn_set_timer(
     struct sl_dpdk_conn *conn); /* to the earliest that send.c and flights want */
 void sl_dpdk_conn_stop_timer(struct sl_dpdk_conn *conn);
 void sl_dpdk_conn_disconnect(struct sl_conn *conn);
+/* When the transport closes. All are ended, and hold nothing of the ports any more; then, once
+ * these are closed, `closed`. */
+void sl_dpdk_conn_end_all(struct sl_dpdk *dpdk);
 void sl_dpdk_conn_cancel_all(struct sl_dpdk *dpdk);
 void sl_dpdk_conn_free_all(struct sl_dpdk *dpdk); /* their memory */
 
-/* RESET, with all that has come: so it is an acknowledgement too. err: OK when the peer had
- * acknowledged our BYE. */
+/* RESET, with all that has come: so it is an acknowledgement too. err: OK when nothing is left that
+ * either side waits for: the peer has acknowledged our BYE, or all before its BYE was delivered. */
 struct sl_dpdk_last_words {
     struct sl_dpdk_header header;
     _Alignas(8) uint8_t body[SL_DPDK_SACK_WORDS * sizeof(uint64_t) + 1];
@@ -336,8 +342,13 @@ uint32_t sl_dpdk_send_burst(struct sl_conn *conn, const struct sl_transport_fram
 uint64_t sl_dpdk_send_flush(struct sl_dpdk_conn *conn);
 /* The peer's acknowledgement, grant. False: it is a lie. */
 bool sl_dpdk_send_acknowledged(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed);
+/* The peer has delivered all before our BYE: what it has not acknowledged by number came under
+ * another. Of a connection that ends. */
+void sl_dpdk_send_all_came(struct sl_dpdk_conn *conn);
 void sl_dpdk_send_expired(struct sl_dpdk_conn *conn); /* the flights' timer */
 void sl_dpdk_send_report(struct sl_dpdk_conn *conn);  /* `sent`, `writable`; from poll */
+/* The device still reads what was sent from where it lies: `closed` waits for that. */
+bool sl_dpdk_send_is_reading(const struct sl_dpdk_conn *conn);
 bool sl_dpdk_send_is_done(
     const struct sl_dpdk_conn *conn);               /* nothing queued, nothing outstanding */
 void sl_dpdk_send_probe(struct sl_dpdk_conn *conn); /* with the next flush */

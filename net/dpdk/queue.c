@@ -80,15 +80,52 @@ uint32_t sl_dpdk_send_burst(struct sl_conn *base, const struct sl_transport_fram
 /* ---- What has come ----------------------------------------------------------------------------
  */
 
+static bool first_has_come(struct sl_dpdk_sending *send)
+{
+    return send->message_first != send->message_next &&
+           sl_dpdk_message_at(send, send->message_first)->pending == 0;
+}
+
+/* What has come may still be in a packet that was sent again, and that the device has not read. */
+static void advance(struct sl_dpdk_sending *send)
+{
+    const struct sl_dpdk_message *first;
+    while (first_has_come(send) &&
+           (first = sl_dpdk_message_at(send, send->message_first))->reading == 0) {
+        send->done = first->entries_end;
+        send->message_first++;
+    }
+}
+
 void sl_dpdk_queue_came(struct sl_dpdk_conn *conn, uint32_t number)
 {
+    sl_dpdk_message_at(conn->send, number)->pending--;
+    advance(conn->send);
+}
+
+bool sl_dpdk_queue_is_ready(struct sl_dpdk_sending *send)
+{
+    return send->head != send->done || first_has_come(send);
+}
+
+bool sl_dpdk_send_is_reading(const struct sl_dpdk_conn *conn)
+{
     struct sl_dpdk_sending *send = conn->send;
-    struct sl_dpdk_message *message = sl_dpdk_message_at(send, number);
-    message->pending--;
-    while (send->message_first != send->message_next &&
-           (message = sl_dpdk_message_at(send, send->message_first))->pending == 0) {
-        send->done = message->entries_end;
-        send->message_first++;
+    for (uint32_t number = send->message_first; number != send->message_next; number++) {
+        if (sl_dpdk_message_at(send, number)->reading > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void sl_dpdk_send_all_came(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    if (send->next.entry == send->tail && !sl_dpdk_send_is_reading(conn)) {
+        send->done = send->tail;
+        send->message_first = send->message_next;
+        send->lost_head = send->lost_tail;
     }
 }
 
@@ -128,6 +165,7 @@ void sl_dpdk_send_report(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk_sending *send = conn->send;
     uint32_t end;
+    advance(send);
     while (reports_to(conn) && (end = sent_run(send)) != send->head) {
         void *cookie = sl_dpdk_entry_at(send, send->head)->cookie;
         take_out(send, end);
@@ -137,6 +175,9 @@ void sl_dpdk_send_report(struct sl_dpdk_conn *conn)
         has_room(send)) {
         send->wants_room = false;
         sl_conn_report_writable(&conn->base);
+    }
+    if (first_has_come(send)) {
+        sl_dpdk_mark_ready(conn);
     }
     if (send->goes_on) {
         send->goes_on = false;

@@ -5,11 +5,14 @@
 
 /* One connection sends no more in a turn, so that others get their part of the device's queue, and
  * what came meanwhile is looked at. */
-#define TURN_PACKETS    64U
+#define TURN_PACKETS     64U
+
+/* What is shorter is copied: a device that gathers has more to do for it. */
+#define GATHER_BYTES_MIN 512U
 
 /* Short frames together, in a train, are copied once where they are received; longer ones would be
  * asked for by `sink`. */
-#define TRAIN_BYTES_MAX (SL_FRAME_HEADER_BYTES + SL_LIMIT_INLINE_PAYLOAD_BYTES)
+#define TRAIN_BYTES_MAX  (SL_FRAME_HEADER_BYTES + SL_LIMIT_INLINE_PAYLOAD_BYTES)
 
 /* ---- A packet ---------------------------------------------------------------------------------
  */
@@ -38,6 +41,8 @@ static bool begin(struct draft *draft, struct sl_dpdk_conn *conn, uint32_t body_
         go_on(conn);
         return false;
     }
+    draft->packet.rest_length = 0;
+    draft->packet.pending = NULL;
     draft->body = (struct sl_dpdk_body){
         .to = draft->packet.bytes + sl_dpdk_route_bytes(&conn->route),
         .sums = !conn->side->facts.sums,
@@ -78,7 +83,7 @@ static void emit(struct draft *draft, struct sl_dpdk_header *header)
     header->granted = conn->grant.granted;
     header->behind = sl_dpdk_flights_behind(&conn->flights);
     header->flags = (uint8_t)(header->flags | draft->sack_words);
-    header->body_bytes = (uint16_t)draft->body.bytes;
+    header->body_bytes = (uint16_t)(draft->body.bytes + packet->rest_length);
     packet->length = sl_dpdk_write(packet->bytes, &conn->route, header) + draft->body.bytes;
     packet->queue = conn->queue;
     packet->unchecked = !draft->body.sums;
@@ -145,6 +150,38 @@ static bool may_send(struct turn *turn)
     return turn->room > 0;
 }
 
+/* The end of the body, which the device reads where it lies, until *reading says so. */
+static void add_rest(struct draft *draft, const uint8_t *from, uint32_t bytes, uint32_t *reading)
+{
+    draft->packet.rest = from;
+    draft->packet.rest_length = bytes;
+    draft->packet.pending = reading;
+    ++*reading;
+    if (draft->body.sums) {
+        uint64_t sum = sl_dpdk_sum(0, from, bytes);
+        draft->body.sum += draft->body.bytes % 2 == 0 ? sum : sl_dpdk_sum_odd(sum);
+    }
+}
+
+/* A piece of a message. */
+static void add_piece(struct draft *draft, struct sl_dpdk_message *message, uint32_t offset,
+                      uint32_t bytes)
+{
+    const struct sl_dpdk_entry *entry = sl_dpdk_entry_at(draft->conn->send, message->begin.entry);
+    uint32_t at = message->begin.at + offset;
+    uint32_t near = at < entry->head_bytes ? entry->head_bytes - at : 0;
+    if (near >= bytes && message->gathers_head && bytes >= GATHER_BYTES_MIN) {
+        add_rest(draft, entry->head + at, bytes, &message->reading);
+    } else if (near < bytes && message->gathers_payload && bytes - near >= GATHER_BYTES_MIN) {
+        sl_dpdk_piece_fill(entry, at, &draft->body, near);
+        add_rest(draft, entry->payload + (at + near - entry->head_bytes), bytes - near,
+                 &message->reading);
+    } else {
+        sl_dpdk_piece_fill(entry, at, &draft->body, bytes);
+        draft->conn->dpdk->stats.copied_bytes += bytes;
+    }
+}
+
 /* ---- What is lost -----------------------------------------------------------------------------
  */
 
@@ -154,7 +191,8 @@ static bool send_again(struct turn *turn)
     struct sl_dpdk_sending *send = conn->send;
     struct draft draft;
     const struct sl_dpdk_lost *lost = &send->lost[send->lost_head % SL_DPDK_FLIGHTS];
-    struct sl_dpdk_place place = sl_dpdk_message_at(send, lost->message)->begin;
+    struct sl_dpdk_message *message = sl_dpdk_message_at(send, lost->message);
+    struct sl_dpdk_place place = message->begin;
     struct sl_dpdk_header header = {
         .kind = lost->kind, .message = lost->message, .offset = lost->offset};
     if (!begin(&draft, conn, lost->body_bytes)) {
@@ -163,8 +201,7 @@ static bool send_again(struct turn *turn)
     if (lost->kind == SL_DPDK_TRAIN) {
         (void)sl_dpdk_train_fill(send, &place, &draft.body, lost->body_bytes);
     } else {
-        sl_dpdk_piece_fill(sl_dpdk_entry_at(send, place.entry), place.at + lost->offset,
-                           &draft.body, lost->body_bytes);
+        add_piece(&draft, message, lost->offset, lost->body_bytes);
     }
     emit_content(turn, &draft, &header, lost->body_bytes);
     send->lost_head++;
@@ -188,8 +225,7 @@ static uint32_t train_bytes_max(const struct sl_dpdk_conn *conn)
 static struct sl_dpdk_message *begin_message(struct sl_dpdk_sending *send)
 {
     struct sl_dpdk_message *message = sl_dpdk_message_at(send, send->message_next++);
-    message->begin = send->next;
-    message->pending = 1;
+    *message = (struct sl_dpdk_message){.begin = send->next, .pending = 1};
     return message;
 }
 
@@ -228,8 +264,7 @@ static bool send_piece(struct turn *turn)
     }
     struct sl_dpdk_header header = {
         .kind = SL_DPDK_DATA, .message = send->message_next - 1, .offset = send->cut};
-    sl_dpdk_piece_fill(sl_dpdk_entry_at(send, send->next.entry), send->next.at + send->cut,
-                       &draft.body, bytes);
+    add_piece(&draft, sl_dpdk_message_at(send, header.message), send->cut, bytes);
     conn->offered += bytes;
     send->cut += bytes;
     if (send->cut == send->cut_bytes) {
@@ -244,8 +279,11 @@ static void begin_pieces(struct sl_dpdk_conn *conn, uint32_t bytes)
 {
     struct sl_dpdk_sending *send = conn->send;
     struct sl_dpdk_message *message = begin_message(send);
+    const struct sl_dpdk_entry *entry = sl_dpdk_entry_at(send, send->next.entry);
     struct sl_dpdk_place end = send->next;
     uint32_t piece_bytes = sl_dpdk_piece_bytes(conn);
+    message->gathers_head = sl_dpdk_is_registered(conn, entry->head, entry->head_bytes);
+    message->gathers_payload = sl_dpdk_is_registered(conn, entry->payload, entry->payload_bytes);
     sl_dpdk_place_pass(send, &end, bytes);
     message->entries_end = end.entry;
     message->pending = (bytes + piece_bytes - 1) / piece_bytes;
@@ -483,7 +521,7 @@ bool sl_dpdk_send_acknowledged(struct sl_dpdk_conn *conn, const struct sl_dpdk_p
         sl_dpdk_rate_acknowledged(&conn->rate, &conn->flights.rtt, heard.came_bytes, now_ns);
     }
     note_lost(&heard, now_ns);
-    if (send->head != send->done) {
+    if (sl_dpdk_queue_is_ready(send)) {
         sl_dpdk_mark_ready(conn);
     }
     if (has_more(send)) {

@@ -23,6 +23,8 @@ struct sl_dpdk_message {
     struct sl_dpdk_place begin;
     uint32_t entries_end; /* entries before this one are whole when it has come */
     uint32_t pending;     /* packets of it that have not come, those included that were not made */
+    uint32_t reading;     /* by the device, where it lies: its end in so many packets */
+    bool gathers_head, gathers_payload; /* the entry's lies in memory that the device can read */
 };
 
 /* What is to be sent again. */
@@ -63,6 +65,8 @@ static inline struct sl_dpdk_message *sl_dpdk_message_at(struct sl_dpdk_sending 
 
 /* A packet of the message has come. */
 void sl_dpdk_queue_came(struct sl_dpdk_conn *conn, uint32_t message);
+/* Whether some entries can be reported, or might be as soon as the device has read them. */
+bool sl_dpdk_queue_is_ready(struct sl_dpdk_sending *send);
 
 /* ---- train.c --------------------------------------------------------------------------------- */
 
@@ -84,7 +88,7 @@ uint32_t sl_dpdk_frame_bytes(struct sl_dpdk_sending *send, const struct sl_dpdk_
 uint32_t sl_dpdk_train_fill(struct sl_dpdk_sending *send, struct sl_dpdk_place *place,
                             struct sl_dpdk_body *body, uint32_t room);
 
-/* `bytes` of an entry from `at` on. */
+/* `bytes` of an entry from `at` on, copied. */
 void sl_dpdk_piece_fill(const struct sl_dpdk_entry *entry, uint32_t at, struct sl_dpdk_body *body,
                         uint32_t bytes);
 

@@ -56,6 +56,33 @@ static uint32_t port_reserve(struct sl_dpdk_port *port, struct sl_dpdk_packet *p
     return given;
 }
 
+static void take_rest(struct end *end, struct end_packet *kept, const struct sl_dpdk_packet *packet)
+{
+    uint32_t n = end->rest_count++;
+    assert_true(n < END_FRAMES);
+    assert_true(end->dpdk->sides[0].facts.gathers);
+    assert_true(sl_dpdk_is_registered(end->conn, packet->rest, packet->rest_length));
+    assert_true(*packet->pending > 0);
+    memcpy(kept->bytes + kept->length, packet->rest, packet->rest_length);
+    kept->length += packet->rest_length;
+    end->reading[n] = packet->pending;
+    end->rests[n].at = packet->rest;
+    end->rests[n].bytes = packet->rest_length;
+    end->rests[n].copy = malloc(packet->rest_length);
+    assert_non_null(end->rests[n].copy);
+    memcpy(end->rests[n].copy, packet->rest, packet->rest_length);
+}
+
+void end_read_rests(struct end *end)
+{
+    while (end->rest_count > 0) {
+        uint32_t n = --end->rest_count;
+        assert_memory_equal(end->rests[n].at, end->rests[n].copy, end->rests[n].bytes);
+        free(end->rests[n].copy);
+        --*end->reading[n];
+    }
+}
+
 static uint32_t port_send(struct sl_dpdk_port *port, const struct sl_dpdk_packet *packets,
                           uint32_t count)
 {
@@ -67,6 +94,9 @@ static uint32_t port_send(struct sl_dpdk_port *port, const struct sl_dpdk_packet
         assert_true(packets[i].length <= 2048);
         kept->length = packets[i].length;
         memcpy(kept->bytes, packets[i].bytes, packets[i].length);
+        if (packets[i].rest_length > 0) {
+            take_rest(end, kept, &packets[i]);
+        }
         if (packets[i].unchecked) {
             assert_true(end->dpdk->sides[0].facts.sums);
             sl_dpdk_seal(kept->bytes, kept->length, NULL, 0); /* as the device does */
@@ -205,6 +235,7 @@ void end_open(struct end *end, const struct sl_dpdk_facts *facts)
 void end_close(struct end *end)
 {
     struct sl_dpdk_side *side = &end->dpdk->sides[0];
+    end_read_rests(end);
     sl_dpdk_send_close(end->conn);
     sl_dpdk_receive_close(end->conn);
     sl_dpdk_flights_close(&end->conn->flights);

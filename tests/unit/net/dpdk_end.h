@@ -35,8 +35,15 @@ struct end {
     struct sl_dpdk *dpdk;
     struct sl_dpdk_conn *conn;
     /* The port. */
-    uint32_t lent;      /* packets that the transport has */
-    uint32_t lends_max; /* reserve gives no more */
+    uint32_t lent;                 /* packets that the transport has */
+    uint32_t lends_max;            /* reserve gives no more */
+    uint32_t *reading[END_FRAMES]; /* what was sent from where it lies: counts, and what it was */
+    struct {
+        const uint8_t *at;
+        uint8_t *copy;
+        uint32_t bytes;
+    } rests[END_FRAMES];
+    uint32_t rest_count;
     struct end_packet *sent[END_FRAMES];
     uint32_t sent_count;
     /* The layer above. */
@@ -64,6 +71,8 @@ bool end_offer(struct end *end, const uint8_t *frame, uint32_t bytes, uint32_t a
 
 /* Flushes, and parses what was sent. */
 void end_flush(struct end *end);
+/* The device has read all that it was given; nobody may have changed it meanwhile. */
+void end_read_rests(struct end *end);
 /* The n-th packet that was sent, and its header. */
 const struct end_packet *end_sent(const struct end *end, uint32_t n);
 void end_forget_sent(struct end *end);

@@ -40,7 +40,7 @@ struct packet {
 struct batch {
     struct batch *next;
     uint8_t *head, *payload;
-    bool is_joined;
+    bool is_joined, is_lent; /* lent: the payload is the pattern's */
 };
 
 struct node {
@@ -191,7 +191,7 @@ static bool offer(struct node *node, struct batch *batch, uint32_t head_bytes,
 static void drop_batch(struct batch *batch)
 {
     free(batch->head);
-    free(batch->payload);
+    free(batch->is_lent ? NULL : batch->payload);
     free(batch);
 }
 
@@ -229,7 +229,11 @@ static void send_one(struct node *node)
     batch->is_joined = joins;
     encode(batch->head, node->made, bytes);
     memcpy(batch->head + SL_FRAME_HEADER_BYTES, content_of(node->made), bytes - payload);
-    if (payload > 0) {
+    if (payload > 0 && net.faults.gathers) {
+        free(batch->payload);
+        batch->is_lent = true;
+        batch->payload = (uint8_t *)(uintptr_t)content_of(node->made) + bytes - payload;
+    } else if (payload > 0) {
         memcpy(batch->payload, content_of(node->made) + bytes - payload, payload);
     }
     if (offer(node, batch, SL_FRAME_HEADER_BYTES + bytes - payload, payload)) {
@@ -439,6 +443,10 @@ static void run(uint64_t seed, const struct faults *faults, uint32_t frames)
         net.nodes[i].frames_max = frames_of_environment(frames);
     }
     sl_wire_set_tap(net.wire, tap, NULL);
+    struct sl_transport *transports[] = {net.pair.a.transport, net.pair.b.transport};
+    for (uint32_t i = 0; i < 2 && faults->gathers; i++) {
+        assert_int_equal(sl_transport_memory_register(transports[i], pattern, PATTERN_BYTES), 0);
+    }
     open_connection();
     uint32_t turns = 0;
     while (!is_done()) {
@@ -512,6 +520,15 @@ static void lossy__jumbo_frames_and_sums_by_the_device(void **state)
               2, 1000);
 }
 
+static void lossy__from_where_it_lies(void **state)
+{
+    (void)state;
+    run_seeds(
+        &(struct faults){
+            .lost = 10, .doubled = 10, .delayed = 10, .delay_ns = 5000, .gathers = true},
+        2, 1000);
+}
+
 static int make_pattern(void **state)
 {
     (void)state;
@@ -539,6 +556,7 @@ int main(void)
         cmocka_unit_test(lossy__much_is_lost),
         cmocka_unit_test(lossy__order_is_lost),
         cmocka_unit_test(lossy__jumbo_frames_and_sums_by_the_device),
+        cmocka_unit_test(lossy__from_where_it_lies),
     };
     cmocka_set_test_filter(getenv("DPDK_LOSSY_CASE"));
     return cmocka_run_group_tests(cases, make_pattern, free_pattern);

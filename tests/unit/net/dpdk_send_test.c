@@ -399,6 +399,94 @@ static void sums__by_the_device(void **state)
     expect_frame(end_sent(&end, 0), &at, frame, 101);
 }
 
+/* ---- From where it lies -----------------------------------------------------------------------
+ */
+
+static uint8_t *open_gathering(uint32_t payload_bytes)
+{
+    end_close(&end);
+    end_open(&end, &(struct sl_dpdk_facts){
+                       .frame_bytes_max = 1514, .packets = END_PACKETS, .gathers = true});
+    uint8_t *frame = make(0, payload_bytes);
+    end.dpdk->regions[0] = (struct sl_dpdk_region){.base = frame, .bytes = 32 + payload_bytes};
+    end.dpdk->region_count = 1;
+    return frame;
+}
+
+static void expect_pieces(uint32_t first, const uint8_t *frame, uint32_t bytes)
+{
+    for (uint32_t n = 0; n * PIECE < bytes; n++) {
+        uint32_t left = bytes - n * PIECE;
+        expect_sent(first + n, SL_DPDK_DATA, 0, n * PIECE);
+        assert_memory_equal(end_sent(&end, first + n)->parsed.body, frame + n * PIECE,
+                            left < PIECE ? left : PIECE);
+    }
+}
+
+static void gather__reports_when_the_device_has_read(void **state)
+{
+    (void)state;
+    uint8_t *frame = open_gathering(5000);
+    assert_true(end_offer(&end, frame, 5032, 0, cookie_of(0)));
+    end_flush(&end);
+    assert_int_equal(end.rest_count, 4);
+    expect_pieces(0, frame, 5032);
+    assert_int_equal(end.dpdk->stats.copied_bytes, 0);
+    end.dpdk->awake = false;
+    acknowledge(FIRST + 4);
+    assert_int_equal(end.cookie_count, 0);
+    assert_true(end.conn->ready && end.dpdk->awake);
+    assert_true(sl_dpdk_send_is_reading(end.conn));
+    end_read_rests(&end);
+    assert_false(sl_dpdk_send_is_reading(end.conn));
+    sl_dpdk_send_report(end.conn);
+    assert_int_equal(end.cookie_count, 1);
+}
+
+/* A piece in both parts, the first of an odd length. */
+static void gather__with_a_head_that_is_copied(void **state)
+{
+    (void)state;
+    uint8_t *frame = open_gathering(5000);
+    end.dpdk->regions[0].base += 101;
+    end.dpdk->regions[0].bytes -= 101;
+    assert_true(end_offer(&end, frame, 5032, 5032 - 101, cookie_of(0)));
+    end_flush(&end);
+    assert_int_equal(end.rest_count, 4);
+    expect_pieces(0, frame, 5032);
+}
+
+static void gather__what_is_lost_again(void **state)
+{
+    (void)state;
+    uint8_t *frame = open_gathering(7 * PIECE - 32);
+    assert_true(end_offer(&end, frame, 7 * PIECE, 0, cookie_of(0)));
+    end_flush(&end);
+    end_read_rests(&end);
+    assert_true(end_acknowledge(&end, FIRST, 0x3f, end.conn->granted_theirs));
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 8);
+    assert_int_equal(end.rest_count, 1);
+    expect_sent(7, SL_DPDK_DATA, 0, 0);
+    acknowledge(FIRST + 8);
+    assert_int_equal(end.cookie_count, 0);
+    end_read_rests(&end);
+    sl_dpdk_send_report(end.conn);
+    assert_int_equal(end.cookie_count, 1);
+}
+
+static void gather__not_what_is_elsewhere(void **state)
+{
+    (void)state;
+    uint8_t *frame = open_gathering(5000);
+    end.dpdk->regions[0].bytes = 5000;
+    assert_true(end_offer(&end, frame, 5032, 0, cookie_of(0)));
+    end_flush(&end);
+    assert_int_equal(end.rest_count, 0);
+    assert_int_equal(end.sent_count, 4);
+    assert_int_equal(end.dpdk->stats.copied_bytes, 5032);
+}
+
 /* ---- Acknowledgements -------------------------------------------------------------------------
  */
 
@@ -565,6 +653,10 @@ int main(void)
         CASE(port__without_memory_goes_on_later),
         CASE(turn__sends_so_many_and_wants_another),
         CASE(sums__by_the_device),
+        CASE(gather__reports_when_the_device_has_read),
+        CASE(gather__with_a_head_that_is_copied),
+        CASE(gather__what_is_lost_again),
+        CASE(gather__not_what_is_elsewhere),
         CASE(acknowledgement__alone),
         CASE(acknowledgement__with_what_goes_anyway),
         CASE(acknowledgement__that_does_not_fit),
