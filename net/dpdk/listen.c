@@ -45,7 +45,7 @@ static int choose_port(const struct sl_dpdk *dpdk, const struct in6_addr *ip, ui
                        uint16_t *out)
 {
     const uint16_t stride = dpdk->sides[0].facts.queues.reactors;
-    const uint16_t place = (uint16_t)(dpdk->port - dpdk->port_base) % stride;
+    const uint32_t place = (uint16_t)(dpdk->port - dpdk->port_base) % stride;
     if (wanted != 0) {
         *out = wanted;
         const bool is_ours = (uint16_t)(wanted - dpdk->port_base) % stride == place;

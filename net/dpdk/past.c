@@ -73,7 +73,7 @@ void sl_dpdk_past_ended(const struct sl_dpdk_conn *conn)
                           .there = conn->there,
                           .route = conn->route,
                           .queue = conn->queue};
-    const bool was_orderly = conn->end_err == SL_OK && conn->bye_acked;
+    const bool was_orderly = conn->all_delivered || (conn->end_err == SL_OK && conn->bye_acked);
     sl_dpdk_conn_last_words(conn, was_orderly ? SL_OK : SL_ERR_CLOSED, &past->last);
 }
 

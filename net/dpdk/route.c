@@ -147,6 +147,11 @@ struct sl_dpdk_queues sl_dpdk_route_queues(const struct sl_dpdk_hello *hello)
                    : (struct sl_dpdk_queues){0};
 }
 
+bool sl_dpdk_route_is_own(const struct sl_dpdk_conn *conn)
+{
+    return memcmp(&conn->here.ip, &conn->there.ip, sizeof conn->here.ip) == 0;
+}
+
 static bool find_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                            const struct in6_addr *ip, uint8_t mac[6])
 {
@@ -167,6 +172,10 @@ static bool find_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
 bool sl_dpdk_route_find(struct sl_dpdk_conn *conn)
 {
     uint8_t mac[6];
+    if (sl_dpdk_route_is_own(conn)) {
+        sl_dpdk_route_set(conn, conn->side->facts.self.mac);
+        return true;
+    }
     if (!find_neighbour(conn->dpdk, conn->side, &conn->there.ip, mac)) {
         return false;
     }

@@ -89,6 +89,11 @@ void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn)
 {
     const uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
     if (now_ns >= conn->deadline_ns) {
+        if (sl_dpdk_route_is_own(conn) && sl_dpdk_may_log(conn->dpdk)) {
+            sl_log_warn("%s: no answer: this is the device's own address, and it may be that "
+                        "neither %s nor its switch returns what it sends to itself",
+                        conn->base.peer, conn->side->facts.name);
+        }
         sl_dpdk_conn_end(conn, SL_ERR_DEADLINE, false);
         return;
     }

@@ -33,6 +33,7 @@ struct conformance_target {
     const struct sl_transport_tls *tls; /* what the transports are opened with, or NULL */
     bool shakes_hands; /* who is turned away hears of it before he is connected; so with TLS */
     bool is_slow;      /* by far: the cases that take long have less to do */
+    bool is_lossy;     /* what it carries may have to be sent again */
     /* Takes features from a reactor before its transport opens; NULL: nothing. Owner reactor. */
     void (*cripple)(struct sl_reactor *reactor);
     /* A blocking socket to a listener of the transport's, to send it what no transport would; NULL:

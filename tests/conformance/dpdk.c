@@ -56,6 +56,7 @@ int dpdk_run(const struct dpdk_target *target)
         .endpoint = target->is_v6 ? "dpdk://[::]:0" : "dpdk://0.0.0.0:0",
         .polling = target->polling,
         .shakes_hands = true,
+        .is_lossy = target->device.drops,
         .medium_open = medium_open,
         .medium_close = medium_close,
     };

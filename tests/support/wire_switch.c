@@ -33,11 +33,12 @@ static uint16_t steer(const struct sl_wire_device *device, const uint8_t *bytes,
     const uint32_t from = is_v6 ? 22 : 26, to = is_v6 ? 58 : 38; /* addresses and ports */
     switch (device->options.steering) {
     case SL_WIRE_STRAIGHT:
-        return left_by % device->options.queues;
+        return (uint16_t)(left_by % device->options.queues);
     case SL_WIRE_SCATTER:
-        return length < to
-                   ? 0
-                   : (uint16_t)(sl_hash_bytes(bytes + from, to - from, 1) % device->options.queues);
+        if (length < to) {
+            return 0;
+        }
+        return (uint16_t)(sl_hash_bytes(bytes + from, to - from, 1) % device->options.queues);
     case SL_WIRE_FIRST:
         break;
     }

@@ -1,0 +1,10 @@
+#include "dpdk.h"
+
+/* Ports that wake their reactors, gather and sum. */
+int main(void)
+{
+    return dpdk_run(
+        &(struct dpdk_target){.name = "dpdk waking",
+                              .is_v6 = true,
+                              .device = {.wakes = true, .gathers = true, .sums = true}});
+}

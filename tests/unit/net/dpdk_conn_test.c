@@ -1,0 +1,463 @@
+/* How connections live and end, on a cable that loses, repeats and forges. */
+#include "tests/unit/net/dpdk_hosts.h"
+
+#define TIMEOUT_MS 10000U
+
+static struct link *server_of(struct hosts *hosts)
+{
+    return &hosts->nodes[0].links[0];
+}
+
+static void expect_alive(struct hosts *hosts, struct link *client)
+{
+    const uint32_t before = server_of(hosts)->received;
+    link_send(client, 2, 64);
+    hosts_until(hosts, &server_of(hosts)->received, before + 2);
+    assert_int_equal(client->closed, 0);
+}
+
+/* ---- Disconnect -------------------------------------------------------------------------------
+ */
+
+/* All that was taken arrives, and is reported, before both sides hear of the end: also when what
+ * ends it is lost. */
+static void disconnect__delivers_all_before_the_end(void **state)
+{
+    (void)state;
+    static const uint32_t kinds[] = {SL_DPDK_ACK, SL_DPDK_TRAIN, SL_DPDK_DATA, SL_DPDK_BYE,
+                                     SL_DPDK_RESET};
+    for (uint32_t i = 0; i < 5; i++) {
+        for (uint32_t lost = 0; lost < 4; lost++) {
+            struct hosts hosts;
+            hosts_open(&hosts, NULL);
+            struct link *client = hosts_pair(&hosts);
+            link_send(client, 30, 100);
+            link_send(client, 2, 30000);
+            link_send(client, 2, 8000);
+            hosts.lose[kinds[i]] = lost;
+            sl_transport_disconnect(client->conn);
+            const uint64_t begin_ns = hosts.now_ns;
+            hosts_until(&hosts, &client->closed, 1);
+            hosts_until(&hosts, &server_of(&hosts)->closed, 1);
+            assert_int_equal(client->err, SL_OK);
+            assert_int_equal(client->sent, 34);
+            assert_int_equal(server_of(&hosts)->err, SL_ERR_CLOSED);
+            assert_int_equal(server_of(&hosts)->received, 34);
+            assert_true(hosts.now_ns - begin_ns <= 1100 * SL_CLOCK_NS_PER_MS);
+            hosts_close(&hosts);
+        }
+    }
+}
+
+static void disconnect__by_both(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
+    sl_transport_disconnect(client->conn);
+    sl_transport_disconnect(server->conn);
+    hosts_until(&hosts, &client->closed, 1);
+    hosts_until(&hosts, &server->closed, 1);
+    assert_int_equal(client->err, SL_OK);
+    assert_int_equal(server->err, SL_OK);
+    hosts_close(&hosts);
+}
+
+/* A peer that is gone does not keep it for longer than a second. */
+static void disconnect__nobody_answers(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    sl_wire_device_set_down(hosts.device_a, true);
+    sl_transport_disconnect(client->conn);
+    hosts_run_ms(&hosts, 990);
+    assert_int_equal(client->closed, 0);
+    hosts_run_ms(&hosts, 20);
+    assert_int_equal(client->closed, 1);
+    assert_int_equal(client->err, SL_OK);
+    hosts_close(&hosts);
+}
+
+/* What came before the end is delivered, however long the receiver has no memory for it. */
+static void disconnect__waits_for_the_receivers_memory(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
+    hosts.nodes[0].refuses_sink = true;
+    link_send(client, 2, 20000);
+    sl_transport_disconnect(client->conn);
+    hosts_until(&hosts, &client->closed, 1);
+    assert_int_equal(client->sent, 2);
+    hosts_run_ms(&hosts, 3 * TIMEOUT_MS);
+    assert_int_equal(server->closed, 0);
+    hosts.nodes[0].refuses_sink = false;
+    hosts_until(&hosts, &server->closed, 1);
+    assert_int_equal(server->received, 2);
+    assert_int_equal(server->err, SL_ERR_CLOSED);
+    hosts_close(&hosts);
+}
+
+/* Who ended speaks once more to a peer that has not heard of it. */
+static void ended__tells_again(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
+    sl_transport_disconnect(client->conn);
+    hosts.lose[SL_DPDK_BYE] = 1000;
+    hosts.lose[SL_DPDK_RESET] = 1;
+    hosts_until(&hosts, &client->closed, 1);
+    assert_int_equal(server->closed, 0);
+    hosts.lose[SL_DPDK_BYE] = 0;
+    sl_transport_disconnect(server->conn);
+    hosts_until(&hosts, &server->closed, 1);
+    assert_int_equal(server->err, SL_OK);
+    hosts_close(&hosts);
+}
+
+static void transport_close__is_told(void **state)
+{
+    (void)state;
+    for (uint32_t lost = 0; lost < 2; lost++) {
+        struct hosts hosts;
+        hosts_open(&hosts, NULL);
+        struct link *client = hosts_pair(&hosts);
+        hosts.lose[SL_DPDK_RESET] = lost;
+        sl_transport_close(&hosts.nodes[0].transport);
+        assert_int_equal(server_of(&hosts)->err, SL_ERR_CANCELLED);
+        hosts_run_ms(&hosts, 5);
+        assert_int_equal(client->closed, 1);
+        assert_int_equal(client->err, SL_ERR_CLOSED);
+        hosts_close(&hosts);
+    }
+}
+
+/* ---- Silence ----------------------------------------------------------------------------------
+ */
+
+static void silence__of_a_peer_that_owes(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    const uint64_t begin_ns = hosts.now_ns;
+    sl_wire_device_set_down(hosts.device_a, true);
+    hosts_until(&hosts, &client->closed, 1);
+    assert_int_equal(client->err, SL_ERR_DEADLINE);
+    hosts_until(&hosts, &server_of(&hosts)->closed, 1);
+    assert_int_equal(server_of(&hosts)->err, SL_ERR_DEADLINE);
+    assert_true(hosts.now_ns - begin_ns >= TIMEOUT_MS * SL_CLOCK_NS_PER_MS);
+    assert_true(hosts.now_ns - begin_ns <= 2 * TIMEOUT_MS * SL_CLOCK_NS_PER_MS);
+    hosts_close(&hosts);
+}
+
+static void silence__of_a_peer_that_owes_nothing(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    hosts_run_ms(&hosts, 5 * TIMEOUT_MS);
+    expect_alive(&hosts, client);
+    assert_true(hosts.seen[SL_DPDK_PROBE] >= 10);
+    assert_true(hosts.seen[SL_DPDK_PROBE] <= 40);
+    hosts_close(&hosts);
+}
+
+/* The cable is cut for less than the timeout, with frames on their way. */
+static void silence__that_ends_in_time(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    sl_wire_device_set_down(hosts.device_a, true);
+    link_send(client, 10, 3000);
+    hosts_run_ms(&hosts, TIMEOUT_MS / 2);
+    sl_wire_device_set_down(hosts.device_a, false);
+    hosts_until(&hosts, &server_of(&hosts)->received, 10);
+    hosts_until(&hosts, &client->sent, 10);
+    hosts_run_ms(&hosts, 2 * TIMEOUT_MS);
+    expect_alive(&hosts, client);
+    hosts_close(&hosts);
+}
+
+/* This thread was stopped for long: nobody was silent. */
+static void silence__of_our_own(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    link_send(client, 1, 100);
+    hosts_step(&hosts, 100 * TIMEOUT_MS * SL_CLOCK_NS_PER_MS);
+    hosts_run_ms(&hosts, 100);
+    expect_alive(&hosts, client);
+    hosts_close(&hosts);
+}
+
+/* ---- Forgeries --------------------------------------------------------------------------------
+ */
+
+static uint64_t forged_at(struct hosts *hosts, uint32_t node)
+{
+    return node_dpdk(&hosts->nodes[node])->forged;
+}
+
+struct change {
+    uint64_t id;
+    uint32_t sequence, acknowledged;
+    uint16_t behind;
+    uint8_t kind;
+};
+
+static void make(void *ctx, struct sl_dpdk_header *header)
+{
+    const struct change *change = ctx;
+    header->connection = change->id;
+    header->kind = change->kind;
+    header->sequence = change->sequence;
+    header->acknowledged = change->acknowledged;
+    header->behind = change->behind;
+    header->body_bytes = change->kind == SL_DPDK_RESET   ? 1
+                         : change->kind == SL_DPDK_TRAIN ? SL_FRAME_HEADER_BYTES
+                         : change->kind == SL_DPDK_DATA  ? 8
+                         : change->kind == SL_DPDK_MOVED ? SL_DPDK_HELLO_BYTES
+                                                         : 0;
+}
+
+/* From the client's address to the server: what it could say truthfully. */
+static struct change truth(struct link *client, uint8_t kind)
+{
+    const struct sl_dpdk_conn *conn = link_conn(client);
+    return (struct change){.id = conn->id_peers,
+                           .sequence = conn->flights.next,
+                           .acknowledged = conn->seen.next,
+                           .kind = kind};
+}
+
+/* An acknowledgement of the client's is made into other packets: 42 bytes and a header. */
+static void record_ack(struct hosts *hosts, struct link *client)
+{
+    link_send(server_of(hosts), 1, 10);
+    hosts_until(hosts, &client->received, client->received + 1);
+    hosts_run_ms(hosts, 50);
+    assert_true(hosts->seen[SL_DPDK_ACK] > 0);
+}
+
+static void forged__with_numbers_that_cannot_be(void **state)
+{
+    (void)state;
+    static const uint8_t kinds[] = {SL_DPDK_RESET, SL_DPDK_BYE,   SL_DPDK_PROBE, SL_DPDK_ACK,
+                                    SL_DPDK_DATA,  SL_DPDK_TRAIN, SL_DPDK_MOVED};
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    record_ack(&hosts, client);
+    for (uint32_t i = 0; i < sizeof kinds; i++) {
+        const uint64_t before = forged_at(&hosts, 0);
+        struct change change = truth(client, kinds[i]);
+        change.acknowledged += 1; /* never sent */
+        hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+        change = truth(client, kinds[i]);
+        change.acknowledged -= 1U << 30; /* long ago */
+        hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+        change = truth(client, kinds[i]);
+        change.sequence += 1U << 20; /* outside of the window */
+        hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+        hosts_run_ms(&hosts, 5);
+        assert_int_equal(forged_at(&hosts, 0), before + 3);
+        expect_alive(&hosts, client);
+        record_ack(&hosts, client);
+    }
+    hosts_close(&hosts);
+}
+
+static void forged__with_another_id(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    record_ack(&hosts, client);
+    struct change change = truth(client, SL_DPDK_RESET);
+    const uint64_t foreign = node_dpdk(&hosts.nodes[0])->foreign;
+    change.id ^= 1ULL << 40;
+    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_run_ms(&hosts, 5);
+    assert_int_equal(node_dpdk(&hosts.nodes[0])->foreign, foreign + 1);
+    expect_alive(&hosts, client);
+    hosts_close(&hosts);
+}
+
+/* All of it is right, but for the address that it comes from. */
+static void forged__from_another_address(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    record_ack(&hosts, client);
+    struct change change = truth(client, SL_DPDK_RESET);
+    struct packet *packet = &hosts.last[FROM_B][SL_DPDK_ACK];
+    packet->bytes[35] ^= 1; /* the source's UDP port */
+    packet->bytes[40] = packet->bytes[41] = 0;
+    sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
+    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_run_ms(&hosts, 5);
+    assert_int_equal(forged_at(&hosts, 0), 1);
+    expect_alive(&hosts, client);
+    hosts_close(&hosts);
+}
+
+/* The same with nothing wrong ends the connection: so the cases above test what they say. */
+static void reset__that_is_right(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    record_ack(&hosts, client);
+    struct change change = truth(client, SL_DPDK_RESET);
+    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_until(&hosts, &server_of(&hosts)->closed, 1);
+    assert_int_equal(server_of(&hosts)->err, SL_ERR_CLOSED);
+    hosts_close(&hosts);
+}
+
+static void packets__that_come_twice(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    hosts.nodes[0].echoes = true;
+    for (uint32_t i = 1; i <= 20; i++) {
+        link_send(client, 1, i * 100);
+        hosts_until(&hosts, &client->received, i);
+        hosts_repeat(&hosts, FROM_B, i < 15 ? SL_DPDK_TRAIN : SL_DPDK_DATA);
+        hosts_repeat(&hosts, FROM_A, i < 15 ? SL_DPDK_TRAIN : SL_DPDK_DATA);
+    }
+    hosts_run_ms(&hosts, 5);
+    assert_int_equal(client->received, 20);
+    assert_int_equal(server_of(&hosts)->received, 20);
+    hosts_close(&hosts);
+}
+
+/* What is no message of ours ends the connection on both sides. */
+static void peer__that_is_mad(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    record_ack(&hosts, client);
+    struct change change = truth(client, SL_DPDK_TRAIN);
+    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_until(&hosts, &server_of(&hosts)->closed, 1);
+    assert_int_equal(server_of(&hosts)->err, SL_ERR_PROTOCOL);
+    hosts_until(&hosts, &client->closed, 1);
+    assert_int_equal(client->err, SL_ERR_CLOSED);
+    hosts_close(&hosts);
+}
+
+/* ---- Sleep ------------------------------------------------------------------------------------
+ */
+
+static uint64_t sleeps_ns(struct hosts *hosts, uint32_t node)
+{
+    const uint64_t next_ns = sl_reactor_next_ns(hosts->nodes[node].reactor);
+    return next_ns > hosts->now_ns ? next_ns - hosts->now_ns : 0;
+}
+
+/* A port that wakes nobody is looked at soon after something came, and each millisecond at last.
+ */
+static void idle__is_looked_at_more_and_more_rarely(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    expect_alive(&hosts, client);
+    hosts_step(&hosts, STEP_NS);
+    uint64_t before_ns = 0;
+    for (uint32_t i = 0; i < 8; i++) {
+        const uint64_t ns = sleeps_ns(&hosts, 0);
+        assert_true(ns >= before_ns);
+        assert_in_range(ns, 1, SL_CLOCK_NS_PER_MS);
+        before_ns = ns;
+        hosts_step(&hosts, ns);
+    }
+    assert_int_equal(before_ns, SL_CLOCK_NS_PER_MS);
+    hosts_close(&hosts);
+}
+
+static void idle__a_port_that_wakes_is_not_looked_at(void **state)
+{
+    (void)state;
+    const struct hosts_options options = {.device = {.wakes = true}};
+    struct hosts hosts;
+    hosts_open(&hosts, &options);
+    struct link *client = hosts_pair(&hosts);
+    expect_alive(&hosts, client);
+    hosts_run_ms(&hosts, 500);
+    assert_true(sleeps_ns(&hosts, 1) > 100 * SL_CLOCK_NS_PER_MS);
+    assert_true(sleeps_ns(&hosts, 0) > 100 * SL_CLOCK_NS_PER_MS);
+    hosts_close(&hosts);
+}
+
+/* A peer's queue that takes nothing keeps nobody from others. */
+static void queue__that_is_full_for_ever(void **state)
+{
+    (void)state;
+    const struct hosts_options options = {.device = {.queue_packets = 8}};
+    struct hosts hosts;
+    hosts_open(&hosts, &options);
+    struct link *client = hosts_pair(&hosts);
+    node_listen(&hosts.nodes[1], 0);
+    struct link *other = node_connect(&hosts.nodes[2], ADDRESS_A, hosts.nodes[1].bound.port);
+    hosts_until(&hosts, &other->opened, 1);
+    struct sl_reactor *stopped = hosts.nodes[0].reactor;
+    hosts.nodes[0].reactor = hosts.nodes[1].reactor; /* gets no turns from now on */
+    link_send(client, 20, 8000);
+    hosts_run_ms(&hosts, 200);
+    link_send(other, 5, 100);
+    hosts_until(&hosts, &hosts.nodes[1].links[0].received, 5);
+    hosts.nodes[0].reactor = stopped;
+    hosts_until(&hosts, &server_of(&hosts)->received, 20);
+    hosts_until(&hosts, &client->sent, 20);
+    hosts_close(&hosts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(disconnect__delivers_all_before_the_end),
+        cmocka_unit_test(disconnect__by_both),
+        cmocka_unit_test(disconnect__nobody_answers),
+        cmocka_unit_test(disconnect__waits_for_the_receivers_memory),
+        cmocka_unit_test(ended__tells_again),
+        cmocka_unit_test(transport_close__is_told),
+        cmocka_unit_test(silence__of_a_peer_that_owes),
+        cmocka_unit_test(silence__of_a_peer_that_owes_nothing),
+        cmocka_unit_test(silence__that_ends_in_time),
+        cmocka_unit_test(silence__of_our_own),
+        cmocka_unit_test(forged__with_numbers_that_cannot_be),
+        cmocka_unit_test(forged__with_another_id),
+        cmocka_unit_test(forged__from_another_address),
+        cmocka_unit_test(reset__that_is_right),
+        cmocka_unit_test(packets__that_come_twice),
+        cmocka_unit_test(peer__that_is_mad),
+        cmocka_unit_test(idle__is_looked_at_more_and_more_rarely),
+        cmocka_unit_test(idle__a_port_that_wakes_is_not_looked_at),
+        cmocka_unit_test(queue__that_is_full_for_ever),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

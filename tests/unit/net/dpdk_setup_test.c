@@ -1,0 +1,312 @@
+/* How connections begin, on a cable that loses, repeats and forges. */
+#include <stdio.h>
+
+#include "tests/unit/net/dpdk_hosts.h"
+
+#define TIMEOUT_MS 10000U
+
+static void expect_pair(struct hosts *hosts, struct link *client)
+{
+    struct node *server = &hosts->nodes[0];
+    hosts_until(hosts, &client->opened, 1);
+    hosts_until(hosts, &server->link_count, 1);
+    link_send(client, 3, 100);
+    hosts_until(hosts, &server->links[0].received, 3);
+    hosts_until(hosts, &client->sent, 3);
+    assert_int_equal(client->opened, 1);
+    assert_int_equal(server->link_count, 1);
+}
+
+static void connect__both_sides_open_once(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    expect_pair(&hosts, client);
+    assert_int_equal(hosts.seen[SL_DPDK_OPEN], 2);
+    assert_int_equal(hosts.seen[SL_DPDK_RETRY], 1);
+    assert_int_equal(hosts.seen[SL_DPDK_ACCEPT], 1);
+    assert_string_equal(client->conn->peer, "dpdk://" ADDRESS_A ":4000");
+    assert_string_equal(hosts.nodes[0].links[0].conn->peer, "dpdk://" ADDRESS_B ":4000");
+    assert_int_equal(sl_dpdk_id_reactor(link_conn(client)->id), 0);
+    assert_int_not_equal(link_conn(client)->id >> 8, link_conn(&hosts.nodes[0].links[0])->id >> 8);
+    hosts_close(&hosts);
+}
+
+/* The n-th packet of each kind is lost, for each n that there is, and several in a row. */
+static void connect__survives_the_loss_of_each_packet(void **state)
+{
+    (void)state;
+    static const uint32_t kinds[] = {NEIGHBOUR, SL_DPDK_OPEN, SL_DPDK_RETRY, SL_DPDK_ACCEPT};
+    for (uint32_t i = 0; i < 4; i++) {
+        for (uint32_t lost = 1; lost <= 4; lost++) {
+            struct hosts hosts;
+            hosts_open(&hosts, NULL);
+            hosts.lose[kinds[i]] = lost;
+            expect_pair(&hosts, hosts_pair(&hosts));
+            assert_int_equal(hosts.lose[kinds[i]], 0);
+            hosts_close(&hosts);
+        }
+    }
+}
+
+static void connect__nobody_is_there(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = node_connect(&hosts.nodes[2], "10.1.0.77", 4000);
+    hosts_run_ms(&hosts, TIMEOUT_MS - 100);
+    assert_int_equal(client->closed, 0);
+    hosts_until(&hosts, &client->closed, 1);
+    assert_int_equal(client->err, SL_ERR_DEADLINE);
+    assert_int_equal(client->opened, 0);
+    hosts_close(&hosts);
+}
+
+/* Also when all that is lost is the answer. */
+static void connect__nobody_listens(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    hosts.lose[SL_DPDK_REFUSE] = 2;
+    struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, 4000);
+    hosts_until(&hosts, &client->closed, 1);
+    assert_int_equal(client->err, SL_ERR_REFUSED);
+    assert_int_equal(hosts.seen[SL_DPDK_REFUSE], 3);
+    hosts_close(&hosts);
+}
+
+static void connect__more_than_the_limit(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    const struct hosts_options options = {.transport = {.connections_max = 1}};
+    hosts_open(&hosts, &options);
+    struct link *first = hosts_pair(&hosts);
+    const struct sl_endpoint *bound = &hosts.nodes[0].bound;
+    struct sl_conn *conn;
+    assert_int_equal(sl_transport_connect(hosts.nodes[2].transport, bound, first->conn->events,
+                                          &hosts.nodes[2], first, &conn),
+                     SL_ERR_TOO_LARGE);
+    struct link *second = node_connect(&hosts.nodes[1], bound->host, bound->port);
+    hosts_until(&hosts, &second->closed, 1);
+    assert_int_equal(second->err, SL_ERR_REFUSED);
+    expect_pair(&hosts, first);
+    hosts_close(&hosts);
+}
+
+/* Within a process, through the switch: the packets come to who sent them, and are passed on. */
+static void connect__to_another_reactor_of_the_process(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    node_listen(&hosts.nodes[0], 0);
+    struct link *client = node_connect(&hosts.nodes[1], ADDRESS_A, hosts.nodes[0].bound.port);
+    expect_pair(&hosts, client);
+    assert_true(node_dpdk(&hosts.nodes[1])->strays_sent > 0);
+    assert_true(node_dpdk(&hosts.nodes[0])->strays_taken > 0);
+    hosts_close(&hosts);
+}
+
+static void connect__to_oneself(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct node *both = &hosts.nodes[2];
+    node_listen(both, 0);
+    struct link *client = node_connect(both, ADDRESS_B, both->bound.port);
+    hosts_until(&hosts, &client->opened, 1);
+    hosts_until(&hosts, &both->link_count, 2);
+    link_send(client, 3, 2000);
+    hosts_until(&hosts, &both->links[1].received, 3);
+    hosts_close(&hosts);
+}
+
+/* Whatever queue a packet comes by, and whichever reactor listens. */
+static void connect__where_no_queue_leads_to_the_listener(void **state)
+{
+    (void)state;
+    const struct hosts_options options = {.device = {.steering = SL_WIRE_FIRST}};
+    struct hosts hosts;
+    hosts_open(&hosts, &options);
+    struct node *server = &hosts.nodes[1];
+    node_listen(server, 0);
+    assert_int_equal(server->bound.port, PORT_BASE + 1);
+    struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, server->bound.port);
+    hosts_until(&hosts, &client->opened, 1);
+    link_send(client, 20, 3000);
+    hosts_until(&hosts, &server->links[0].received, 20);
+    hosts_until(&hosts, &client->sent, 20);
+    assert_true(node_dpdk(&hosts.nodes[0])->strays_sent > 20);
+    hosts_close(&hosts);
+}
+
+static void listen__ports_are_the_reactors(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    node_listen(&hosts.nodes[1], 0);
+    struct sl_endpoint other = hosts.nodes[1].bound, bound;
+    struct link *link = node_connect(&hosts.nodes[2], ADDRESS_A, other.port);
+    assert_int_equal(sl_transport_listen(hosts.nodes[1].transport, &other, link->conn->events,
+                                         &hosts.nodes[1], &bound),
+                     SL_ERR_IN_USE);
+    other.port = PORT_BASE + 2;
+    assert_int_equal(sl_transport_listen(hosts.nodes[1].transport, &other, link->conn->events,
+                                         &hosts.nodes[1], &bound),
+                     SL_ERR_INVALID);
+    other.port = 0;
+    assert_int_equal(sl_transport_listen(hosts.nodes[1].transport, &other, link->conn->events,
+                                         &hosts.nodes[1], &bound),
+                     0);
+    assert_int_equal(bound.port, PORT_BASE + 3);
+    (void)snprintf(other.host, sizeof other.host, "10.9.9.9");
+    assert_int_equal(sl_transport_listen(hosts.nodes[1].transport, &other, link->conn->events,
+                                         &hosts.nodes[1], &bound),
+                     SL_ERR_NOT_FOUND);
+    hosts_close(&hosts);
+}
+
+/* ---- What is asked again, or by another -------------------------------------------------------
+ */
+
+static void open__asked_again(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    for (uint32_t i = 0; i < 3; i++) {
+        hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
+        hosts_run_ms(&hosts, 5);
+    }
+    assert_int_equal(hosts.seen[SL_DPDK_ACCEPT], 4);
+    expect_pair(&hosts, client);
+    hosts_close(&hosts);
+}
+
+/* Nor does the same question make a second connection when the first has ended. */
+static void open__asked_again_after_the_end(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    sl_transport_disconnect(client->conn);
+    hosts_until(&hosts, &hosts.nodes[0].links[0].closed, 1);
+    hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
+    hosts_run_ms(&hosts, 100);
+    assert_int_equal(hosts.seen[SL_DPDK_ACCEPT], 1);
+    assert_int_equal(hosts.nodes[0].link_count, 1);
+    hosts_close(&hosts);
+}
+
+/* A cookie is good for some seconds; who has an old one gets a new one. */
+static void open__with_a_stale_cookie(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    hosts_run_ms(&hosts, 9000);
+    hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
+    hosts_run_ms(&hosts, 100);
+    assert_int_equal(hosts.seen[SL_DPDK_RETRY], 2);
+    assert_int_equal(hosts.seen[SL_DPDK_ACCEPT], 1);
+    expect_pair(&hosts, client);
+    hosts_close(&hosts);
+}
+
+/* The cookie of one address is no good from another: who cannot read what is sent to the address
+ * that he gives does not get a connection. */
+static void open__from_another_address(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    (void)hosts_pair(&hosts);
+    struct packet *packet = &hosts.last[FROM_B][SL_DPDK_OPEN];
+    packet->bytes[14 + 15] = 99; /* of the source's IPv4 address */
+    packet->bytes[14 + 10] = packet->bytes[14 + 11] = 0;
+    uint16_t sum = sl_dpdk_sum_fold(sl_dpdk_sum(0, packet->bytes + 14, 20));
+    packet->bytes[14 + 10] = (uint8_t)sum;
+    packet->bytes[14 + 11] = (uint8_t)(sum >> 8);
+    packet->bytes[40] = packet->bytes[41] = 0;
+    sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
+    hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
+    hosts_run_ms(&hosts, 50);
+    assert_int_equal(hosts.seen[SL_DPDK_RETRY], 2);
+    assert_int_equal(hosts.nodes[0].link_count, 1);
+    hosts_close(&hosts);
+}
+
+/* Who gave up before the answer came tells the other, who else would wait for long. */
+static void accept__nobody_wants_it_any_more(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    node_listen(&hosts.nodes[0], 0);
+    struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, PORT_BASE);
+    hosts.lose[SL_DPDK_ACCEPT] = 1;
+    hosts_until(&hosts, &hosts.lose[SL_DPDK_ACCEPT], 0);
+    sl_transport_disconnect(client->conn);
+    hosts_until(&hosts, &client->closed, 1);
+    assert_int_equal(client->err, SL_OK);
+    hosts_repeat(&hosts, FROM_A, SL_DPDK_ACCEPT);
+    hosts_until(&hosts, &hosts.nodes[0].links[0].closed, 1);
+    assert_int_equal(hosts.nodes[0].links[0].err, SL_ERR_CLOSED);
+    hosts_close(&hosts);
+}
+
+static void set_other_id(void *ctx, struct sl_dpdk_header *header)
+{
+    (void)ctx;
+    header->connection ^= 0x100;
+}
+
+/* An answer to a question that nobody asked. */
+static void accept__forged(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    node_listen(&hosts.nodes[0], 0);
+    struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, PORT_BASE);
+    hosts.lose[SL_DPDK_ACCEPT] = 1;
+    hosts_until(&hosts, &hosts.lose[SL_DPDK_ACCEPT], 0);
+    hosts_forge(&hosts, FROM_A, SL_DPDK_ACCEPT, set_other_id, NULL);
+    hosts_step(&hosts, STEP_NS);
+    hosts_step(&hosts, STEP_NS);
+    assert_int_equal(client->opened, 0);
+    hosts_until(&hosts, &client->opened, 1);
+    hosts_close(&hosts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(connect__both_sides_open_once),
+        cmocka_unit_test(connect__survives_the_loss_of_each_packet),
+        cmocka_unit_test(connect__nobody_is_there),
+        cmocka_unit_test(connect__nobody_listens),
+        cmocka_unit_test(connect__more_than_the_limit),
+        cmocka_unit_test(connect__to_another_reactor_of_the_process),
+        cmocka_unit_test(connect__to_oneself),
+        cmocka_unit_test(connect__where_no_queue_leads_to_the_listener),
+        cmocka_unit_test(listen__ports_are_the_reactors),
+        cmocka_unit_test(open__asked_again),
+        cmocka_unit_test(open__asked_again_after_the_end),
+        cmocka_unit_test(open__with_a_stale_cookie),
+        cmocka_unit_test(open__from_another_address),
+        cmocka_unit_test(accept__nobody_wants_it_any_more),
+        cmocka_unit_test(accept__forged),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
