@@ -10,6 +10,7 @@ int sl_dpdk_send_open(struct sl_dpdk_conn *conn)
         return SL_ERR_NO_MEMORY;
     }
     memset(send, 0, offsetof(struct sl_dpdk_sending, entries)); /* the rest as it is used */
+    send->ask_pause_ns = SL_DPDK_ASK_NS_MIN;
     conn->send = send;
     return 0;
 }

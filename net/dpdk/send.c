@@ -7,6 +7,9 @@
  * what came meanwhile is looked at. */
 #define TURN_PACKETS     64U
 
+/* The longest pause before a peer is asked whether it has granted more. */
+#define ASK_NS_MAX       (250 * SL_CLOCK_NS_PER_MS)
+
 /* What is shorter is copied: a device that gathers has more to do for it. */
 #define GATHER_BYTES_MIN 512U
 
@@ -128,6 +131,7 @@ static void emit_content(struct turn *turn, struct draft *draft, struct sl_dpdk_
 {
     struct sl_dpdk_rate *rate = &turn->conn->rate;
     emit_numbered(turn, draft, header, content_bytes);
+    turn->conn->send->ask_pause_ns = SL_DPDK_ASK_NS_MIN;
     sl_dpdk_rate_sent(rate, &turn->conn->flights.rtt, content_bytes, turn->now_ns);
     turn->packets--;
     turn->room = rate->bypassed && turn->room > content_bytes ? turn->room - content_bytes : 0;
@@ -367,6 +371,24 @@ static void send_bye(struct turn *turn)
     }
 }
 
+/* Nothing of ours is on its way that would tell of a loss. */
+static void ask_for_grant(struct turn *turn)
+{
+    struct sl_dpdk_sending *send = turn->conn->send;
+    if (send->next.entry == send->tail || send->goes_on || turn->when_ns != SL_CLOCK_NEVER ||
+        !sl_dpdk_flights_none(&turn->conn->flights)) {
+        send->ask_ns = 0;
+    } else if (send->ask_ns == 0) {
+        send->ask_ns = turn->when_ns = turn->now_ns + send->ask_pause_ns;
+    } else if (turn->now_ns < send->ask_ns) {
+        turn->when_ns = send->ask_ns;
+    } else if (send_bare(turn, SL_DPDK_PROBE)) {
+        uint64_t pause_ns = 2 * send->ask_pause_ns;
+        send->ask_ns = 0;
+        send->ask_pause_ns = pause_ns < ASK_NS_MAX ? pause_ns : ASK_NS_MAX;
+    }
+}
+
 static void send_ack(struct sl_dpdk_conn *conn)
 {
     struct draft draft;
@@ -394,6 +416,7 @@ uint64_t sl_dpdk_send_flush(struct sl_dpdk_conn *conn)
         while (send->next.entry != send->tail && may_send(&turn) && send_new(&turn)) {
         }
         send_bye(&turn);
+        ask_for_grant(&turn);
     }
     if (conn->ack_due || conn->ack_now) {
         send_ack(conn);

@@ -2,7 +2,11 @@
 #ifndef SL_NET_DPDK_SEND_H
 #define SL_NET_DPDK_SEND_H
 
+#include "core/clock.h"
 #include "net/dpdk/internal.h"
+
+/* How long is waited before a peer is asked whether it has granted more, at first. */
+#define SL_DPDK_ASK_NS_MIN SL_CLOCK_NS_PER_MS
 
 /* A frame that was taken, or several in a row (SL_TRANSPORT_STREAMS): the bytes of head, then those
  * of payload. */
@@ -44,6 +48,9 @@ struct sl_dpdk_sending {
     bool wants_room; /* send_burst took fewer than it was offered */
     bool goes_on;    /* the next poll is to mark it dirty */
     bool probe_due, bye_due, moved_due;
+    /* All that was sent has come, and more waits for a grant, of which the word may be lost: when
+     * the peer is asked, 0: that is not so; and how long is waited before. */
+    uint64_t ask_ns, ask_pause_ns;
     struct sl_dpdk_entry entries[SL_DPDK_QUEUE];
     struct sl_dpdk_message messages[SL_DPDK_MESSAGES];
     /* What is lost goes before what is new, so that these are never more than flights were. */

@@ -307,7 +307,7 @@ void end_flush(struct end *end)
     (void)sl_reactor_turn(end->dpdk->base.reactor, end->now_ns);
     end->conn->dirty = false;
     end->dpdk->dirty = NULL;
-    (void)sl_dpdk_send_flush(end->conn);
+    end->when_ns = sl_dpdk_send_flush(end->conn);
     (void)port_send(&end->port, side->out, side->out_count);
     side->out_count = 0;
 }

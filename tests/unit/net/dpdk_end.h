@@ -46,6 +46,7 @@ struct end {
     uint32_t rest_count;
     struct end_packet *sent[END_FRAMES];
     uint32_t sent_count;
+    uint64_t when_ns; /* as flush said last */
     /* The layer above. */
     struct end_frame frames[END_FRAMES];
     uint32_t frame_count;

@@ -340,6 +340,40 @@ static void grant__that_has_no_room_for_a_frame(void **state)
     assert_int_equal(end.sent_count, 2);
 }
 
+/* What it was granted, and where it was told, may be lost. */
+static void grant__is_asked_for_again(void **state)
+{
+    (void)state;
+    uint64_t pause_ns = SL_CLOCK_NS_PER_MS;
+    end.conn->granted_theirs = 96;
+    offer(0, 64);
+    offer(1, 64);
+    end_flush(&end);
+    assert_int_equal(end.when_ns, SL_CLOCK_NEVER); /* the timer of what is on its way will do */
+    for (uint32_t n = 1; n <= 12; n++) {
+        acknowledge(FIRST + n);
+        assert_true(end.conn->dirty);
+        end_flush(&end);
+        assert_int_equal(end.sent_count, n);
+        assert_int_equal(end.when_ns, end.now_ns + pause_ns);
+        end.now_ns += pause_ns - 1;
+        end_flush(&end);
+        assert_int_equal(end.sent_count, n);
+        assert_int_equal(end.when_ns, end.now_ns + 1);
+        end.now_ns++;
+        end_flush(&end);
+        assert_int_equal(end.sent_count, n + 1);
+        assert_int_equal(sent_header(n)->kind, SL_DPDK_PROBE);
+        assert_int_equal(end.when_ns, SL_CLOCK_NEVER);
+        pause_ns = n < 8 ? 2 * pause_ns : 250 * SL_CLOCK_NS_PER_MS;
+    }
+    assert_true(end_acknowledge(&end, FIRST + 13, 0, 1000));
+    end_flush(&end);
+    assert_int_equal(end.sent_count, 14);
+    assert_int_equal(sent_header(13)->kind, SL_DPDK_TRAIN);
+    assert_int_equal(end.conn->send->ask_pause_ns, SL_CLOCK_NS_PER_MS);
+}
+
 /* The peer's window of messages is no wider. */
 static void messages__no_more_than_the_peer_takes(void **state)
 {
@@ -649,6 +683,7 @@ int main(void)
         CASE(timeout__asks_the_peer),
         CASE(grant__bounds_what_is_sent),
         CASE(grant__that_has_no_room_for_a_frame),
+        CASE(grant__is_asked_for_again),
         CASE(messages__no_more_than_the_peer_takes),
         CASE(port__without_memory_goes_on_later),
         CASE(turn__sends_so_many_and_wants_another),
