@@ -47,6 +47,8 @@ struct sl_dpdk_queues {
     bool blocks;
     bool straight; /* a packet that leaves by queue i arrives by queue i: memif, cables */
 };
+/* The reactors of a device follow one another in their group: this one's index there, less `index`,
+ * is that of the first. */
 
 struct sl_dpdk_facts {
     char name[64]; /* "net_memif0" */
@@ -78,7 +80,7 @@ struct sl_dpdk_port_ops {
     void (*facts)(const struct sl_dpdk_port *port, struct sl_dpdk_facts *out);
     bool (*link_is_up)(struct sl_dpdk_port *port); /* not each turn */
     uint32_t (*receive)(struct sl_dpdk_port *port, struct sl_dpdk_packet *packets, uint32_t count);
-    /* Received or reserved, and not sent. */
+    /* Received or reserved, and not sent. Leaves *pending as it is. */
     void (*release)(struct sl_dpdk_port *port, struct sl_dpdk_packet *packets, uint32_t count);
     /* Fewer than asked for when buffers are short. */
     uint32_t (*reserve)(struct sl_dpdk_port *port, struct sl_dpdk_packet *packets, uint32_t count);

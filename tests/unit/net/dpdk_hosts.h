@@ -25,6 +25,8 @@
 #define STEP_NS       (100 * SL_CLOCK_NS_PER_US)
 #define FRAMES_OF(ms) ((ms)*10U) /* turns */
 
+struct frame;
+
 /* One connection, as the layer above has it. */
 struct link {
     struct node *node;
@@ -33,6 +35,7 @@ struct link {
     int err;
     uint32_t made, sent; /* numbers of the last frame made, and how many were `sent` */
     uint32_t received, received_last;
+    struct frame *first, **end; /* made, and not `sent` */
 };
 
 struct node {
