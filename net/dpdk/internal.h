@@ -8,8 +8,10 @@
  *   conn.c        a connection's life, from the first packet to `closed`
  *   send.c        frames to packets: what is new, what is lost, what is to be acknowledged
  *   queue.c       frames that were taken, until they are `sent`; train.c puts them into packets
- *   receive.c     packets to frames: places, parked packets, `sink` and `received`
- *   store.c       the memory of what was received and not released
+ *   heard.c       what the peer says that it has
+ *   receive.c     packets to frames: places, parked packets, `received`
+ *   long.c        the message whose payload goes to where `sink` said
+ *   store.c       the memory of what was received and not released; leave.c takes it along
  *   flight.c seen.c rate.c grant.c    the arithmetic of both, pure
  *   move.c        hand-over; stray.c packets that came to the wrong reactor
  *   sweep.c       peers that say nothing, keep-alive
@@ -330,7 +332,7 @@ static inline uint32_t sl_dpdk_piece_bytes(const struct sl_dpdk_conn *conn)
     return conn->body_max & ~7U;
 }
 
-/* ---- send.c ---------------------------------------------------------------------------------- */
+/* ---- send.c, queue.c, heard.c ---------------------------------------------------------------- */
 
 int sl_dpdk_send_open(struct sl_dpdk_conn *conn);
 void sl_dpdk_send_close(struct sl_dpdk_conn *conn); /* drops what is held; reports nothing */
@@ -367,7 +369,7 @@ void sl_dpdk_send_loose(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                         const struct sl_dpdk_route *route, uint16_t queue,
                         const struct sl_dpdk_header *header, const void *body);
 
-/* ---- store.c, receive.c ---------------------------------------------------------------------- */
+/* ---- store.c, receive.c, long.c, leave.c ----------------------------------------------------- */
 
 int sl_dpdk_store_open(struct sl_dpdk *dpdk); /* by open, once the sides are known */
 /* Frees the memory of messages that were not released; before the ports are closed. */

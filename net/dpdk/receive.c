@@ -28,11 +28,8 @@ bool sl_dpdk_receive_is_owed(const struct sl_dpdk_conn *conn)
     return receive->begun > 0 && !is_ours_to_do && conn->grant.granted != conn->grant.arrived;
 }
 
-int sl_dpdk_receive_decode(const uint8_t *header, struct sl_frame *out)
+int sl_dpdk_receive_decode_closely(const uint8_t *header, struct sl_frame *out)
 {
-    if (sl_frame_decode_plain(header, out)) {
-        return 0;
-    }
     int err = sl_frame_decode(header, out);
     if (err == SL_ERR_VERSION && out->payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES) {
         return 0; /* so that the layer above can answer in words */
@@ -75,8 +72,7 @@ static void drop_slot(struct sl_dpdk *dpdk, struct sl_dpdk_slot *slot)
     *slot = (struct sl_dpdk_slot){0};
 }
 
-/* dpdk: NULL when none of it is of a reactor's. */
-static void drop(struct sl_dpdk_receiving *receive, struct sl_dpdk *dpdk)
+void sl_dpdk_receive_free(struct sl_dpdk_receiving *receive, struct sl_dpdk *dpdk)
 {
     for (uint32_t i = 0; i < SL_DPDK_MESSAGES && receive->begun > 0; i++) {
         if (receive->slots[i].kind != SL_DPDK_SLOT_EMPTY) {
@@ -90,81 +86,9 @@ static void drop(struct sl_dpdk_receiving *receive, struct sl_dpdk *dpdk)
 void sl_dpdk_receive_close(struct sl_dpdk_conn *conn)
 {
     if (conn->receive != NULL) {
-        drop(conn->receive, conn->dpdk);
+        sl_dpdk_receive_free(conn->receive, conn->dpdk);
         conn->receive = NULL;
     }
-}
-
-/* ---- To the next owner ------------------------------------------------------------------------
- */
-
-/* Each becomes a copy in memory of its own. */
-static bool copy_parked(struct sl_dpdk *dpdk, struct sl_dpdk_slot *slot)
-{
-    for (struct sl_dpdk_parked **at = &slot->parked; *at != NULL; at = &(*at)->next) {
-        struct sl_dpdk_parked *from = *at, *copy = malloc(sizeof *copy + from->bytes);
-        if (copy == NULL) {
-            return false;
-        }
-        *copy = (struct sl_dpdk_parked){.next = from->next,
-                                        .body = (uint8_t *)(copy + 1),
-                                        .offset = from->offset,
-                                        .bytes = from->bytes};
-        memcpy(copy + 1, from->body, from->bytes);
-        *at = copy;
-        sl_dpdk_unpark(dpdk, from);
-    }
-    return true;
-}
-
-static bool copy_block(struct sl_dpdk_slot *slot)
-{
-    if (slot->block == NULL) {
-        return true;
-    }
-    struct sl_dpdk_block *copy = sl_dpdk_block_copy(slot->memory, slot->bytes);
-    if (copy == NULL) {
-        return false;
-    }
-    sl_dpdk_block_put(slot->block);
-    slot->block = copy;
-    slot->memory = copy->memory;
-    return true;
-}
-
-struct sl_dpdk_receiving *sl_dpdk_receive_leave(struct sl_dpdk_conn *conn)
-{
-    struct sl_dpdk_receiving *receive = conn->receive;
-    uint32_t left = receive->begun;
-    sl_assert(receive->sink == NULL); /* it leaves between two messages */
-    for (uint32_t message = receive->head; left > 0; message++) {
-        struct sl_dpdk_slot *slot = sl_dpdk_slot_at(receive, message);
-        if (slot->kind != SL_DPDK_SLOT_EMPTY) {
-            left--;
-            if (!copy_parked(conn->dpdk, slot) || !copy_block(slot)) {
-                return NULL;
-            }
-        }
-    }
-    conn->receive = NULL;
-    return receive;
-}
-
-int sl_dpdk_receive_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_receiving *receiving)
-{
-    for (uint32_t i = 0; i < SL_DPDK_MESSAGES; i++) {
-        if (receiving->slots[i].block != NULL) {
-            sl_dpdk_store_adopt(conn->dpdk->store, receiving->slots[i].block);
-        }
-    }
-    sl_dpdk_receive_close(conn);
-    conn->receive = receiving;
-    return 0;
-}
-
-void sl_dpdk_receive_drop(struct sl_dpdk_receiving *receiving)
-{
-    drop(receiving, NULL);
 }
 
 /* ---- What comes -------------------------------------------------------------------------------

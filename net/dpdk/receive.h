@@ -81,12 +81,18 @@ struct sl_dpdk_receiving {
 };
 
 struct sl_dpdk_slot *sl_dpdk_slot_at(struct sl_dpdk_receiving *receive, uint32_t message);
+/* With all that it holds. dpdk: NULL when nothing of that is a reactor's. */
+void sl_dpdk_receive_free(struct sl_dpdk_receiving *receive, struct sl_dpdk *dpdk);
 void sl_dpdk_receive_pass(struct sl_dpdk_receiving *receive); /* the head is delivered */
 /* Whether these are the bounds of a piece of a message of so many bytes. */
 bool sl_dpdk_receive_is_piece(const struct sl_dpdk_conn *conn, uint32_t offset, uint32_t bytes,
                               uint32_t message_bytes);
 /* As sl_frame_decode, but a short frame of another version is one. */
-int sl_dpdk_receive_decode(const uint8_t *header, struct sl_frame *out);
+int sl_dpdk_receive_decode_closely(const uint8_t *header, struct sl_frame *out);
+static inline int sl_dpdk_receive_decode(const uint8_t *header, struct sl_frame *out)
+{
+    return sl_frame_decode_plain(header, out) ? 0 : sl_dpdk_receive_decode_closely(header, out);
+}
 void sl_dpdk_receive_report(struct sl_dpdk_conn *conn, const struct sl_frame *frame,
                             const uint8_t *payload, void *token);
 bool sl_dpdk_receive_is_readable(const struct sl_dpdk_conn *conn);
