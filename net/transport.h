@@ -30,6 +30,7 @@
 #include "reactor/reactor.h"
 
 struct sl_transport;
+struct sl_dpdk_options; /* net/dpdk/dpdk.h */
 
 enum sl_transport_capability {
     SL_TRANSPORT_ONE_SIDED = 1 << 0,  /* takes `landing` with a frame: the peer writes there */
@@ -100,6 +101,8 @@ struct sl_transport_options {
     /* RDMA only. The entry, counted from 1, of the GID table of the first of them whose address is
      * used; 0: the endpoint's address decides. */
     uint32_t rdma_gid;
+    /* DPDK only: the devices. Outlives the transport's open. */
+    const struct sl_dpdk_options *dpdk;
     void *medium; /* what a transport that is not of the operating system works on: net/fault's
                    * plan, a simulated network; ignored by the others */
 };

@@ -1,5 +1,6 @@
 #include <stddef.h>
 
+#include "net/dpdk/dpdk.h"
 #include "net/rdma/devices.h"
 #include "net/rdma/rdma.h"
 #include "net/shm/shm.h"
@@ -17,7 +18,7 @@ static const struct sl_transport_ops *find(enum sl_endpoint_scheme scheme, const
     case SL_ENDPOINT_RDMA:
         return sl_rdma_find(why);
     case SL_ENDPOINT_DPDK:
-        break;
+        return sl_dpdk_find(why);
     }
     *why = "this program is built without it";
     return NULL;

@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "net/dpdk/internal.h"
+#include "net/dpdk/module.h"
 
 #define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
 #define IDLE_MIN_NS     (20 * SL_CLOCK_NS_PER_US)
@@ -445,19 +446,37 @@ static void unmake(struct sl_dpdk *dpdk)
     free(dpdk);
 }
 
+/* NULL stands for the plug-in. Its ports only read the options. */
+static int find_medium(const struct sl_transport_options *options, struct sl_dpdk_medium *out)
+{
+    if (options->medium != NULL) {
+        *out = *(const struct sl_dpdk_medium *)options->medium;
+        return 0;
+    }
+    const char *why;
+    *out = (struct sl_dpdk_medium){.ops = sl_dpdk_module_ports(&why),
+                                   .ctx = (void *)(uintptr_t)options->dpdk};
+    if (out->ops == NULL) {
+        sl_log_error("dpdk: %s", why);
+        return SL_ERR_UNSUPPORTED;
+    }
+    return 0;
+}
+
 static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_options *options,
                      struct sl_transport **out)
 {
-    if (options->medium == NULL) {
-        sl_log_error("dpdk: this program is built without it");
-        return SL_ERR_UNSUPPORTED;
+    struct sl_dpdk_medium medium;
+    int err = find_medium(options, &medium);
+    if (err != 0) {
+        return err;
     }
     struct sl_dpdk *dpdk = calloc(1, sizeof *dpdk);
     if (dpdk == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     dpdk->base.reactor = reactor;
-    int err = open_ports(dpdk, options->medium);
+    err = open_ports(dpdk, &medium);
     if (err == 0) {
         err = sl_dpdk_past_open(dpdk);
     }

@@ -1,0 +1,486 @@
+/* A device's queues and pools, which reactors share it, and its link. Opened by the first of them,
+ * stopped by the last; kept, with its memory, for those that come later. */
+#include <errno.h>
+#include <pthread.h>
+#include <rte_errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "net/dpdk/module/flow.h"
+#include "net/dpdk/module/module.h"
+
+#define DESCRIPTORS   1024U
+#define PACKETS       2048U /* received, that a port lends; jumbo frames: half */
+#define RESERVED      1024U /* by reserve, and on their way through a device that copies */
+#define CACHE         256U
+#define RESTS         1024U
+#define MTU           1500U
+#define MTU_MAX       9600U
+#define MTU_LEAST     576U
+#define EAL_BYTES     (64ULL << 20)
+#define LOOK_NS       (100 * SL_CLOCK_NS_PER_MS)
+#define LOOK_AGAIN_NS (10 * SL_CLOCK_NS_PER_MS)
+#define REDIAL_NS     (500 * SL_CLOCK_NS_PER_MS)
+#define DOWN_NS       (3 * SL_CLOCK_NS_PER_S)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sl_module_device *devices;
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static int refuse(const struct sl_module_device *device, const char *what, int code)
+{
+    module_log(SL_LOG_ERROR, "dpdk: %s: %s: %s", device->name, what, rte_strerror(code));
+    return code == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_IO;
+}
+
+/* ---- Sizes ------------------------------------------------------------------------------------
+ */
+
+static uint32_t room_of(const struct sl_module_device *device)
+{
+    const uint32_t bytes = device->frame_bytes_max + 12U; /* tags, and the check sequence */
+    return RTE_PKTMBUF_HEADROOM + RTE_ALIGN_CEIL(bytes < 2048U ? 2048U : bytes, 64U);
+}
+
+static uint32_t pool_count(const struct sl_module_device *device)
+{
+    const uint32_t share = (device->queues / device->reactors) * DESCRIPTORS;
+    return device->packets + RESERVED + 2 * CACHE + (device->traits.copies ? 0 : 2 * share);
+}
+
+/* What all devices of the options may want, for the EAL to set aside. */
+static uint64_t bytes_of(const struct sl_dpdk_options *options, uint32_t reactor_count)
+{
+    uint64_t bytes = EAL_BYTES;
+    for (uint32_t i = 0; i < options->device_count; i++) {
+        const struct sl_dpdk_device *wanted = &options->devices[i];
+        const uint64_t reactors = wanted->reactors != 0 ? wanted->reactors : reactor_count;
+        const uint64_t queues = wanted->queues != 0 ? wanted->queues : reactors;
+        const uint64_t frame = wanted->mtu > 2048 ? wanted->mtu : 2048;
+        bytes += (reactors * (PACKETS + RESERVED + 2 * CACHE + RESTS) + queues * 2 * DESCRIPTORS) *
+                 (frame + 512);
+    }
+    return bytes;
+}
+
+/* ---- Configuration: the first port's, with the lock -------------------------------------------
+ */
+
+static int set_mtu(struct sl_module_device *device, uint16_t wanted)
+{
+    const uint32_t most = device->traits.frame_bytes_max != 0
+                              ? device->traits.frame_bytes_max - RTE_ETHER_HDR_LEN
+                              : MTU_MAX;
+    uint32_t mtu = wanted;
+    if (wanted == 0) {
+        mtu = device->traits.frame_bytes_max != 0 ? most : MTU;
+        mtu = mtu < MTU_MAX ? mtu : MTU_MAX;
+    }
+    if (mtu < MTU_LEAST || mtu > most || mtu > MTU_MAX) {
+        module_log(SL_LOG_ERROR, "dpdk: %s: its mtu cannot be %u: from %u to %u%s", device->name,
+                   mtu, MTU_LEAST, most < MTU_MAX ? most : MTU_MAX,
+                   device->traits.frame_bytes_max != 0 ? " (memif: bsize less 14)" : "");
+        return SL_ERR_INVALID;
+    }
+    device->mtu = (uint16_t)mtu;
+    device->frame_bytes_max = (uint16_t)(mtu + RTE_ETHER_HDR_LEN);
+    device->packets = mtu > 2048 ? PACKETS / 2 : PACKETS;
+    return 0;
+}
+
+static int set_queues(struct sl_module_device *device, const struct sl_dpdk_device *wanted,
+                      uint32_t reactor_count)
+{
+    const uint32_t reactors = wanted->reactors != 0 ? wanted->reactors : reactor_count;
+    const uint32_t queues = wanted->queues != 0 ? wanted->queues : reactors;
+    const uint32_t rx_most = device->info.max_rx_queues, tx_most = device->info.max_tx_queues;
+    if (reactors > SL_MODULE_REACTORS || queues % reactors != 0 || queues > tx_most ||
+        rx_most == 0 || (device->traits.straight && queues > rx_most)) {
+        module_log(SL_LOG_ERROR,
+                   "dpdk: %s: %u reactors cannot share %u queues of %u: take a multiple of the "
+                   "reactors, fewer of these, or a device with more (net_af_packet: qpairs=)",
+                   device->name, reactors, queues, tx_most);
+        return SL_ERR_INVALID;
+    }
+    device->reactors = (uint16_t)reactors;
+    device->queues = (uint16_t)queues;
+    device->rx_queues = (uint16_t)(queues < rx_most ? queues : rx_most);
+    device->first_reactor = wanted->first_reactor;
+    return 0;
+}
+
+static void set_offloads(struct sl_module_device *device, struct rte_eth_conf *conf)
+{
+    const struct rte_eth_dev_info *info = &device->info;
+    const uint64_t sums = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+    const uint64_t seen = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+    const bool is_sound = strcmp(info->driver_name, "net_af_xdp") != 0;
+    device->sums = (info->tx_offload_capa & sums) == sums;
+    device->sees_sums = (info->rx_offload_capa & seen) == seen;
+    device->gathers = is_sound && (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 &&
+                      (device->traits.copies || rte_eal_iova_mode() == RTE_IOVA_VA);
+    conf->txmode.offloads =
+        (device->sums ? sums : 0) | (device->gathers ? RTE_ETH_TX_OFFLOAD_MULTI_SEGS : 0);
+    conf->rxmode.offloads = device->sees_sums ? seen : 0;
+    const uint64_t hashed = info->flow_type_rss_offloads &
+                            (RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP);
+    if (device->rx_queues > 1 && hashed != 0) {
+        conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+        conf->rx_adv_conf.rss_conf.rss_hf = hashed;
+    }
+}
+
+static int make_pools(struct sl_module_device *device)
+{
+    static uint32_t made;
+    for (uint32_t i = 0; i < device->reactors; i++) {
+        char name[RTE_MEMPOOL_NAMESIZE];
+        (void)snprintf(name, sizeof name, "sl%u", made++);
+        device->pools[i] = rte_pktmbuf_pool_create_by_ops(
+            name, pool_count(device), CACHE, 0, (uint16_t)room_of(device),
+            rte_eth_dev_socket_id(device->id), "ring_sp_sc");
+        if (device->pools[i] != NULL && device->gathers) {
+            (void)snprintf(name, sizeof name, "sl%u", made++);
+            device->rests[i] = rte_pktmbuf_pool_create_by_ops(
+                name, RESTS, CACHE,
+                RTE_ALIGN_CEIL(sizeof(struct sl_module_rest), RTE_MBUF_PRIV_ALIGN), 0,
+                rte_eth_dev_socket_id(device->id), "ring_sp_sc");
+        }
+        if (device->pools[i] == NULL || (device->gathers && device->rests[i] == NULL)) {
+            return refuse(device,
+                          "no memory for its packets: reserve more huge pages, or give "
+                          "STARLING_DPDK_EAL_ARGS a larger -m",
+                          ENOMEM);
+        }
+    }
+    return 0;
+}
+
+static void free_pools(struct rte_mempool **pools)
+{
+    for (uint32_t i = 0; i < SL_MODULE_REACTORS; i++) {
+        rte_mempool_free(pools[i]);
+        pools[i] = NULL;
+    }
+}
+
+static int set_up_queues(struct sl_module_device *device)
+{
+    uint16_t received = DESCRIPTORS, sent = DESCRIPTORS;
+    (void)rte_eth_dev_adjust_nb_rx_tx_desc(device->id, &received, &sent);
+    const int socket = rte_eth_dev_socket_id(device->id);
+    int err = 0;
+    for (uint16_t i = 0; i < device->queues && err == 0; i++) {
+        struct rte_mempool *pool = device->pools[sl_module_device_owner(device, i)];
+        err = rte_eth_tx_queue_setup(device->id, i, sent, (unsigned)socket, NULL);
+        if (err == 0 && i < device->rx_queues) {
+            err = rte_eth_rx_queue_setup(device->id, i, received, (unsigned)socket, NULL, pool);
+        }
+    }
+    return err != 0 ? refuse(device, "its queues cannot be set up", -err) : 0;
+}
+
+static int apply_mtu(const struct sl_module_device *device)
+{
+    const int err = device->traits.frame_bytes_max != 0 || device->mtu == MTU
+                        ? 0
+                        : rte_eth_dev_set_mtu(device->id, device->mtu);
+    if (err != 0) {
+        module_log(SL_LOG_ERROR,
+                   "dpdk: %s: its mtu cannot be %u (%s): it has at most %u; net_af_packet: "
+                   "framesz= must be larger",
+                   device->name, device->mtu, rte_strerror(-err), device->info.max_mtu);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
+/* A device that frees what it has sent only when more is sent would keep the last for ever. */
+static bool gives_back(const struct sl_module_device *device)
+{
+    return device->traits.copies || rte_eth_tx_done_cleanup(device->id, 0, 0) >= 0;
+}
+
+static int configure(struct sl_module_device *device)
+{
+    struct rte_eth_conf conf = {0};
+    struct rte_mempool *pools[SL_MODULE_REACTORS], *rests[SL_MODULE_REACTORS];
+    memcpy(pools, device->pools, sizeof pools);
+    memcpy(rests, device->rests, sizeof rests);
+    memset(device->pools, 0, sizeof pools);
+    memset(device->rests, 0, sizeof rests);
+    device->configured = false;
+    set_offloads(device, &conf);
+    const int code = rte_eth_dev_configure(device->id, device->rx_queues, device->queues, &conf);
+    int err = code != 0 ? refuse(device, "it cannot be configured", -code) : make_pools(device);
+    err = err != 0 ? err : set_up_queues(device);
+    err = err != 0 ? err : apply_mtu(device);
+    free_pools(pools); /* no queue has them any more */
+    free_pools(rests);
+    device->configured = err == 0;
+    return err;
+}
+
+/* Whether it is as it was when it was configured. */
+static bool is_same(const struct sl_module_device *a, const struct sl_module_device *b)
+{
+    return a->configured && a->queues == b->queues && a->reactors == b->reactors &&
+           a->mtu == b->mtu;
+}
+
+static int describe(struct sl_module_device *device, const struct sl_dpdk_options *options,
+                    uint32_t which, uint32_t reactor_count)
+{
+    const struct sl_dpdk_device *wanted = &options->devices[which];
+    struct rte_ether_addr mac;
+    const int code = rte_eth_dev_info_get(device->id, &device->info);
+    if (code != 0) {
+        return refuse(device, "it says nothing of itself", -code);
+    }
+    sl_module_find_traits(&device->info, &device->traits);
+    device->port_base =
+        (uint16_t)(options->port_base != 0 ? options->port_base : SL_DPDK_PORT_BASE);
+    int err = sl_module_find_self(wanted, &device->self);
+    err = err != 0 ? err : set_mtu(device, wanted->mtu);
+    err = err != 0 ? err : set_queues(device, wanted, reactor_count);
+    if (err == 0 && rte_eth_macaddr_get(device->id, &mac) == 0) {
+        memcpy(device->self.mac, mac.addr_bytes, sizeof device->self.mac);
+    }
+    return err;
+}
+
+/* ---- The start, and the link: with the lock ---------------------------------------------------
+ */
+
+static void note_refused(struct sl_module_device *device, int code)
+{
+    if (!device->told_refused) {
+        module_log(SL_LOG_WARN, "dpdk: %s: does not start yet (%s)%s: tried again all the time",
+                   device->name, rte_strerror(code),
+                   device->traits.redials
+                       ? ": its peer, memif's server, is not there (or has a socket elsewhere)"
+                       : "");
+        device->told_refused = true;
+    }
+}
+
+/* Errors: IO; AGAIN: later, perhaps. */
+static int begin(struct sl_module_device *device)
+{
+    const int code = rte_eth_dev_start(device->id);
+    device->since_ns = now_ns();
+    if (code != 0 && !device->traits.redials) {
+        return refuse(device, "it does not start", -code);
+    }
+    if (code != 0) {
+        note_refused(device, -code);
+        return SL_ERR_AGAIN;
+    }
+    device->started = true;
+    (void)rte_eth_allmulticast_enable(device->id); /* neighbours ask for us so */
+    if (!device->traits.straight && device->rx_queues > 1) {
+        sl_module_flow_steer(device);
+    }
+    return 0;
+}
+
+static void end(struct sl_module_device *device)
+{
+    if (device->started) {
+        (void)rte_eth_dev_stop(device->id);
+        device->started = false;
+    }
+}
+
+bool sl_module_device_link(const struct sl_module_device *device)
+{
+    struct rte_eth_link link = {0};
+    return rte_eth_link_get_nowait(device->id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+}
+
+static void watch_link(struct sl_module_device *device, uint64_t time_ns)
+{
+    const bool is_up = device->started && sl_module_device_link(device);
+    if (is_up) {
+        if (!device->link_was_up) {
+            module_log(SL_LOG_INFO, "dpdk: %s: its link is up", device->name);
+        }
+        device->since_ns = time_ns;
+        device->told_down = device->told_refused = false;
+    } else if (device->link_was_up ||
+               (!device->told_down && time_ns - device->since_ns >= DOWN_NS)) {
+        module_log(SL_LOG_WARN, "dpdk: %s: its link is down: %s", device->name,
+                   device->traits.straight ? "its peer is not there, or went"
+                                           : "look at the cable, the switch, the other side");
+        device->told_down = true;
+    }
+    device->link_was_up = is_up;
+}
+
+uint64_t sl_module_device_look(struct sl_module_port *port)
+{
+    struct sl_module_device *device = port->device;
+    (void)pthread_mutex_lock(&lock);
+    const uint64_t time_ns = now_ns();
+    watch_link(device, time_ns);
+    if (device->traits.redials && !device->redialling && !device->link_was_up &&
+        time_ns - device->since_ns >= REDIAL_NS) {
+        device->redialling = true;
+    }
+    if (device->redialling && port->on) {
+        port->on = false;
+        device->on_count--;
+    }
+    if (device->redialling && device->on_count == 0) {
+        end(device);
+        device->redialling = begin(device) != 0;
+    }
+    if (!device->redialling && !port->on) {
+        port->on = true;
+        device->on_count++;
+    }
+    const bool soon = device->redialling && device->on_count > 0;
+    (void)pthread_mutex_unlock(&lock);
+    return soon ? LOOK_AGAIN_NS : LOOK_NS;
+}
+
+/* ---- Who has it -------------------------------------------------------------------------------
+ */
+
+static struct sl_module_device *get_device(uint16_t id)
+{
+    struct sl_module_device *device = devices;
+    while (device != NULL && device->id != id) {
+        device = device->next;
+    }
+    if (device == NULL) {
+        device = calloc(1, sizeof *device);
+        if (device != NULL) {
+            device->id = id;
+            (void)rte_eth_dev_get_name_by_port(id, device->name);
+            device->next = devices;
+            devices = device;
+        }
+    }
+    return device;
+}
+
+static int open_device(struct sl_module_device *device, const struct sl_dpdk_options *options,
+                       uint32_t which, uint32_t reactor_count)
+{
+    struct sl_module_device as = *device;
+    int err = describe(&as, options, which, reactor_count);
+    const bool same = err == 0 && is_same(device, &as);
+    if (err != 0) {
+        return err;
+    }
+    *device = as;
+    err = same ? 0 : configure(device);
+    if (err != 0) {
+        return err;
+    }
+    device->link_was_up = device->told_down = device->told_refused = false;
+    device->on_count = 0;
+    err = begin(device);
+    device->redialling = err == SL_ERR_AGAIN;
+    device->gathers = device->gathers && (device->redialling || gives_back(device));
+    return device->redialling ? 0 : err;
+}
+
+static void take_place(struct sl_module_device *device, struct sl_module_port *port, uint32_t index)
+{
+    device->ports[index] = port;
+    device->users++;
+    port->device = device;
+    port->index = (uint16_t)index;
+    port->id = device->id;
+    port->pool = device->pools[index];
+    port->rests = device->rests[index];
+    port->gathers = device->gathers;
+    port->sums = device->sums;
+    port->copies = device->traits.copies;
+    port->on = !device->redialling;
+    device->on_count += port->on;
+    for (uint16_t i = 0; i < device->rx_queues; i++) {
+        if (sl_module_device_owner(device, i) == index) {
+            port->queues[port->queue_count++] = i;
+        }
+    }
+}
+
+static int join(const struct sl_dpdk_options *options, uint32_t which, struct sl_module_port *port)
+{
+    const struct sl_dpdk_device *wanted = &options->devices[which];
+    const uint32_t group = sl_module_host->reactor_group_count(port->base.reactor);
+    const uint32_t index =
+        sl_module_host->reactor_index(port->base.reactor) - wanted->first_reactor;
+    uint16_t id;
+    int err = sl_module_eal_start(options, bytes_of(options, group != 0 ? group : 1));
+    err = err != 0 ? err : sl_module_find(options, which, &id);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_module_device *device = get_device(id);
+    if (device == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    if (device->users == 0) {
+        err = open_device(device, options, which, group != 0 ? group : 1);
+    }
+    if (err == 0 && (index >= device->reactors || device->ports[index] != NULL)) {
+        module_log(SL_LOG_ERROR, "dpdk: %s: this reactor's queues of it are in use", device->name);
+        err = SL_ERR_INVALID;
+    }
+    port->queues = err == 0 ? calloc(device->queues, sizeof *port->queues) : NULL;
+    if (err == 0 && port->queues == NULL) {
+        err = SL_ERR_NO_MEMORY;
+    }
+    if (err == 0) {
+        take_place(device, port, index);
+    } else if (device->users == 0) {
+        end(device);
+    }
+    return err;
+}
+
+int sl_module_device_join(const struct sl_dpdk_options *options, uint32_t which,
+                          struct sl_module_port *port)
+{
+    (void)pthread_mutex_lock(&lock);
+    const int err = join(options, which, port);
+    (void)pthread_mutex_unlock(&lock);
+    return err;
+}
+
+/* What this thread has set aside of the pool goes back to it, before others have it. */
+static void empty_cache(struct rte_mempool *pool)
+{
+    struct rte_mempool_cache *cache =
+        pool != NULL ? rte_mempool_default_cache(pool, rte_lcore_id()) : NULL;
+    if (cache != NULL) {
+        rte_mempool_cache_flush(cache, pool);
+    }
+}
+
+void sl_module_device_leave(struct sl_module_port *port)
+{
+    struct sl_module_device *device = port->device;
+    (void)pthread_mutex_lock(&lock);
+    device->ports[port->index] = NULL;
+    device->on_count -= port->on;
+    empty_cache(port->pool);
+    empty_cache(port->rests);
+    if (--device->users == 0) {
+        end(device);
+    }
+    (void)pthread_mutex_unlock(&lock);
+    free(port->queues);
+}

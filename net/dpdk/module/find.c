@@ -1,0 +1,237 @@
+/* A device by what the options say of it, and why it is not there. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <rte_bus_vdev.h>
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/dpdk/module/module.h"
+
+#define MEMIF_BUFFER_BYTES 2048U /* when its arguments say nothing */
+
+/* ---- Why not ----------------------------------------------------------------------------------
+ */
+
+static bool is_pci(const char *name)
+{
+    unsigned domain, bus, slot, function;
+    char rest;
+    return sscanf(name, "%x:%x:%x.%x%c", &domain, &bus, &slot, &function, &rest) == 4;
+}
+
+static int explain_pci(const char *name)
+{
+    char path[256], target[256];
+    (void)snprintf(path, sizeof path, "/sys/bus/pci/devices/%s", name);
+    if (access(path, F_OK) != 0) {
+        module_log(SL_LOG_ERROR, "dpdk: %s: this machine has no such PCI device: see lspci -D",
+                   name);
+        return SL_ERR_NOT_FOUND;
+    }
+    (void)snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/driver", name);
+    const ssize_t bytes = readlink(path, target, sizeof target - 1);
+    target[bytes > 0 ? bytes : 0] = '\0';
+    const char *driver = strrchr(target, '/') != NULL ? strrchr(target, '/') + 1 : "none";
+    if (strcmp(driver, "vfio-pci") != 0 && strcmp(driver, "uio_pci_generic") != 0 &&
+        strcmp(driver, "igb_uio") != 0) {
+        module_log(SL_LOG_ERROR,
+                   "dpdk: %s: its driver is %s, which leaves it to no program: dpdk-devbind.py "
+                   "--bind=vfio-pci %s (a Mellanox device keeps its own: it needs librte-net-mlx5)",
+                   name, driver, name);
+    } else if (access("/dev/vfio/vfio", R_OK | W_OK) != 0) {
+        module_log(SL_LOG_ERROR,
+                   "dpdk: %s: /dev/vfio/vfio: %s: run as root, or give the user /dev/vfio/*", name,
+                   strerror(errno));
+    } else {
+        module_log(SL_LOG_ERROR,
+                   "dpdk: %s: no driver of DPDK took it: is its librte-net-... installed, and may "
+                   "this user open its /dev/vfio/*? STARLING_LOG=debug shows more",
+                   name);
+    }
+    return SL_ERR_NOT_FOUND;
+}
+
+static const char *hint_of(const char *name, int code)
+{
+    if (strncmp(name, "net_memif", 9) == 0) {
+        return "memif: `socket`'s folder must be there and ours to write, with socket-abstract=no; "
+               "an id and role only once a socket";
+    }
+    if (code == EPERM || code == EACCES || geteuid() != 0) {
+        return "it may need root, or CAP_NET_RAW and CAP_NET_ADMIN";
+    }
+    return "are its arguments right, and its librte-net-... installed? STARLING_LOG=debug shows "
+           "more";
+}
+
+static int explain(const struct sl_dpdk_device *wanted, int code)
+{
+    if (wanted->arguments != NULL) {
+        module_log(SL_LOG_ERROR, "dpdk: %s,%s: cannot be made (%s): %s", wanted->name,
+                   wanted->arguments, rte_strerror(code), hint_of(wanted->name, code));
+        return SL_ERR_NOT_FOUND;
+    }
+    if (is_pci(wanted->name)) {
+        return explain_pci(wanted->name);
+    }
+    module_log(SL_LOG_ERROR,
+               "dpdk: there is no device %s: name a PCI device, or one that STARLING_DPDK_EAL_ARGS "
+               "makes by --vdev",
+               wanted->name);
+    return SL_ERR_NOT_FOUND;
+}
+
+/* ---- The device -------------------------------------------------------------------------------
+ */
+
+static bool is_named(const struct sl_dpdk_options *options, uint16_t id)
+{
+    for (uint32_t i = 0; i < options->device_count; i++) {
+        const char *name = options->devices[i].name;
+        uint16_t other;
+        if (name != NULL && rte_eth_dev_get_port_by_name(name, &other) == 0 && other == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The nameless take those that are left, in order. */
+static int find_any(const struct sl_dpdk_options *options, uint32_t which, uint16_t *out)
+{
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < which; i++) {
+        before += options->devices[i].name == NULL;
+    }
+    for (uint64_t id = rte_eth_find_next(0); id < RTE_MAX_ETHPORTS;
+         id = rte_eth_find_next((uint16_t)(id + 1))) {
+        if (!is_named(options, (uint16_t)id) && before-- == 0) {
+            *out = (uint16_t)id;
+            return 0;
+        }
+    }
+    module_log(SL_LOG_ERROR,
+               "dpdk: there is no device (DPDK has %u, of which others may be taken "
+               "by name): bind one by dpdk-devbind.py --bind=vfio-pci, or make one "
+               "by --vdev in STARLING_DPDK_EAL_ARGS",
+               (unsigned)rte_eth_dev_count_avail());
+    return SL_ERR_NOT_FOUND;
+}
+
+int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint16_t *id)
+{
+    const struct sl_dpdk_device *wanted = &options->devices[which];
+    if (wanted->name == NULL) {
+        return find_any(options, which, id);
+    }
+    if (rte_eth_dev_get_port_by_name(wanted->name, id) == 0) {
+        return 0;
+    }
+    int code = ENODEV;
+    if (wanted->arguments != NULL) {
+        code = -rte_eal_hotplug_add("vdev", wanted->name, wanted->arguments);
+    } else if (is_pci(wanted->name)) {
+        code = -rte_eal_hotplug_add("pci", wanted->name, "");
+    }
+    return rte_eth_dev_get_port_by_name(wanted->name, id) == 0 ? 0 : explain(wanted, code);
+}
+
+/* ---- Its address ------------------------------------------------------------------------------
+ */
+
+static bool parse_ip(const char *text, struct in6_addr *out)
+{
+    *out = (struct in6_addr){0};
+    if (inet_pton(AF_INET6, text, out) == 1) {
+        return true;
+    }
+    out->s6_addr[10] = out->s6_addr[11] = 0xff;
+    return inet_pton(AF_INET, text, out->s6_addr + 12) == 1;
+}
+
+static bool parse_self(const struct sl_dpdk_device *wanted, struct sl_dpdk_self *out)
+{
+    char ip[INET6_ADDRSTRLEN];
+    const char *slash = strchr(wanted->address, '/');
+    const size_t bytes =
+        slash != NULL ? (size_t)(slash - wanted->address) : strlen(wanted->address);
+    if (bytes >= sizeof ip) {
+        return false;
+    }
+    (void)snprintf(ip, sizeof ip, "%.*s", (int)bytes, wanted->address);
+    if (!parse_ip(ip, &out->ip) || IN6_IS_ADDR_MULTICAST(&out->ip)) {
+        return false;
+    }
+    const unsigned long bits_max = IN6_IS_ADDR_V4MAPPED(&out->ip) ? 32 : 128;
+    char *end = NULL;
+    const unsigned long bits = slash != NULL ? strtoul(slash + 1, &end, 10) : 0;
+    if (slash != NULL && (end == slash + 1 || *end != '\0' || bits > bits_max)) {
+        return false;
+    }
+    out->prefix_bits = (uint8_t)bits;
+    out->has_gateway = wanted->gateway != NULL;
+    return !out->has_gateway || (parse_ip(wanted->gateway, &out->gateway) &&
+                                 IN6_IS_ADDR_V4MAPPED(&out->gateway) == (bits_max == 32));
+}
+
+int sl_module_find_self(const struct sl_dpdk_device *wanted, struct sl_dpdk_self *out)
+{
+    *out = (struct sl_dpdk_self){0};
+    if (wanted->address != NULL && parse_self(wanted, out)) {
+        return 0;
+    }
+    module_log(SL_LOG_ERROR,
+               "dpdk: %s: its address is %s%s%s: give one as 10.0.0.1/24, of this network and "
+               "nobody else's, and a gateway of the same kind or none",
+               wanted->name != NULL ? wanted->name : "a device",
+               wanted->address != NULL ? wanted->address : "missing",
+               wanted->gateway != NULL ? ", its gateway " : "",
+               wanted->gateway != NULL ? wanted->gateway : "");
+    return SL_ERR_INVALID;
+}
+
+/* ---- What its driver is like ------------------------------------------------------------------
+ */
+
+/* The value of `key=` among the arguments that the device was made with, or NULL. */
+static const char *argument_of(const struct rte_eth_dev_info *info, const char *key)
+{
+    const struct rte_devargs *devargs = rte_dev_devargs(info->device);
+    const char *at = devargs != NULL ? devargs->args : NULL;
+    const size_t bytes = strlen(key);
+    while (at != NULL) {
+        if (strncmp(at, key, bytes) == 0 && at[bytes] == '=') {
+            return at + bytes + 1;
+        }
+        at = strchr(at, ',');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return NULL;
+}
+
+static void find_memif(const struct rte_eth_dev_info *info, struct sl_module_traits *out)
+{
+    const char *role = argument_of(info, "role"), *bytes = argument_of(info, "bsize");
+    const char *shares = argument_of(info, "zero-copy");
+    const bool is_server =
+        role != NULL && (strncmp(role, "server", 6) == 0 || strncmp(role, "master", 6) == 0);
+    out->straight = true;
+    out->redials = out->blocks = !is_server;
+    out->copies = shares == NULL || strncmp(shares, "yes", 3) != 0;
+    const unsigned long room = bytes != NULL ? strtoul(bytes, NULL, 10) : MEMIF_BUFFER_BYTES;
+    out->frame_bytes_max = room > UINT16_MAX ? UINT16_MAX : (uint32_t)room;
+}
+
+void sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out)
+{
+    *out = (struct sl_module_traits){0};
+    if (strcmp(info->driver_name, "net_memif") == 0) {
+        find_memif(info, out);
+    } else if (strcmp(info->driver_name, "net_af_packet") == 0) {
+        out->copies = true;
+    }
+}
