@@ -231,12 +231,14 @@ static enum sl_dpdk_taken take_first(struct sl_dpdk_conn *conn, struct sl_dpdk_s
         return SL_DPDK_MAD;
     }
     enum sl_dpdk_taken taken = park(conn, slot, packet, parsed);
-    if (taken == SL_DPDK_NO_ROOM && parsed->header.message == receive->head) {
+    if (taken != SL_DPDK_NO_ROOM) {
+        slot->bytes = bytes;
+    } else if (parsed->header.message == receive->head) {
         begin_slot(receive, slot, SL_DPDK_SLOT_PARKED); /* what follows needs to know this much */
+        slot->bytes = bytes;
         receive->is_known = true;
         receive->frame = frame;
     }
-    slot->bytes = slot->kind == SL_DPDK_SLOT_PARKED ? bytes : 0;
     return taken;
 }
 
@@ -263,8 +265,7 @@ static enum sl_dpdk_taken take_data(struct sl_dpdk_conn *conn, struct sl_dpdk_sl
         sl_dpdk_long_place(conn, offset, parsed->body, bytes);
         return SL_DPDK_TAKEN;
     }
-    return offset == 0 && slot->bytes == 0 ? take_first(conn, slot, packet, parsed)
-                                           : park(conn, slot, packet, parsed);
+    return offset == 0 ? take_first(conn, slot, packet, parsed) : park(conn, slot, packet, parsed);
 }
 
 static enum sl_dpdk_taken take_train(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,

@@ -200,7 +200,7 @@ static void open_conn(struct end *end)
     conn->routed = true;
     conn->body_max = END_BODY_MAX;
     conn->granted_theirs = SL_DPDK_BLIND_BYTES;
-    assert_int_equal(sl_dpdk_flights_open(&conn->flights, 1000), 0);
+    assert_int_equal(sl_dpdk_flights_open(&conn->flights, END_FIRST), 0);
     sl_dpdk_seen_init(&conn->seen, 2000);
     sl_dpdk_rate_init(&conn->rate, END_BODY_MAX, 4U << 20);
     sl_dpdk_grant_open(&end->dpdk->grants, &conn->grant);
@@ -250,6 +250,9 @@ void end_close(struct end *end)
         free(end->frames[i].payload);
     }
     end_forget_sent(end);
+    while (end->kept_count > 0) {
+        free(end->kept[--end->kept_count]);
+    }
     free(end->conn);
     free(end->dpdk);
 }
@@ -273,6 +276,35 @@ uint8_t *end_frame_make(uint32_t number, uint32_t payload_bytes)
         bytes[SL_FRAME_HEADER_BYTES + i] = byte_of(number, i);
     }
     return bytes;
+}
+
+void *end_keep(struct end *end, void *memory)
+{
+    assert_non_null(memory);
+    assert_true(end->kept_count < END_FRAMES);
+    end->kept[end->kept_count++] = memory;
+    return memory;
+}
+
+uint8_t *end_make(struct end *end, uint32_t number, uint32_t payload_bytes)
+{
+    return end_keep(end, end_frame_make(number, payload_bytes));
+}
+
+uint8_t *end_offer_made(struct end *end, uint32_t number, uint32_t payload_bytes, void *cookie)
+{
+    uint8_t *frame = end_make(end, number, payload_bytes);
+    assert_true(end_offer(end, frame, SL_FRAME_HEADER_BYTES + payload_bytes, 0, cookie));
+    return frame;
+}
+
+void end_expect_frame(const struct end_packet *packet, uint32_t *at, const uint8_t *frame,
+                      uint32_t payload_bytes)
+{
+    uint32_t bytes = SL_FRAME_HEADER_BYTES + payload_bytes;
+    assert_true(*at + bytes <= packet->parsed.body_bytes);
+    assert_memory_equal(packet->parsed.body + *at, frame, bytes);
+    *at += (bytes + 7) & ~7U;
 }
 
 void end_frame_check(const struct end_frame *frame, uint32_t number, uint32_t payload_bytes)

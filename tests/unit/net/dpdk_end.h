@@ -13,6 +13,7 @@
 #include "net/dpdk/internal.h"
 
 #define END_BODY_MAX 1440U
+#define END_FIRST    1000U /* number of the first packet that it sends */
 #define END_FRAMES   4096U
 #define END_PACKETS  512U /* that the port lends */
 
@@ -50,6 +51,8 @@ struct end {
     /* The layer above. */
     struct end_frame frames[END_FRAMES];
     uint32_t frame_count;
+    void *kept[END_FRAMES]; /* until end_close */
+    uint32_t kept_count;
     bool holds; /* messages, instead of releasing them */
     void *cookies[END_FRAMES];
     uint32_t cookie_count, writables, asked;
@@ -66,9 +69,16 @@ void end_close(struct end *end);
 uint8_t *end_frame_make(uint32_t number, uint32_t payload_bytes);
 void end_frame_check(const struct end_frame *frame, uint32_t number, uint32_t payload_bytes);
 
+/* The same, of this number, which end_close frees, as it does what is kept. */
+uint8_t *end_make(struct end *end, uint32_t number, uint32_t payload_bytes);
+void *end_keep(struct end *end, void *memory);
+
 /* Offers one frame, the last `apart` bytes of which are its payload; returns whether it was taken.
  */
 bool end_offer(struct end *end, const uint8_t *frame, uint32_t bytes, uint32_t apart, void *cookie);
+
+/* One that is made for it, all of it head. */
+uint8_t *end_offer_made(struct end *end, uint32_t number, uint32_t payload_bytes, void *cookie);
 
 /* Flushes, and parses what was sent. */
 void end_flush(struct end *end);
@@ -77,6 +87,9 @@ void end_read_rests(struct end *end);
 /* The n-th packet that was sent, and its header. */
 const struct end_packet *end_sent(const struct end *end, uint32_t n);
 void end_forget_sent(struct end *end);
+/* The frame lies in a train at *at, which moves behind it. */
+void end_expect_frame(const struct end_packet *packet, uint32_t *at, const uint8_t *frame,
+                      uint32_t payload_bytes);
 
 /* The peer says that it has all before `acknowledged`, and these beyond; returns what the sending
  * half does. */

@@ -1,6 +1,6 @@
 /* Two ends and a network between them that loses, doubles, reorders and corrupts, all from a seed:
- * what is sent arrives, once, in order, unchanged, and all memory comes back. DPDK_LOSSY_SEED and
- * DPDK_LOSSY_FRAMES replay or prolong a run. */
+ * what is sent arrives, once, in order, unchanged, and all memory comes back. DPDK_LOSSY_SEED
+ * replays a run, DPDK_LOSSY_SEEDS and DPDK_LOSSY_FRAMES make more of them and longer ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@
 /* What goes wrong, of 1000 packets. */
 struct faults {
     uint32_t lost, doubled, delayed, corrupted;
-    uint16_t frame_bytes_max;
+    uint16_t frame_bytes_max, packets; /* that a port lends */
     bool sums, gathers;
     uint64_t delay_ns;
 };
@@ -403,6 +403,7 @@ static struct sl_wire_device *add_device(struct sl_wire_host *host, const char *
                                              .port_base = 4000,
                                              .first_reactor = reactor,
                                              .frame_bytes_max = net.faults.frame_bytes_max,
+                                             .packets = net.faults.packets,
                                              .sums = net.faults.sums,
                                              .gathers = net.faults.gathers};
     return sl_wire_device_add(host, &options);
@@ -477,6 +478,8 @@ static void run_seeds(const struct faults *faults, uint32_t count, uint32_t fram
         run(strtoull(text, NULL, 10), faults, frames);
         return;
     }
+    const char *seeds = getenv("DPDK_LOSSY_SEEDS");
+    count = seeds != NULL ? (uint32_t)strtoul(seeds, NULL, 10) : count;
     for (uint64_t seed = 1; seed <= count; seed++) {
         run(seed * 7919, faults, frames);
     }
@@ -529,6 +532,13 @@ static void lossy__from_where_it_lies(void **state)
         2, 1000);
 }
 
+/* Ports that lend hardly more packets than one turn takes: what must wait has no room. */
+static void lossy__few_packets_may_wait(void **state)
+{
+    (void)state;
+    run_seeds(&(struct faults){.lost = 10, .delayed = 50, .delay_ns = 5000, .packets = 48}, 2, 500);
+}
+
 static int make_pattern(void **state)
 {
     (void)state;
@@ -557,6 +567,7 @@ int main(void)
         cmocka_unit_test(lossy__order_is_lost),
         cmocka_unit_test(lossy__jumbo_frames_and_sums_by_the_device),
         cmocka_unit_test(lossy__from_where_it_lies),
+        cmocka_unit_test(lossy__few_packets_may_wait),
     };
     cmocka_set_test_filter(getenv("DPDK_LOSSY_CASE"));
     return cmocka_run_group_tests(cases, make_pattern, free_pattern);

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "net/dpdk/receive.h"
 #include "tests/unit/net/dpdk_end.h"
 
@@ -212,6 +213,32 @@ static void long_message__without_room_for_packets(void **state)
     end_deliver(&end);
     assert_int_equal(end.frame_count, 1);
     end_frame_check(&end.frames[0], 1, LONG);
+    free(frame);
+    free(sink);
+}
+
+/* The same for one that was not at the head when its first piece came. */
+static void long_message__begun_without_room_for_its_first_piece(void **state)
+{
+    (void)state;
+    end_close(&end);
+    end_open(&end, &(struct sl_dpdk_facts){.frame_bytes_max = 1514, .packets = 4});
+    uint8_t *frame = end_frame_make(2, LONG), *sink = malloc(LONG);
+    uint32_t bytes = 32 + LONG;
+    assert_int_equal(end_take_piece(&end, 1, frame, bytes, 5), SL_DPDK_PARKED);
+    assert_int_equal(end_take_piece(&end, 1, frame, bytes, 4), SL_DPDK_PARKED);
+    assert_int_equal(end_take_piece(&end, 1, frame, bytes, 0), SL_DPDK_NO_ROOM);
+    assert_int_equal(take_one(0, 1, 64), SL_DPDK_TAKEN);
+    end.sink = sink;
+    end_deliver(&end);
+    assert_int_equal(end.asked, 0);
+    assert_int_equal(end_take_piece(&end, 1, frame, bytes, 0), SL_DPDK_NO_ROOM);
+    end_deliver(&end);
+    assert_int_equal(end.asked, 1);
+    assert_int_equal(take_whole(1, 2, LONG), SL_DPDK_TAKEN);
+    end_deliver(&end);
+    assert_int_equal(end.frame_count, 2);
+    end_frame_check(&end.frames[1], 2, LONG);
     free(frame);
     free(sink);
 }
@@ -533,6 +560,7 @@ int main(void)
         CASE(long_message__waits_for_its_turn),
         CASE(sink__is_asked_again),
         CASE(long_message__without_room_for_packets),
+        CASE(long_message__begun_without_room_for_its_first_piece),
         CASE(window__bounds_what_is_ahead),
         CASE(mad__pieces_with_wrong_bounds),
         CASE(mad__the_first_piece_of_a_long_message),
@@ -553,5 +581,6 @@ int main(void)
         CASE(leave__and_is_dropped_on_the_way),
         CASE(owed__while_the_head_is_not_whole),
     };
+    sl_log_setup(SL_LOG_OFF, "receive");
     return cmocka_run_group_tests(cases, NULL, NULL);
 }
