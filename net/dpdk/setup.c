@@ -9,8 +9,8 @@
 #define PAUSE_MAX_NS (500 * SL_CLOCK_NS_PER_MS)
 
 /* A peer that shares its core with others answers late, however little it is sent: delay alone does
- * not make us slower than this in a round trip. */
-#define WINDOW_MIN   (16U << 10)
+ * not make us slower in a round trip than by what we may send unasked. */
+#define WINDOW_MIN   SL_DPDK_BLIND_BYTES
 
 /* ---- Hellos -----------------------------------------------------------------------------------
  */
