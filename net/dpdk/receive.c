@@ -136,8 +136,7 @@ static enum sl_dpdk_taken park(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *s
     if (!sl_dpdk_grant_allows(&conn->grant, parsed->body_bytes)) {
         return SL_DPDK_MAD;
     }
-    struct sl_dpdk_parked *parked =
-        packet == NULL ? NULL : sl_dpdk_park(conn->dpdk, conn->side, packet);
+    struct sl_dpdk_parked *parked = sl_dpdk_park(conn->dpdk, conn->side, packet);
     if (parked == NULL) {
         return SL_DPDK_NO_ROOM;
     }
