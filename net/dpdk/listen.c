@@ -230,12 +230,14 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
         answer(dpdk, side, packet, SL_DPDK_RETRY, &asked, &hello);
         return;
     }
-    const uint64_t random = hash(dpdk, packet, asked.connection, ID, asked.cookie);
+    const uint64_t random = hash(dpdk, packet, asked.connection, ID, 0);
     const uint64_t id = sl_dpdk_conn_id(dpdk, random);
     struct sl_dpdk_conn *conn = sl_dpdk_conn_find(dpdk, id);
     if (conn != NULL) {
         sl_dpdk_setup_say(conn, SL_DPDK_ACCEPT);
-    } else if (!sl_dpdk_past_has(dpdk, id)) {
+    } else if (sl_dpdk_past_has(dpdk, id)) {
+        refuse(dpdk, side, packet, &asked, SL_ERR_CLOSED); /* it ended before he heard of it */
+    } else {
         accept_one(dpdk, side, packet, &asked, id);
     }
 }

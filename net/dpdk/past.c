@@ -8,7 +8,8 @@
 
 #define PASTS       1024U /* 2^n */
 #define AGAIN_NS    SL_CLOCK_NS_PER_MS
-#define PLACE_SHIFT 8 /* the low bits of an id are the reactor's */
+#define LEAST_NS    (10 * SL_CLOCK_NS_PER_S) /* a cookie that was good is so no longer */
+#define PLACE_SHIFT 8                        /* the low bits of an id are the reactor's */
 
 enum past_kind { NOBODY, ENDED, WENT };
 
@@ -56,7 +57,8 @@ static struct past *find(struct sl_dpdk *dpdk, uint64_t id)
 
 static uint64_t until_ns(const struct sl_dpdk *dpdk)
 {
-    return sl_dpdk_now_ns(dpdk) + 2 * dpdk->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
+    const uint64_t ns = 2 * sl_dpdk_patience_ns(dpdk);
+    return sl_dpdk_now_ns(dpdk) + (ns > LEAST_NS ? ns : LEAST_NS);
 }
 
 void sl_dpdk_past_ended(const struct sl_dpdk_conn *conn)

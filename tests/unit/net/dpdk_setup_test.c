@@ -191,6 +191,22 @@ static void open__asked_again(void **state)
     hosts_close(&hosts);
 }
 
+/* The answer is lost for so long that the cookie is stale: the new one leads to the same. */
+static void open__asked_again_with_another_cookie(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    node_listen(&hosts.nodes[0], 0);
+    struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, PORT_BASE);
+    hosts.lose[SL_DPDK_ACCEPT] = 1000;
+    hosts_run_ms(&hosts, TIMEOUT_MS - 1000);
+    assert_true(hosts.seen[SL_DPDK_RETRY] > 1);
+    hosts.lose[SL_DPDK_ACCEPT] = 0;
+    expect_pair(&hosts, client);
+    hosts_close(&hosts);
+}
+
 /* Nor does the same question make a second connection when the first has ended. */
 static void open__asked_again_after_the_end(void **state)
 {
@@ -203,6 +219,7 @@ static void open__asked_again_after_the_end(void **state)
     hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
     hosts_run_ms(&hosts, 100);
     assert_int_equal(hosts.seen[SL_DPDK_ACCEPT], 1);
+    assert_int_equal(hosts.seen[SL_DPDK_REFUSE], 1);
     assert_int_equal(hosts.nodes[0].link_count, 1);
     hosts_close(&hosts);
 }
@@ -265,13 +282,7 @@ static void accept__nobody_wants_it_any_more(void **state)
     hosts_close(&hosts);
 }
 
-static void set_other_id(void *ctx, struct sl_dpdk_header *header)
-{
-    (void)ctx;
-    header->connection ^= 0x100;
-}
-
-/* An answer to a question that nobody asked. */
+/* From the wrong address, with all else right. */
 static void accept__forged(void **state)
 {
     (void)state;
@@ -281,11 +292,16 @@ static void accept__forged(void **state)
     struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, PORT_BASE);
     hosts.lose[SL_DPDK_ACCEPT] = 1;
     hosts_until(&hosts, &hosts.lose[SL_DPDK_ACCEPT], 0);
-    hosts_forge(&hosts, FROM_A, SL_DPDK_ACCEPT, set_other_id, NULL);
+    struct packet *packet = &hosts.last[FROM_A][SL_DPDK_ACCEPT];
+    packet->bytes[35] ^= 1; /* the source's UDP port */
+    packet->bytes[40] = packet->bytes[41] = 0;
+    sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
+    hosts_repeat(&hosts, FROM_A, SL_DPDK_ACCEPT);
     hosts_step(&hosts, STEP_NS);
     hosts_step(&hosts, STEP_NS);
     assert_int_equal(client->opened, 0);
-    hosts_until(&hosts, &client->opened, 1);
+    assert_int_equal(node_dpdk(&hosts.nodes[2])->forged, 1);
+    expect_pair(&hosts, client);
     hosts_close(&hosts);
 }
 
@@ -302,6 +318,7 @@ int main(void)
         cmocka_unit_test(connect__where_no_queue_leads_to_the_listener),
         cmocka_unit_test(listen__ports_are_the_reactors),
         cmocka_unit_test(open__asked_again),
+        cmocka_unit_test(open__asked_again_with_another_cookie),
         cmocka_unit_test(open__asked_again_after_the_end),
         cmocka_unit_test(open__with_a_stale_cookie),
         cmocka_unit_test(open__from_another_address),
