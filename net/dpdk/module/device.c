@@ -2,7 +2,9 @@
  * stopped by the last; kept, with its memory, for those that come later. */
 #include <errno.h>
 #include <pthread.h>
+#include <rte_alarm.h>
 #include <rte_errno.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -272,10 +274,39 @@ static void note_refused(struct sl_module_device *device, int code)
     }
 }
 
+struct switching {
+    uint16_t id;
+    bool on;
+    int code;
+    sem_t done;
+};
+
+static void run_switch(void *ctx)
+{
+    struct switching *this = ctx;
+    this->code = this->on ? rte_eth_dev_start(this->id) : rte_eth_dev_stop(this->id);
+    (void)sem_post(&this->done);
+}
+
+/* memif's driver talks with its peer on the EAL's thread for interrupts, and does not lock that out
+ * when it is started or stopped on another: so it is done there, as an alarm. */
+static int switch_device(const struct sl_module_device *device, bool on)
+{
+    struct switching this = {.id = device->id, .on = on};
+    (void)sem_init(&this.done, 0, 0);
+    if (!device->traits.straight || rte_eal_alarm_set(1, run_switch, &this) != 0) {
+        run_switch(&this);
+    }
+    while (sem_wait(&this.done) != 0) {
+    }
+    (void)sem_destroy(&this.done);
+    return this.code;
+}
+
 /* Errors: IO; AGAIN: later, perhaps. */
 static int begin(struct sl_module_device *device)
 {
-    const int code = rte_eth_dev_start(device->id);
+    const int code = switch_device(device, true);
     device->since_ns = now_ns();
     if (code != 0 && !device->traits.redials) {
         return refuse(device, "it does not start", -code);
@@ -295,7 +326,7 @@ static int begin(struct sl_module_device *device)
 static void end(struct sl_module_device *device)
 {
     if (device->started) {
-        (void)rte_eth_dev_stop(device->id);
+        (void)switch_device(device, false);
         device->started = false;
     }
 }
@@ -328,7 +359,9 @@ static void watch_link(struct sl_module_device *device, uint64_t time_ns)
 uint64_t sl_module_device_look(struct sl_module_port *port)
 {
     struct sl_module_device *device = port->device;
-    (void)pthread_mutex_lock(&lock);
+    if (pthread_mutex_trylock(&lock) != 0) {
+        return LOOK_AGAIN_NS; /* somebody opens a device, which takes long */
+    }
     const uint64_t time_ns = now_ns();
     watch_link(device, time_ns);
     if (device->traits.redials && !device->redialling && !device->link_was_up &&
@@ -406,7 +439,7 @@ static void take_place(struct sl_module_device *device, struct sl_module_port *p
     port->rests = device->rests[index];
     port->gathers = device->gathers;
     port->sums = device->sums;
-    port->copies = device->traits.copies;
+    port->guarded = device->traits.straight;
     port->on = !device->redialling;
     device->on_count += port->on;
     for (uint16_t i = 0; i < device->rx_queues; i++) {

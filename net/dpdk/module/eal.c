@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "net/dpdk/module/guard.h"
 #include "net/dpdk/module/module.h"
 
 #define ARGUMENTS_MAX  64
@@ -181,26 +182,26 @@ static bool add_all(struct start *this)
 {
     return add_words(&this->given, this->options->eal_arguments) &&
            add_words(&this->given, getenv("STARLING_DPDK_EAL_ARGS")) &&
-           add(&this->all, "starling") && add_processors(this) && add_memory(this) &&
-           add_devices(this) && add_words(&this->all, this->options->eal_arguments) &&
+           add(&this->all, "starling") && add(&this->all, "--no-telemetry") &&
+           add_processors(this) && add_memory(this) && add_devices(this) &&
+           add_words(&this->all, this->options->eal_arguments) &&
            add_words(&this->all, getenv("STARLING_DPDK_EAL_ARGS"));
 }
 
 /* ---- Its log ----------------------------------------------------------------------------------
  */
 
+/* Its warnings are mostly of what it can do without. */
 static enum sl_log_level level_of(int level)
 {
-    if (level <= 0 || level > (int)RTE_LOG_NOTICE) {
-        return SL_LOG_DEBUG;
-    }
-    return level <= (int)RTE_LOG_WARNING ? SL_LOG_WARN : SL_LOG_DEBUG;
+    return level > 0 && level <= (int)RTE_LOG_ERR ? SL_LOG_WARN : SL_LOG_DEBUG;
 }
 
 /* DPDK flushes after each message, which has one line or more. */
 static ssize_t write_log(void *cookie, const char *text, size_t bytes)
 {
     (void)cookie;
+    sl_module_guard_hear(rte_log_cur_msg_logtype());
     const enum sl_log_level level = level_of(rte_log_cur_msg_loglevel());
     const char *end = text + bytes;
     while (text < end && sl_module_host->log_enabled(level)) {
@@ -259,7 +260,10 @@ static void *run_start(void *ctx)
     memcpy(values, this->all.values, sizeof values);
     if (rte_eal_init(this->all.count, values) < 0) {
         this->err = note_failure(this);
-    } else if (this->plain) {
+        return NULL;
+    }
+    sl_module_guard_start();
+    if (this->plain) {
         module_log(SL_LOG_WARN,
                    "dpdk: no huge pages (%llu MB of them are wanted): packets lie in ordinary "
                    "ones, which costs each some address translations, and devices that need "
@@ -295,6 +299,11 @@ int sl_module_eal_start(const struct sl_dpdk_options *options, uint64_t bytes)
     }
     (void)pthread_once(&once, start_once);
     return start.err;
+}
+
+bool sl_module_eal_has_joined(void)
+{
+    return joins > 0;
 }
 
 int sl_module_eal_join(void)

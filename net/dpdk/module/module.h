@@ -5,6 +5,7 @@
  *   find.c     a device by what the options say of it; why it is not there
  *   device.c   a device's queues and pools; who has it, its link
  *   port.c     the ops of net/dpdk/port.h: packets
+ *   guard.c    memif's peers that go while their packets are read
  *   memory.c   memory of the program's that devices read */
 #ifndef SL_NET_DPDK_MODULE_MODULE_H
 #define SL_NET_DPDK_MODULE_MODULE_H
@@ -16,6 +17,7 @@
 #include "core/err.h"
 #include "net/dpdk/dpdk.h"
 #include "net/dpdk/module.h"
+#include "net/dpdk/module/guard.h"
 
 #define SL_MODULE_REACTORS 256U /* ids have 8 bits for them */
 
@@ -66,7 +68,9 @@ struct sl_module_port {
     struct sl_timer look; /* at the link */
     uint16_t id, index, next_queue, queue_count;
     uint16_t *queues; /* that are received from */
-    bool on, gathers, sums, copies;
+    bool on, gathers, sums;
+    bool guarded; /* by `guard` */
+    struct sl_module_guard guard;
     uint32_t lent; /* `rest`s that the device has */
     struct sl_dpdk_port_stats stats;
 };
@@ -87,6 +91,7 @@ int sl_module_eal_start(const struct sl_dpdk_options *options, uint64_t bytes);
 /* The calling thread is one that DPDK knows, as long as it has as many joins as leaves. */
 int sl_module_eal_join(void);
 void sl_module_eal_leave(void);
+bool sl_module_eal_has_joined(void);
 
 /* ---- find.c -----------------------------------------------------------------------------------
  */
