@@ -4,6 +4,7 @@
 #ifndef SL_NET_RDMA_CACHE_H
 #define SL_NET_RDMA_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,8 +21,8 @@ struct sl_rdma_cache *sl_rdma_cache_open(struct sl_rdma_rail *rail, size_t bytes
                                          uint32_t entries_max);
 void sl_rdma_cache_close(struct sl_rdma_cache **cache); /* nothing is in use */
 
-/* The device is asked again, though it refused lately. */
-void sl_rdma_cache_retry(struct sl_rdma_cache *cache);
+/* Gives back what is not in use; false: nothing was there. */
+bool sl_rdma_cache_shrink(struct sl_rdma_cache *cache);
 
 /* A registration that holds [at, at + bytes), with at least `access` (IBV_ACCESS_*), for use until
  * put. NULL: the device refuses, or no memory. */

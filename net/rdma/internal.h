@@ -85,8 +85,9 @@ struct sl_rdma {
     uint32_t gid;       /* the option */
     uint32_t next_rail; /* for who connects next */
     uint32_t connections_max, peer_timeout_ms, buffers_max;
-    struct sl_timer sweep;
+    struct sl_timer sweep, retry;
     uint32_t sweep_rounds;
+    uint32_t retry_rounds; /* what was refused in an older one is tried again; runs over */
     uint64_t log_next_ns;
     uint32_t log_dropped;
     struct sl_transport_stats stats;
@@ -392,6 +393,9 @@ void sl_rdma_move_drop(struct sl_rdma_conn *conn);
 void sl_rdma_sweep_open(struct sl_rdma *rdma);
 void sl_rdma_sweep_close(struct sl_rdma *rdma);
 void sl_rdma_sweep_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn);
+
+/* Some milliseconds from now, a round of retries: connections that wait for memory are visited. */
+void sl_rdma_sweep_retry(struct sl_rdma *rdma);
 
 /* ---- send.c -----------------------------------------------------------------------------------
  */

@@ -8,8 +8,6 @@
 #include "net/rdma/cache.h"
 #include "net/rdma/internal.h"
 
-#define PAUSE 1000U /* wishes refused without trying, after the device has refused one */
-
 struct region_chunks {
     uint64_t serial; /* of the registration that the chunks are of; 0: none */
     size_t count;
@@ -18,16 +16,20 @@ struct region_chunks {
 
 struct sl_rdma_chunks {
     struct region_chunks regions[SL_RDMA_REGIONS];
-    uint32_t last;  /* region found */
-    uint32_t pause; /* wishes */
+    uint32_t last; /* region found */
+    struct sl_rdma_refusal refusal;
 };
 
 /* ---- With the device --------------------------------------------------------------------------
  */
 
-void sl_rdma_memory_explain(struct sl_rdma_rail *rail, size_t bytes)
+bool sl_rdma_memory_is_short(int reason)
 {
-    int reason = errno;
+    return reason == ENOMEM || reason == EAGAIN;
+}
+
+static void explain(struct sl_rdma_rail *rail, size_t bytes, int reason)
+{
     if (rail->limit_told) {
         return;
     }
@@ -46,11 +48,44 @@ void sl_rdma_memory_explain(struct sl_rdma_rail *rail, size_t bytes)
                 rail->name, bytes, strerror(reason), (unsigned long long)limit.rlim_cur);
 }
 
+void sl_rdma_memory_refused(struct sl_rdma_rail *rail, struct sl_rdma_refusal *refusal,
+                            size_t bytes)
+{
+    explain(rail, bytes, errno);
+    *refusal = (struct sl_rdma_refusal){.round = rail->rdma->retry_rounds, .bytes = bytes};
+    sl_rdma_sweep_retry(rail->rdma);
+}
+
+bool sl_rdma_memory_is_refused(const struct sl_rdma_rail *rail,
+                               const struct sl_rdma_refusal *refusal, size_t bytes)
+{
+    return refusal->bytes != 0 && bytes >= refusal->bytes &&
+           refusal->round == rail->rdma->retry_rounds;
+}
+
 struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_rail *rail, void *at, size_t bytes, int access)
 {
     const struct sl_rdma_library *library = rail->rdma->library;
-    int relaxed = rail->can.relaxed_order ? IBV_ACCESS_RELAXED_ORDERING : 0;
-    return library->reg_mr(rail->pd, at, bytes, access | relaxed);
+    access |= rail->can.relaxed_order ? IBV_ACCESS_RELAXED_ORDERING : 0;
+    struct ibv_mr *mr = library->reg_mr(rail->pd, at, bytes, access);
+    const int reason = errno;
+    if (mr == NULL && sl_rdma_memory_is_short(reason)) {
+        sl_rdma_device_ran_short();
+        if (rail->cache != NULL && sl_rdma_cache_shrink(rail->cache)) {
+            return library->reg_mr(rail->pd, at, bytes, access);
+        }
+        errno = reason;
+    }
+    return mr;
+}
+
+void sl_rdma_memory_relieve(struct sl_rdma_rail *rail)
+{
+    const uint32_t now = sl_rdma_device_shortages();
+    if (now != rail->shortages_seen) {
+        rail->shortages_seen = now;
+        (void)sl_rdma_cache_shrink(rail->cache);
+    }
 }
 
 /* ---- What the layers above registered ---------------------------------------------------------
@@ -170,17 +205,15 @@ static struct ibv_mr *chunk_get(struct sl_rdma_rail *rail, const struct sl_rdma_
     if (*chunk != NULL) {
         return *chunk;
     }
-    if (all->pause > 0) {
-        all->pause--;
-        return NULL;
-    }
     size_t offset = number * SL_RDMA_CHUNK_BYTES;
     size_t left = region->bytes - offset;
     size_t bytes = left < SL_RDMA_CHUNK_BYTES ? left : SL_RDMA_CHUNK_BYTES;
+    if (sl_rdma_memory_is_refused(rail, &all->refusal, bytes)) {
+        return NULL;
+    }
     *chunk = sl_rdma_memory_pin(rail, region->base + offset, bytes, access_of(rail, region));
     if (*chunk == NULL) {
-        sl_rdma_memory_explain(rail, bytes);
-        all->pause = PAUSE;
+        sl_rdma_memory_refused(rail, &all->refusal, bytes);
     }
     return *chunk;
 }
@@ -266,6 +299,7 @@ void sl_rdma_memory_drop(struct sl_rdma_rail *rail, const struct sl_rdma_span *s
 
 int sl_rdma_memory_open(struct sl_rdma_rail *rail)
 {
+    rail->shortages_seen = sl_rdma_device_shortages();
     rail->chunks = calloc(1, sizeof *rail->chunks);
     if (rail->chunks == NULL) {
         return SL_ERR_NO_MEMORY;
@@ -277,12 +311,6 @@ int sl_rdma_memory_open(struct sl_rdma_rail *rail)
         return SL_ERR_NO_MEMORY;
     }
     return 0;
-}
-
-void sl_rdma_memory_retry(struct sl_rdma_rail *rail)
-{
-    rail->chunks->pause = 0;
-    sl_rdma_cache_retry(rail->cache);
 }
 
 void sl_rdma_memory_close(struct sl_rdma_rail *rail)

@@ -10,7 +10,6 @@
 #define SLAB_BYTES     (256U << 10)
 #define SLAB_BYTES_MAX (2U << 20)
 #define BATCH          16U
-#define PAUSE          1000U
 #define CQ_SLACK       256U /* completions of queue pairs that are no more */
 
 struct sl_rdma_slab {
@@ -110,18 +109,17 @@ static size_t next_slab_bytes(const struct sl_rdma_pool *pool, enum sl_rdma_bloc
 static bool grow(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind, bool at_all_costs)
 {
     struct sl_rdma_pool *pool = &rail->pool;
-    if (pool->pauses[kind] > 0 && !at_all_costs) {
-        pool->pauses[kind]--;
+    if (rail->gone ||
+        (!at_all_costs && sl_rdma_memory_is_refused(rail, &pool->refusals[kind], SLAB_BYTES_MIN))) {
         return false;
     }
     struct sl_rdma_slab *slab = NULL;
     for (size_t bytes = next_slab_bytes(pool, kind); slab == NULL && bytes >= SLAB_BYTES_MIN;
          bytes /= 2) {
-        slab = rail->gone ? NULL : slab_open(rail, kind, bytes);
+        slab = slab_open(rail, kind, bytes);
     }
     if (slab == NULL) {
-        sl_rdma_memory_explain(rail, SLAB_BYTES_MIN);
-        pool->pauses[kind] = PAUSE;
+        sl_rdma_memory_refused(rail, &pool->refusals[kind], SLAB_BYTES_MIN);
         return false;
     }
     slab->next = pool->slabs;
@@ -135,7 +133,8 @@ static bool grow(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind, bool a
 
 int sl_rdma_pool_open(struct sl_rdma_rail *rail)
 {
-    bool can = grow(rail, SL_RDMA_BLOCK_RECEIVE, true) && grow(rail, SL_RDMA_BLOCK_SEND, true);
+    bool can = grow(rail, SL_RDMA_BLOCK_RECEIVE, true) && grow(rail, SL_RDMA_BLOCK_SEND, true) &&
+               grow(rail, SL_RDMA_BLOCK_STAGING, true);
     return can ? 0 : SL_ERR_NO_MEMORY;
 }
 
@@ -274,7 +273,6 @@ void sl_rdma_pool_flush(struct sl_rdma_rail *rail)
 void sl_rdma_pool_refill(struct sl_rdma_rail *rail)
 {
     const struct sl_rdma *rdma = rail->rdma;
-    memset(rail->pool.pauses, 0, sizeof rail->pool.pauses);
     if (rail->gone || rail->pool.free[SL_RDMA_BLOCK_RECEIVE] == NULL) {
         return;
     }
@@ -411,6 +409,25 @@ struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_rail *rail, enum sl_rdma_b
         block = pop_free(pool, kind);
     }
     return block;
+}
+
+struct sl_rdma_block *sl_rdma_pool_lend(struct sl_rdma_rail *rail)
+{
+    struct sl_rdma_pool *pool = &rail->pool;
+    const uint32_t total = pool->total[SL_RDMA_BLOCK_STAGING];
+    if (pool->lent + 1 >= total &&
+        (total >= rail->rdma->buffers_max || !grow(rail, SL_RDMA_BLOCK_STAGING, false))) {
+        return NULL;
+    }
+    struct sl_rdma_block *block = sl_rdma_pool_get(rail, SL_RDMA_BLOCK_STAGING);
+    pool->lent += block != NULL;
+    return block;
+}
+
+void sl_rdma_pool_unlend(struct sl_rdma_block *block)
+{
+    block->rail->pool.lent--;
+    sl_rdma_pool_put(block);
 }
 
 /* A completion may be looked at only after its queue pair was destroyed and what was posted there

@@ -4,6 +4,7 @@
 #define ROUNDS_PER_TIMEOUT 4
 #define ROUNDS_PER_PROBE   2  /* of a connection on which nothing happens */
 #define PROBES_UNHEARD     2U /* each takes a receive buffer of a peer that does not look */
+#define RETRY_NS           (10 * SL_CLOCK_NS_PER_MS)
 
 static uint64_t timeout_ns(const struct sl_rdma *rdma)
 {
@@ -82,7 +83,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
         sl_rdma_pool_refill(rail);
         if (!rail->gone) {
-            sl_rdma_memory_retry(rail);
+            sl_rdma_memory_relieve(rail);
         }
     }
     if (rdma->conn_count > 0) {
@@ -90,16 +91,40 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
+static void on_retry(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_rdma *rdma = (struct sl_rdma *)((char *)timer - offsetof(struct sl_rdma, retry));
+    (void)now_ns;
+    rdma->retry_rounds++;
+    rdma->awake = rdma->awake || rdma->ready != NULL;
+}
+
+void sl_rdma_sweep_retry(struct sl_rdma *rdma)
+{
+    struct sl_reactor *reactor = rdma->base.reactor;
+    if (!sl_timer_armed(&rdma->retry)) {
+        sl_timer_arm(sl_reactor_timers(reactor), &rdma->retry,
+                     sl_reactor_now_ns(reactor) + RETRY_NS);
+    }
+}
+
 void sl_rdma_sweep_open(struct sl_rdma *rdma)
 {
     rdma->sweep.run = on_timer;
+    rdma->retry.run = on_retry;
+}
+
+static void stop(struct sl_rdma *rdma, struct sl_timer *timer)
+{
+    if (sl_timer_armed(timer)) {
+        sl_timer_disarm(sl_reactor_timers(rdma->base.reactor), timer);
+    }
 }
 
 void sl_rdma_sweep_close(struct sl_rdma *rdma)
 {
-    if (sl_timer_armed(&rdma->sweep)) {
-        sl_timer_disarm(sl_reactor_timers(rdma->base.reactor), &rdma->sweep);
-    }
+    stop(rdma, &rdma->sweep);
+    stop(rdma, &rdma->retry);
 }
 
 void sl_rdma_sweep_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
