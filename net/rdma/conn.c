@@ -580,6 +580,7 @@ void sl_rdma_conn_cancel_all(struct sl_rdma *rdma)
         if (conn == NULL) {
             continue;
         }
+        sl_rdma_move_announce(conn);
         sl_rdma_conn_end(conn, SL_ERR_CANCELLED);
         conn->end_err = SL_ERR_CANCELLED;
         if (conn->link.id != NULL && conn->link.established) {

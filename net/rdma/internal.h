@@ -73,7 +73,8 @@ struct sl_rdma {
     struct sl_rdma_conn *dirty; /* to be looked at by the next flush */
     struct sl_rdma_conn *ready; /* to be looked at by the next poll: retries, ends */
     struct sl_rdma_conn *by_queue_pair[SL_RDMA_BUCKETS];
-    struct sl_rdma_move *moves;   /* tickets given out */
+    struct sl_rdma_move *moves;    /* tickets given out */
+    struct sl_rdma_move *arrivals; /* handed over to here; there was no memory for them */
     struct sl_rdma_conn *spare;   /* closed connections, to be used again: messages may name them */
     uint32_t generations;         /* queue pairs made; runs over */
     struct sl_rdma_block *copies; /* receive.c */
@@ -380,6 +381,14 @@ void sl_rdma_move_done(struct sl_rdma_conn *conn);
 
 /* LEAVING: it ends, and where it goes to hears of that. False: this side's part is all there is. */
 bool sl_rdma_move_end(struct sl_rdma_conn *conn, int err);
+
+/* ACCEPTING what was handed over: `accepted` now, since its owner must hear of its end. */
+void sl_rdma_move_announce(struct sl_rdma_conn *conn);
+
+/* In each round of retries: takes in what was handed over to here when there was no memory for it.
+ * Close drops what there still is none for. */
+void sl_rdma_move_retry(struct sl_rdma *rdma);
+void sl_rdma_move_close(struct sl_rdma *rdma);
 
 /* Patience is at an end, LEAVING. */
 void sl_rdma_move_give_up(struct sl_rdma_conn *conn);

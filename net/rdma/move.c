@@ -307,17 +307,12 @@ static int accept_id(struct sl_rdma_conn *conn, struct sl_rdma_move *move)
     return rdma->library->accept(id, &param) == 0 ? 0 : SL_ERR_IO;
 }
 
-/* On the thread that the connection came to. */
-static void arrive(void *ctx, uint64_t a, uint64_t b)
+/* False: no memory. */
+static bool settle(struct sl_rdma *rdma, struct sl_rdma_move *move)
 {
-    (void)a;
-    (void)b;
-    struct sl_rdma_move *move = ctx;
-    struct sl_rdma *rdma = (struct sl_rdma *)move->to;
     struct sl_rdma_conn *conn = sl_rdma_conn_new(rdma, move->events, move->ctx);
     if (conn == NULL) {
-        destroy(move);
-        return;
+        return false;
     }
     conn->life = SL_RDMA_ACCEPTING;
     conn->unannounced = true;
@@ -333,6 +328,42 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
         sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
     } else {
         sl_rdma_conn_end(conn, err); /* `accepted`, what came, and `closed` */
+    }
+    return true;
+}
+
+/* On the thread that the connection came to. Its owner gave away all else that he had of it: so it
+ * waits for memory, however long. */
+static void arrive(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_rdma_move *move = ctx;
+    struct sl_rdma *rdma = (struct sl_rdma *)move->to;
+    if (!settle(rdma, move)) {
+        move->next = rdma->arrivals;
+        rdma->arrivals = move;
+        sl_rdma_sweep_retry(rdma);
+    }
+}
+
+void sl_rdma_move_retry(struct sl_rdma *rdma)
+{
+    struct sl_rdma_move *list = rdma->arrivals;
+    rdma->arrivals = NULL;
+    while (list != NULL) {
+        struct sl_rdma_move *move = list;
+        list = move->next;
+        arrive(move, 0, 0);
+    }
+}
+
+void sl_rdma_move_close(struct sl_rdma *rdma)
+{
+    while (rdma->arrivals != NULL) {
+        struct sl_rdma_move *move = rdma->arrivals;
+        rdma->arrivals = move->next;
+        destroy(move);
     }
 }
 
@@ -392,6 +423,15 @@ static void cut_longs(struct sl_rdma_move *move)
     }
 }
 
+void sl_rdma_move_announce(struct sl_rdma_conn *conn)
+{
+    if (conn->life == SL_RDMA_ACCEPTING && conn->move != NULL) {
+        conn->life = SL_RDMA_LIVE;
+        conn->unannounced = false;
+        sl_conn_report_accepted(&conn->base);
+    }
+}
+
 void sl_rdma_move_bury(struct sl_rdma_conn *conn)
 {
     int err = conn->end_err;
@@ -402,9 +442,7 @@ void sl_rdma_move_bury(struct sl_rdma_conn *conn)
     } else {
         free_packets(conn->move);
     }
-    conn->life = SL_RDMA_LIVE;
-    conn->unannounced = false;
-    sl_conn_report_accepted(&conn->base);
+    sl_rdma_move_announce(conn);
     sl_rdma_move_deliver(conn);
     sl_rdma_conn_end(conn, err);
 }

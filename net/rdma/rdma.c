@@ -168,7 +168,9 @@ static void rdma_close(struct sl_transport **transport)
     struct sl_rdma *rdma = (struct sl_rdma *)*transport;
     rdma->closing = true;
     sl_rdma_listen_close(rdma);
+    sl_rdma_move_retry(rdma);
     sl_rdma_conn_cancel_all(rdma);
+    sl_rdma_move_close(rdma);
     sl_rdma_sweep_close(rdma);
     if (rdma->watching) {
         io_uring_prep_cancel(sl_ring_sqe(rdma->ring, NULL), &rdma->op, 0);

@@ -97,6 +97,7 @@ static void on_retry(struct sl_timer *timer, uint64_t now_ns)
     (void)now_ns;
     rdma->retry_rounds++;
     rdma->awake = rdma->awake || rdma->ready != NULL;
+    sl_rdma_move_retry(rdma);
 }
 
 void sl_rdma_sweep_retry(struct sl_rdma *rdma)

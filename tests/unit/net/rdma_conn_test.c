@@ -294,6 +294,82 @@ static void end__who_was_handed_over_ends_where_it_goes_to(void **state)
     assert_ptr_equal(owner.user, &user);
 }
 
+/* What visit does once the owner's side was told of it. */
+static void visit_others(struct fixture *fixture, const struct sl_rdma_conn *old)
+{
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
+        struct sl_rdma_conn *conn = rdma->conns[i];
+        if (conn != NULL && conn != fixture->a->conn && conn != old) {
+            (void)sl_rdma_conn_visit(conn);
+        }
+    }
+}
+
+/* So many that no other has a place, as if there were no memory for a larger table. */
+#define PLACES (1U << 17)
+
+static const struct sl_transport_events owner_events = {.accepted = on_accepted,
+                                                        .closed = on_closed};
+
+/* It is given to its owner when there is memory for it again, and not lost. */
+static void arrive__without_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    struct sl_rdma_conn *conn = fixture->b->conn, **table = rdma->conns;
+    const uint32_t capacity = rdma->conn_capacity;
+    struct next_owner owner = {.accepted = 0};
+    int user;
+    struct sl_rdma_conn **full = malloc(PLACES * sizeof *full);
+    assert_non_null(full);
+    for (uint32_t i = 0; i < PLACES; i++) {
+        full[i] = conn;
+    }
+    conn->base.accepted = true;
+    assert_int_equal(sl_rdma_move_hand_over(&conn->base, &rdma->base, &owner_events, &owner, &user),
+                     0);
+    sl_rdma_conn_end(conn, SL_ERR_IO);
+    rdma->conns = full;
+    rdma->conn_capacity = PLACES;
+    (void)sl_rdma_conn_visit(conn);
+    rdma_fake_sleep(&fixture->wire.fake, 20);
+    rdma->conns = table;
+    rdma->conn_capacity = capacity;
+    free(full);
+    visit_others(fixture, conn);
+    assert_int_equal(owner.accepted, 0);
+    rdma_fake_sleep(&fixture->wire.fake, 20);
+    for (uint32_t i = 0; i < 4; i++) {
+        visit_others(fixture, conn);
+    }
+    assert_int_equal(owner.accepted, 1);
+    assert_int_equal(owner.closed, 1);
+    assert_int_equal(owner.err, SL_ERR_IO);
+    assert_ptr_equal(owner.user, &user);
+}
+
+/* On its way to its owner when his transport closes. */
+static void cancel_all__what_was_handed_over_ends_at_its_owner(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    struct sl_rdma_conn *conn = fixture->b->conn;
+    struct next_owner owner = {.accepted = 0};
+    int user;
+    conn->base.accepted = true;
+    assert_int_equal(sl_rdma_move_hand_over(&conn->base, &rdma->base, &owner_events, &owner, &user),
+                     0);
+    sl_rdma_conn_end(conn, SL_ERR_IO);
+    (void)sl_rdma_conn_visit(conn);
+    rdma->closing = true;
+    sl_rdma_conn_cancel_all(rdma);
+    assert_int_equal(owner.accepted, 1);
+    assert_int_equal(owner.closed, 1);
+    assert_int_equal(owner.err, SL_ERR_CANCELLED);
+    assert_ptr_equal(owner.user, &user);
+}
+
 /* Nobody would give the buffers back. */
 static void credit_heard__without_a_queue_pair_nothing_is_promised(void **state)
 {
@@ -381,6 +457,8 @@ int main(void)
         CASE(move_take__no_more_comes_along_than_there_was_credit_for),
         CASE(move_take__what_notes_say_counts),
         CASE(end__who_was_handed_over_ends_where_it_goes_to),
+        CASE(arrive__without_memory),
+        CASE(cancel_all__what_was_handed_over_ends_at_its_owner),
         CASE(credit_heard__without_a_queue_pair_nothing_is_promised),
         CASE(cm_keep__the_channel_outlives_the_transport),
         cmocka_unit_test(hello__is_checked),
