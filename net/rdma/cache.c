@@ -176,7 +176,8 @@ static struct ibv_mr *pin(struct sl_rdma_cache *cache, void *at, size_t bytes, i
 static bool hold_pin(struct sl_rdma_cache *cache, struct sl_rdma_hold *hold)
 {
     void *at = (void *)hold->base;
-    hold->watch = cache->watching ? sl_rdma_unmapped_watch(at, hold->bytes) : NULL;
+    bool keeps = cache->watching && (hold->access & IBV_ACCESS_REMOTE_WRITE) == 0;
+    hold->watch = keeps ? sl_rdma_unmapped_watch(at, hold->bytes) : NULL;
     hold->mr = pin(cache, at, hold->bytes, &hold->access);
     if (hold->mr != NULL && hold->watch != NULL && !sl_rdma_unmapped_is_private(at, hold->bytes)) {
         sl_rdma_unmapped_forget(&hold->watch);

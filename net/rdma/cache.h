@@ -1,6 +1,7 @@
 /* Registrations with a device of memory that no layer above has registered: made for the occasion,
  * and kept beyond it where the kernel tells when the memory goes (unmapped.h), the least recently
- * used ones up to a limit. Where it does not, they end with their last use. Owner reactor. */
+ * used ones up to a limit. Where it does not, they end with their last use; and so do those that
+ * let peers write. Owner reactor. */
 #ifndef SL_NET_RDMA_CACHE_H
 #define SL_NET_RDMA_CACHE_H
 

@@ -40,15 +40,10 @@ struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id)
 
 static bool find_index(struct sl_rdma *rdma, uint32_t *out)
 {
-    for (uint32_t i = rdma->conn_count; i < rdma->conn_capacity; i++) {
-        if (rdma->conns[i] == NULL) {
-            *out = i;
-            return true;
-        }
-    }
     for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
-        if (rdma->conns[i] == NULL) {
-            *out = i;
+        uint32_t index = (rdma->conn_count + i) % rdma->conn_capacity;
+        if (rdma->conns[index] == NULL) {
+            *out = index;
             return true;
         }
     }

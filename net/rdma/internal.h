@@ -46,7 +46,8 @@
 struct sl_rdma_region {
     uint8_t *base;
     size_t bytes;
-    bool peers_write; /* it was shared for writing (core/shared.h): landings may be in it */
+    bool peers_write; /* it was shared for writing (core/shared.h) */
+    bool lands;       /* landings may be in it: peers write, or it is this process's alone */
     uint64_t serial;  /* of this registration: chunks of an older one do not serve it */
 };
 #define SL_RDMA_REGIONS 512U

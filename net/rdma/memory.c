@@ -11,7 +11,9 @@
 struct region_chunks {
     uint64_t serial; /* of the registration that the chunks are of; 0: none */
     size_t count;
-    struct ibv_mr **chunks; /* NULL: not registered with the device yet */
+    /* [2 * count]: as all of them are; then those that peers may write, which were landings, where
+     * the others may not be written. NULL: not registered with the device yet. */
+    struct ibv_mr **chunks;
 };
 
 struct sl_rdma_chunks {
@@ -107,6 +109,7 @@ int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t b
         (struct sl_rdma_region){.base = base,
                                 .bytes = bytes,
                                 .peers_write = shared != NULL && shared->access == SL_SHARED_WRITE,
+                                .lands = shared == NULL || shared->access == SL_SHARED_WRITE,
                                 .serial = ++rdma->region_serial};
     rdma->region_end = index >= rdma->region_end ? index + 1 : rdma->region_end;
     return 0;
@@ -115,7 +118,7 @@ int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t b
 static void drop_chunks(struct sl_rdma_rail *rail, uint32_t index)
 {
     struct region_chunks *region = &rail->chunks->regions[index];
-    for (size_t i = 0; i < region->count; i++) {
+    for (size_t i = 0; i < 2 * region->count; i++) {
         if (region->chunks[i] != NULL) {
             (void)rail->rdma->library->dereg_mr(region->chunks[i]);
         }
@@ -177,7 +180,7 @@ static bool make_chunks(struct sl_rdma_rail *rail, const struct sl_rdma_region *
     }
     drop_chunks(rail, index);
     size_t count = (region->bytes + SL_RDMA_CHUNK_BYTES - 1) / SL_RDMA_CHUNK_BYTES;
-    struct ibv_mr **array = calloc(count, sizeof *array);
+    struct ibv_mr **array = calloc(2 * count, sizeof *array);
     if (array == NULL) {
         return false;
     }
@@ -193,15 +196,26 @@ static int access_of(const struct sl_rdma_rail *rail, const struct sl_rdma_regio
     return region->peers_write || rail->can.is_iwarp ? access | IBV_ACCESS_REMOTE_WRITE : access;
 }
 
+/* Where the chunk's registration for this use is, or is to be: what can be written serves every
+ * use. */
+static struct ibv_mr **place_of(const struct region_chunks *chunks, size_t number, bool writable)
+{
+    struct ibv_mr **plain = &chunks->chunks[number];
+    struct ibv_mr **written = &chunks->chunks[chunks->count + number];
+    return writable || (*plain == NULL && *written != NULL) ? written : plain;
+}
+
 static struct ibv_mr *chunk_get(struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
-                                size_t number)
+                                size_t number, enum sl_rdma_use use)
 {
     struct sl_rdma_chunks *all = rail->chunks;
     uint32_t index = (uint32_t)(region - rail->rdma->regions);
     if (!make_chunks(rail, region, index)) {
         return NULL;
     }
-    struct ibv_mr **chunk = &all->regions[index].chunks[number];
+    int access = access_of(rail, region);
+    bool lacks = use == SL_RDMA_USE_LANDING && (access & IBV_ACCESS_REMOTE_WRITE) == 0;
+    struct ibv_mr **chunk = place_of(&all->regions[index], number, lacks);
     if (*chunk != NULL) {
         return *chunk;
     }
@@ -211,7 +225,8 @@ static struct ibv_mr *chunk_get(struct sl_rdma_rail *rail, const struct sl_rdma_
     if (sl_rdma_memory_is_refused(rail, &all->refusal, bytes)) {
         return NULL;
     }
-    *chunk = sl_rdma_memory_pin(rail, region->base + offset, bytes, access_of(rail, region));
+    access |= lacks ? IBV_ACCESS_REMOTE_WRITE : 0;
+    *chunk = sl_rdma_memory_pin(rail, region->base + offset, bytes, access);
     if (*chunk == NULL) {
         sl_rdma_memory_refused(rail, &all->refusal, bytes);
     }
@@ -219,8 +234,8 @@ static struct ibv_mr *chunk_get(struct sl_rdma_rail *rail, const struct sl_rdma_
 }
 
 static uint32_t find_in_region(struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
-                               uint8_t *at, uint32_t bytes, struct sl_rdma_span *spans,
-                               uint32_t span_max)
+                               uint8_t *at, uint32_t bytes, enum sl_rdma_use use,
+                               struct sl_rdma_span *spans, uint32_t span_max)
 {
     uint32_t count = 0;
     while (bytes > 0) {
@@ -228,7 +243,7 @@ static uint32_t find_in_region(struct sl_rdma_rail *rail, const struct sl_rdma_r
         size_t left = SL_RDMA_CHUNK_BYTES - offset % SL_RDMA_CHUNK_BYTES;
         uint32_t part = bytes < left ? bytes : (uint32_t)left;
         const struct ibv_mr *mr =
-            count < span_max ? chunk_get(rail, region, offset / SL_RDMA_CHUNK_BYTES) : NULL;
+            count < span_max ? chunk_get(rail, region, offset / SL_RDMA_CHUNK_BYTES, use) : NULL;
         if (mr == NULL) {
             return 0;
         }
@@ -248,11 +263,11 @@ static int access_needed(const struct sl_rdma_rail *rail, enum sl_rdma_use use)
     case SL_RDMA_USE_READ:
         return IBV_ACCESS_REMOTE_READ;
     case SL_RDMA_USE_SINK:
-        return IBV_ACCESS_LOCAL_WRITE | (rail->can.is_iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
-    case SL_RDMA_USE_LANDING:
         break;
+    case SL_RDMA_USE_LANDING:
+        sl_assert(false); /* never for the occasion */
     }
-    return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    return IBV_ACCESS_LOCAL_WRITE | (rail->can.is_iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
 }
 
 uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t bytes,
@@ -265,8 +280,11 @@ uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t
         return 0;
     }
     const struct sl_rdma_region *region = find_region(rail, at, bytes);
-    if (region != NULL && (use != SL_RDMA_USE_LANDING || region->peers_write)) {
-        return find_in_region(rail, region, (uint8_t *)(uintptr_t)at, bytes, spans, span_max);
+    if (use == SL_RDMA_USE_LANDING && (region == NULL || !region->lands)) {
+        return 0;
+    }
+    if (region != NULL) {
+        return find_in_region(rail, region, (uint8_t *)(uintptr_t)at, bytes, use, spans, span_max);
     }
     struct sl_rdma_hold *hold = NULL;
     if (for_the_occasion) {

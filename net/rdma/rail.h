@@ -205,7 +205,9 @@ struct sl_rdma_span {
 /* Keys for a range: writes at most span_max spans that cover it, in order; returns their count.
  * 0: it cannot be had (no memory lock limit left, not registered and for_the_occasion false, too
  * many spans): nothing is held then. Registered memory is registered with the device now, chunk by
- * chunk, where it was not before. */
+ * chunk, where it was not before; so that peers can write it only for a LANDING, and for good.
+ * Memory that is not registered is no LANDING: it would stay writable for peers beyond its request,
+ * or be registered for each. */
 uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t bytes,
                              enum sl_rdma_use use, bool for_the_occasion,
                              struct sl_rdma_span *spans, uint32_t span_max);

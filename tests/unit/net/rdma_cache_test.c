@@ -304,6 +304,19 @@ static void put__shared_memory_is_not_kept(void **state)
     unmap(fixture, memory, PAGES);
 }
 
+/* A key that lets peers write is good for one use. */
+static void put__what_peers_may_write_is_not_kept(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *memory = map(fixture, NULL, PAGES, MAP_PRIVATE);
+    struct sl_rdma_hold *hold =
+        sl_rdma_cache_get(fixture->cache, memory, 1000, IBV_ACCESS_REMOTE_WRITE);
+    assert_non_null(hold);
+    sl_rdma_cache_put(fixture->cache, hold);
+    assert_int_equal(fixture->fake.deregistered, 1);
+    unmap(fixture, memory, PAGES);
+}
+
 static void put__the_least_recently_used_goes_first(void **state)
 {
     struct fixture *fixture = *state;
@@ -484,6 +497,7 @@ int main(void)
         CASE(get__what_other_memory_loses_does_not_matter),
         CASE(put__what_was_unmapped_in_use_goes_with_its_last_use),
         CASE(put__shared_memory_is_not_kept),
+        CASE(put__what_peers_may_write_is_not_kept),
         CASE(put__the_least_recently_used_goes_first),
         CASE(put__bytes_are_limited),
         CASE(put__what_is_in_use_is_not_evicted),

@@ -487,16 +487,18 @@ static void long__its_landing_does_not_take_its_memory(void **state)
 {
     struct fixture *fixture = *state;
     struct rdma_fake *fake = &fixture->wire.fake;
-    fake->live_bytes_max = fake->live_bytes + 401000;
+    register_shared(fixture);
+    fake->live_bytes_max = fake->live_bytes + MEMORY_BYTES + 1000;
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 400000, 1);
     const struct sl_transport_frame frame = {.head = fixture->memory,
                                              .head_bytes = FRAME(400000),
-                                             .landing = fixture->memory + 500000,
+                                             .landing = fixture->shared.base,
                                              .landing_bytes = 400000,
                                              .cookie = cookie(1)};
     assert_int_equal(sl_rdma_send_burst(&fixture->a->conn->base, &frame, 1), 1);
     rdma_wire_settle(&fixture->wire);
     rdma_wire_expect(fixture->b, 0, 1, 400000, 1);
+    unregister_shared(fixture);
 }
 
 /* What was copied for peers to read leaves a block to receive with. */
