@@ -96,10 +96,28 @@ void sl_rdma_cm_close(struct sl_rdma *rdma)
     sl_rdma_cm_let_go(&rdma->channel);
 }
 
-void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id)
+enum sl_rdma_reason sl_rdma_cm_reason(int err)
 {
-    struct sl_rdma_hello hello = {.magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION};
+    switch (err) {
+    case SL_ERR_TOO_LARGE:
+        return SL_RDMA_DEVICE_FULL;
+    case SL_ERR_NO_MEMORY:
+        return SL_RDMA_NO_MEMORY;
+    default:
+        return SL_RDMA_NO_REASON;
+    }
+}
+
+void sl_rdma_cm_refuse(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma_reason reason)
+{
+    struct sl_rdma_hello hello = {
+        .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .limit = reason};
     (void)rdma->library->reject(id, &hello, sizeof hello);
+}
+
+void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma_reason reason)
+{
+    sl_rdma_cm_refuse(rdma, id, reason);
     (void)rdma->library->destroy_id(id);
 }
 

@@ -262,13 +262,16 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
     struct sl_rdma_conn **bucket = bucket_of(rdma, link->id->qp->qp_num);
     conn->queue_pair_next = *bucket;
     *bucket = conn;
-    if (!sl_rdma_pool_promise(rail, conn, conn->window)) {
-        if (sl_rdma_may_log(rdma)) {
-            sl_log_warn("%s: no receive buffers are left for it", conn->base.peer);
-        }
-        return SL_ERR_NO_MEMORY;
+    if (sl_rdma_pool_promise(rail, conn, conn->window)) {
+        return 0;
     }
-    return 0;
+    const bool is_full = sl_rdma_pool_is_full(rail);
+    if (sl_rdma_may_log(rdma)) {
+        sl_log_warn("%s: %s %s for it beside %u others", conn->base.peer, rail->name,
+                    is_full ? "has no room in its queues" : "can have no receive buffers",
+                    rail->promises);
+    }
+    return is_full ? SL_ERR_TOO_LARGE : SL_ERR_NO_MEMORY;
 }
 
 struct rdma_conn_param sl_rdma_conn_param(const struct sl_rdma_conn *conn,

@@ -189,6 +189,21 @@ static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event
     sl_rdma_move_done(conn);
 }
 
+static void say_why(struct sl_rdma_conn *conn, uint32_t reason)
+{
+    static const char *const words[] = {
+        [SL_RDMA_FULL] = "as many connections are open there as may be",
+        [SL_RDMA_DEVICE_FULL] = "the queues of its device have no room for another connection",
+        [SL_RDMA_NO_MEMORY] = "it has no memory for another connection",
+        [SL_RDMA_NO_TICKET] = "nobody waits there for the connection that goes on",
+        [SL_RDMA_NOT_SANE] = "it takes no such credit"};
+    const char *why = reason < sizeof words / sizeof words[0] ? words[reason] : NULL;
+    if (sl_rdma_may_log(conn->rdma)) {
+        sl_log_warn("%s: turned us away: %s", conn->base.peer,
+                    why != NULL ? why : "it did not say why");
+    }
+}
+
 /* A listener that is there and has said nothing was too busy to be asked. */
 static void rejected(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
@@ -202,6 +217,9 @@ static void rejected(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *e
     if (event->has_hello && event->hello.version != SL_RDMA_VERSION) {
         sl_rdma_conn_refuse(conn, "it is of another version", SL_ERR_VERSION);
         return;
+    }
+    if (event->has_hello) {
+        say_why(conn, event->hello.limit);
     }
     fail(conn, SL_ERR_REFUSED);
 }

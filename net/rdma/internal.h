@@ -254,8 +254,12 @@ void sl_rdma_listen_request(struct sl_rdma_listener *listener,
 /* The device that it listens on is gone. */
 void sl_rdma_listen_lost(struct sl_rdma_listener *listener);
 
-/* Turns away who asks to connect, and destroys the id. */
-void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id);
+/* For what sl_rdma_conn_make_queue_pair says. */
+enum sl_rdma_reason sl_rdma_cm_reason(int err);
+
+/* Turns away who asks to connect; the second destroys the id too. */
+void sl_rdma_cm_refuse(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma_reason reason);
+void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma_reason reason);
 
 int sl_rdma_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                    const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
@@ -305,7 +309,8 @@ int sl_rdma_address_choose(struct sl_rdma *rdma, const struct sl_endpoint *endpo
 struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
                                       const struct sl_transport_events *events, void *ctx);
 
-/* The queue pair of link.id, on its device's rail; also the window. Errors: as rail_get. */
+/* The queue pair of link.id, on its device's rail; also the window. Errors: as rail_get; CLOSED:
+ * who asked to connect has left; TOO_LARGE: the device's queues are full. Logged. */
 int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn);
 
 /* For connect and accept: *hello is filled, and what is returned points to it. */

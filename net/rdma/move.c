@@ -243,7 +243,7 @@ void sl_rdma_move_leave(struct sl_rdma_conn *conn)
     }
     if (move->end_err != 0) {
         if (move->id != NULL) {
-            sl_rdma_cm_reject(conn->rdma, move->id);
+            sl_rdma_cm_reject(conn->rdma, move->id, SL_RDMA_NO_TICKET);
             move->id = NULL;
         }
         depart(conn);
@@ -323,6 +323,9 @@ static bool settle(struct sl_rdma *rdma, struct sl_rdma_move *move)
     int err = move->end_err;
     if (move->id != NULL) {
         err = accept_id(conn, move);
+    }
+    if (err != 0 && conn->link.id != NULL) {
+        sl_rdma_cm_refuse(rdma, conn->link.id, sl_rdma_cm_reason(err));
     }
     if (err == 0) {
         sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));

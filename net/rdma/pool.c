@@ -362,6 +362,14 @@ bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, 
     return true;
 }
 
+bool sl_rdma_pool_is_full(const struct sl_rdma_rail *rail)
+{
+    const uint32_t buffers = SL_RDMA_WINDOW_MIN + SL_RDMA_SPARE;
+    const uint32_t entries = rail->can.resizes ? rail->can.cqe_max : rail->cq_entries;
+    return rail->cq_promised + SL_RDMA_SENDS + buffers + CQ_SLACK > entries ||
+           (rail->srq != NULL && rail->pool.promised + buffers > rail->srq_entries);
+}
+
 static void take_back(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
 {
     struct sl_rdma_pool *pool = &rail->pool;

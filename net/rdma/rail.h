@@ -134,6 +134,10 @@ int sl_rdma_pool_open(struct sl_rdma_rail *rail);
  * not allow it; what it had it keeps. */
 bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, uint32_t window);
 
+/* Whether the device's queues are as long as they may be, and have no room for one more connection.
+ */
+bool sl_rdma_pool_is_full(const struct sl_rdma_rail *rail);
+
 /* The connection's queue pair has been destroyed, or never was. */
 void sl_rdma_pool_release(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn);
 
