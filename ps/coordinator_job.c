@@ -33,17 +33,6 @@ static void enter(struct sl_coordinator *coordinator, enum sl_coordinator_stage 
     coordinator->options.stage_changed(coordinator->options.ctx, stage, err, why);
 }
 
-static void mark_registered(const struct sl_coordinator *coordinator, enum sl_message_role role,
-                            bool here[SL_LIMIT_WORKERS])
-{
-    for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        const struct sl_coordinator_member *member = coordinator->members[i];
-        if (member->hello.role == role && member->registered) {
-            here[member->hello.task_index] = true;
-        }
-    }
-}
-
 uint32_t sl_coordinator_job_missing(const struct sl_coordinator *coordinator, uint32_t total,
                                     struct sl_message_waiting *waiting)
 {
@@ -52,7 +41,12 @@ uint32_t sl_coordinator_job_missing(const struct sl_coordinator *coordinator, ui
         return total;
     }
     bool here[SL_LIMIT_WORKERS] = {false};
-    mark_registered(coordinator, SL_MESSAGE_ROLE_WORKER, here);
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        if (member->hello.role == SL_MESSAGE_ROLE_WORKER && member->registered) {
+            here[member->hello.task_index] = true;
+        }
+    }
     for (uint32_t task = 0; task < coordinator->worker_count; task++) {
         if (!here[task]) {
             sl_coordinator_miss(waiting, &total, "worker", task);
@@ -91,10 +85,17 @@ static void find_absent(const struct sl_coordinator *coordinator, enum sl_messag
     bool is_ps = role == SL_MESSAGE_ROLE_PS;
     uint32_t count = is_ps ? coordinator->options.ps_count : coordinator->worker_count;
     bool here[SL_LIMIT_WORKERS] = {false};
-    mark_registered(coordinator, role, here);
+    bool away[SL_LIMIT_WORKERS] = {false};
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        if (member->hello.role == role && member->registered) {
+            (member->connected ? here : away)[member->hello.task_index] = true;
+        }
+    }
     for (uint32_t task = 0; task < count; task++) {
-        bool was_here = is_ps ? coordinator->ps[task].shard_count != 0
+        bool had_come = is_ps ? coordinator->ps[task].shard_count != 0
                               : coordinator->workers[task].end != SL_COORDINATOR_END_NONE;
+        bool was_here = away[task] || had_come;
         if (!here[task]) {
             sl_coordinator_miss(was_here ? &absent->left : &absent->never,
                                 was_here ? &absent->left_count : &absent->never_count,

@@ -288,18 +288,21 @@ static void coordinator_job__tells_a_ps_that_it_gives_up(void **state)
 static void coordinator_job__names_apart_who_came_and_left(void **state)
 {
     struct fixture *f = *state;
-    fixture_follow(f, 2, 2);
+    fixture_follow(f, 2, 3);
     assert_int_equal(hello_any(f, 1, WORKER, 1), 0);
     register_worker(f, 1, 5);
     assert_int_equal(hello_any(f, 11, PS, 11), 0);
     say(f, 11, register_2_shards());
-    pass(f, 59 * SECOND, (sl_coordinator_peer[]){1, 11, 0});
+    assert_int_equal(hello_any(f, 2, WORKER, 2), 1);
+    register_worker(f, 2, 6);
+    pass(f, 59 * SECOND, (sl_coordinator_peer[]){1, 2, 11, 0});
     goodbye(f, 1);
     goodbye(f, 11);
+    cut(f, 2);
     f->sent_count = 0;
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){0});
-    expect(f, "stage 3 err deadline: after 60 s it still waits for ps/1, worker/1; "
-              "came and left: ps/0, worker/0");
+    expect(f, "stage 3 err deadline: after 60 s it still waits for ps/1, worker/2; "
+              "came and left: ps/0, worker/0, worker/1");
     expect_nothing(f);
 }
 
