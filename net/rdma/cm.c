@@ -149,12 +149,21 @@ static void for_listener(struct sl_rdma *rdma, struct sl_rdma_listener *listener
     }
 }
 
+static void accepted(struct sl_rdma_conn *conn)
+{
+    if (conn->rail->can.is_iwarp) {
+        conn->link.established = true;
+    } else {
+        sl_rdma_conn_established(conn);
+    }
+}
+
 static void for_conn(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
     switch (event->type) {
     case RDMA_CM_EVENT_ESTABLISHED:
         if (conn->life == SL_RDMA_ACCEPTING) {
-            sl_rdma_conn_established(conn);
+            accepted(conn);
             return;
         }
         sl_rdma_connect_event(conn, event);

@@ -142,8 +142,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
         sl_rdma_mark_ready(conn);
         return;
     case SL_RDMA_LIVE:
-        sl_rdma_conn_refuse(conn, "it offered memory that it does not let us use",
-                            conn->suspect_err);
+        sl_rdma_sweep_look(conn);
         return;
     default:
         sl_rdma_conn_end(conn, SL_ERR_DEADLINE);
@@ -553,7 +552,7 @@ bool sl_rdma_conn_visit(struct sl_rdma_conn *conn)
     case SL_RDMA_ACCEPTING:
         if (conn->link.id == NULL) {
             sl_rdma_move_bury(conn);
-        } else if (conn->link.disconnected) {
+        } else if (conn->link.disconnected && saw_all(conn)) {
             sl_rdma_conn_end(conn, SL_ERR_CLOSED);
         }
         return true;

@@ -166,6 +166,13 @@ void sl_rdma_connect_done(struct sl_rdma_conn *conn)
     set_patience_with_receiver(conn);
 }
 
+static void begin_to_speak(struct sl_rdma_conn *conn)
+{
+    if (conn->rail->can.is_iwarp && conn->life == SL_RDMA_LIVE) {
+        sl_rdma_sweep_speak(conn);
+    }
+}
+
 static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
     if (!event->has_hello || event->hello.version != SL_RDMA_VERSION) {
@@ -183,10 +190,12 @@ static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event
     if (conn->life == SL_RDMA_RESOLVING) {
         conn->life = SL_RDMA_LIVE;
         sl_rdma_sweep_add(conn->rdma, conn);
+        begin_to_speak(conn);
         sl_conn_report_connected(&conn->base);
         return;
     }
     sl_rdma_move_done(conn);
+    begin_to_speak(conn);
 }
 
 static void say_why(struct sl_rdma_conn *conn, uint32_t reason)

@@ -321,7 +321,9 @@ void sl_rdma_conn_take_hello(struct sl_rdma_conn *conn, const struct sl_rdma_hel
 /* Gives the queue pair and the identifier back: the device touches nothing of theirs any more. */
 void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn);
 
-/* ACCEPTING -> LIVE: `accepted`, and the packets that came along. From poll. */
+/* ACCEPTING -> LIVE: `accepted`, and the packets that came along. From poll. With iWARP not before
+ * a packet has come: who connected speaks first, and one that is sent something before it has seen
+ * the answer to its request loses the connection. */
 void sl_rdma_conn_established(struct sl_rdma_conn *conn);
 
 void sl_rdma_conn_set_timer(struct sl_rdma_conn *conn, uint64_t after_ns);
@@ -332,7 +334,7 @@ void sl_rdma_conn_refuse(struct sl_rdma_conn *conn, const char *what, int err);
 
 /* The peer's device has refused what it had offered: either that was a lie, or the peer has been
  * killed, and loses its memory first. If so rdma_cm says in a moment that the connection is gone.
- */
+ * So it does with iWARP, where what was being sent when the peer left fails in any way. */
 void sl_rdma_conn_suspect(struct sl_rdma_conn *conn, int err);
 
 /* The peer's end of the queue pair is gone; what has come is delivered first. */
@@ -408,6 +410,12 @@ void sl_rdma_move_drop(struct sl_rdma_conn *conn);
 void sl_rdma_sweep_open(struct sl_rdma *rdma);
 void sl_rdma_sweep_close(struct sl_rdma *rdma);
 void sl_rdma_sweep_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn);
+
+/* Who connected, LIVE: says something, and again where no answer comes soon. */
+void sl_rdma_sweep_speak(struct sl_rdma_conn *conn);
+
+/* Its timer has run out, LIVE: it was suspected, or has spoken. */
+void sl_rdma_sweep_look(struct sl_rdma_conn *conn);
 
 /* Some milliseconds from now, a round of retries: connections that wait for memory are visited. */
 void sl_rdma_sweep_retry(struct sl_rdma *rdma);

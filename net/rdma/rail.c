@@ -287,6 +287,12 @@ static void on_queue_pair_event(struct sl_rdma_rail *rail, struct sl_rdma_device
         sl_rdma_mark_ready(conn);
         return;
     }
+    if (rail->can.is_iwarp) {
+        if (conn->suspect_err == 0) {
+            sl_rdma_conn_suspect(conn, SL_ERR_IO);
+        }
+        return;
+    }
     if (sl_rdma_may_log(rail->rdma)) {
         sl_log_warn("rdma: %s: a connection fails: %s", rail->name,
                     rail->rdma->library->event_type_str(event.type));

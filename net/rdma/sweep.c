@@ -4,6 +4,8 @@
 #define ROUNDS_PER_TIMEOUT 4
 #define ROUNDS_PER_PROBE   2  /* of a connection on which nothing happens */
 #define PROBES_UNHEARD     2U /* each takes a receive buffer of a peer that does not look */
+#define SPEAK_NS           (20 * SL_CLOCK_NS_PER_MS) /* doubled with each time */
+#define SPEAK_MAX          3U
 #define RETRY_NS           (10 * SL_CLOCK_NS_PER_MS)
 
 static uint64_t timeout_ns(const struct sl_rdma *rdma)
@@ -64,6 +66,42 @@ static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
         visit_idle(conn, now_ns);
     }
 }
+
+/* ---- Soon after something has happened --------------------------------------------------------
+ */
+
+void sl_rdma_sweep_speak(struct sl_rdma_conn *conn)
+{
+    conn->note_due = true;
+    sl_rdma_mark_dirty(conn);
+    sl_rdma_conn_set_timer(conn, SPEAK_NS);
+}
+
+/* Soft-iWARP overlooks what comes at the moment in which it accepts, until more comes. */
+static void speak_again(struct sl_rdma_conn *conn)
+{
+    if (!conn->heard && conn->pings < SPEAK_MAX) {
+        ping(conn, SPEAK_MAX);
+        sl_rdma_conn_set_timer(conn, SPEAK_NS << conn->pings);
+    }
+}
+
+void sl_rdma_sweep_look(struct sl_rdma_conn *conn)
+{
+    switch (conn->suspect_err) {
+    case 0:
+        speak_again(conn);
+        return;
+    case SL_ERR_PROTOCOL:
+        sl_rdma_conn_refuse(conn, "it offered memory that it does not let us use", SL_ERR_PROTOCOL);
+        return;
+    default:
+        sl_rdma_conn_refuse(conn, "its queue pair has failed", conn->suspect_err);
+    }
+}
+
+/* ---- Timers -----------------------------------------------------------------------------------
+ */
 
 static void arm(struct sl_rdma *rdma, uint64_t now_ns)
 {

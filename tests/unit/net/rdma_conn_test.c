@@ -180,6 +180,59 @@ static void disconnect__who_moves_is_not_tried_again(void **state)
     assert_int_equal(conn->end_err, SL_OK);
 }
 
+/* ---- iWARP: who connected speaks first --------------------------------------------------------
+ */
+
+static void speak__again_until_there_is_an_answer(void **state)
+{
+    struct fixture *fixture = *state;
+    sl_rdma_sweep_speak(fixture->a->conn);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fixture->a->posted, 1);
+    assert_int_equal(rdma_wire_head(&fixture->a->requests[0]).kind, SL_RDMA_NOTE);
+    rdma_fake_sleep(&fixture->wire.fake, 30);
+    assert_int_equal(fixture->a->posted, 2);
+    struct sl_rdma_packet again = rdma_wire_head(&fixture->a->requests[1]);
+    assert_int_equal(again.kind, SL_RDMA_NOTE);
+    assert_int_equal(again.flags, SL_RDMA_PING);
+    rdma_wire_settle(&fixture->wire);
+    const uint32_t posted = fixture->a->posted;
+    rdma_fake_sleep(&fixture->wire.fake, 1000);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fixture->a->posted, posted);
+    assert_int_equal(fixture->a->conn->life, SL_RDMA_LIVE);
+}
+
+/* Each takes a receive buffer of a peer that does not look. */
+static void speak__not_for_ever(void **state)
+{
+    struct fixture *fixture = *state;
+    sl_rdma_sweep_speak(fixture->a->conn);
+    rdma_wire_turn(&fixture->wire);
+    for (uint32_t i = 0; i < 20; i++) {
+        rdma_fake_sleep(&fixture->wire.fake, 100);
+    }
+    assert_int_equal(fixture->a->posted, SL_RDMA_SPARE);
+    assert_int_equal(fixture->a->conn->life, SL_RDMA_LIVE);
+}
+
+/* All that it was to say was said before it left, and may not have been looked at. */
+static void disconnected__what_came_before_the_connection_was_open_counts(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_conn *conn = fixture->b->conn;
+    conn->life = SL_RDMA_ACCEPTING;
+    conn->unannounced = true;
+    sl_rdma_conn_disconnected(conn);
+    (void)sl_rdma_conn_visit(conn);
+    assert_int_equal(conn->life, SL_RDMA_ACCEPTING);
+    assert_true(conn->ready);
+    fixture->wire.fake.rail.empties++;
+    (void)sl_rdma_conn_visit(conn);
+    assert_int_equal(conn->life, SL_RDMA_ENDED);
+    assert_int_equal(conn->end_err, SL_ERR_CLOSED);
+}
+
 /* ---- Hand-overs -------------------------------------------------------------------------------
  */
 
@@ -454,6 +507,9 @@ int main(void)
         CASE(rail_lose__a_connection_between_two_queue_pairs_keeps_the_device),
         CASE(end__completions_are_looked_at_before_the_queue_pair_goes),
         CASE(disconnect__who_moves_is_not_tried_again),
+        CASE(speak__again_until_there_is_an_answer),
+        CASE(speak__not_for_ever),
+        CASE(disconnected__what_came_before_the_connection_was_open_counts),
         CASE(move_take__no_more_comes_along_than_there_was_credit_for),
         CASE(move_take__what_notes_say_counts),
         CASE(end__who_was_handed_over_ends_where_it_goes_to),
