@@ -191,17 +191,16 @@ static void hub_share__registers_all_that_is_sent_and_received(void **state)
     assert_false(near_is_registered(world, near_rows));
 }
 
-static void link__asks_for_long_answers_in_any_memory(void **state)
+static void link__asks_for_long_answers_in_memory_that_is_lent(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
     peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
+    assert_null(world->near.landing); /* the transport does not know it, and fetches the answer */
+    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
+    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
     assert_ptr_equal(world->near.landing, near_rows);
     assert_int_equal(world->near.landing_bytes, NEAR_KEYS * sizeof *near_rows);
-    peer_expect(world, near_submit_pull(world, near_rows, 1000), 0,
-                ""); /* not worth a registration */
-    assert_null(world->near.landing);
-    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
     peer_expect(world, near_submit_pull(world, near_rows, 1000), 0, "");
     assert_ptr_equal(world->near.landing, near_rows);
     peer_expect(world, near_submit_pull(world, near_rows, 10), 0, "");
@@ -210,10 +209,11 @@ static void link__asks_for_long_answers_in_any_memory(void **state)
 }
 
 /* The device may write there as long as the connection stands. */
-static void part__ends_the_connection_before_it_gives_up_any_memory(void **state)
+static void part__ends_the_connection_before_it_gives_up_memory_that_is_lent(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
+    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
     struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
     for (int turns = 0; !sl_step_done(step) && turns < PEER_TURNS_MAX; turns++) {
@@ -227,11 +227,24 @@ static void part__ends_the_connection_before_it_gives_up_any_memory(void **state
     assert_int_equal(world->data_connections, 2);
 }
 
+static void part__keeps_the_connection_where_nothing_was_lent(void **state)
+{
+    struct peer_world *world = *state;
+    start_rdma(world);
+    world->manner = PEER_SILENT;
+    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), SL_ERR_DEADLINE,
+                "deadline of 500 ms passed");
+    world->manner = PEER_CORRECT;
+    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
+    assert_int_equal(world->data_connections, 1);
+}
+
 /* Who keeps the deadline says so, and writes no more. */
 static void part__keeps_the_connection_to_a_shard_that_keeps_the_deadline(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
+    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
     struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
     peer_turns(world, 510);
@@ -415,8 +428,9 @@ int main(void)
         CASE(start__says_why_there_is_no_rdma),
         CASE(link__goes_over_tcp_when_rdma_fails_and_back),
         CASE(hub_share__registers_all_that_is_sent_and_received),
-        CASE(link__asks_for_long_answers_in_any_memory),
-        CASE(part__ends_the_connection_before_it_gives_up_any_memory),
+        CASE(link__asks_for_long_answers_in_memory_that_is_lent),
+        CASE(part__ends_the_connection_before_it_gives_up_memory_that_is_lent),
+        CASE(part__keeps_the_connection_where_nothing_was_lent),
         CASE(part__keeps_the_connection_to_a_shard_that_keeps_the_deadline),
         cmocka_unit_test(hub_may_open__what_the_system_has),
         CASE(hub_near_transport__says_once_what_is_missing),
