@@ -163,6 +163,7 @@ void sl_rdma_pool_unpin(struct sl_rdma_rail *rail)
 /* ---- Posting ----------------------------------------------------------------------------------
  */
 
+/* On the stack, and not cleared. */
 struct chain {
     struct ibv_recv_wr requests[BATCH];
     struct ibv_sge pieces[BATCH];
@@ -219,7 +220,8 @@ static void post_free(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
     uint32_t posted = conn != NULL ? conn->link.receives : pool->posted;
     uint32_t wanted = conn != NULL ? conn->promised : rail->srq_entries;
     uint32_t room = wanted > posted ? wanted - posted : 0;
-    struct chain chain = {.count = 0};
+    struct chain chain;
+    chain.count = 0;
     while (room > 0 && pool->free[SL_RDMA_BLOCK_RECEIVE] != NULL) {
         room--;
         chain_add(&chain, pop_free(pool, SL_RDMA_BLOCK_RECEIVE));
@@ -247,7 +249,8 @@ void sl_rdma_pool_flush(struct sl_rdma_rail *rail)
 {
     struct sl_rdma_pool *pool = &rail->pool;
     struct sl_rdma_conn *conn = NULL;
-    struct chain chain = {.count = 0};
+    struct chain chain;
+    chain.count = 0;
     while (pool->again != NULL) {
         struct sl_rdma_block *block = pool->again;
         pool->again = block->next;
