@@ -410,6 +410,7 @@ void sl_rdma_move_drop(struct sl_rdma_conn *conn);
 void sl_rdma_sweep_open(struct sl_rdma *rdma);
 void sl_rdma_sweep_close(struct sl_rdma *rdma);
 void sl_rdma_sweep_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn);
+void sl_rdma_sweep_start(struct sl_rdma *rdma); /* there is a rail, or a connection */
 
 /* Who connected, LIVE: says something, and again where no answer comes soon. */
 void sl_rdma_sweep_speak(struct sl_rdma_conn *conn);

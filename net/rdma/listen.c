@@ -198,6 +198,7 @@ void sl_rdma_listen_lost(struct sl_rdma_listener *listener)
     }
     sl_log_warn("rdma: the device of %s:%u was removed; listening again when there is one",
                 listener->bound.host, listener->bound.port);
+    sl_rdma_rail_remove(rdma, listener->id->verbs);
     (void)rdma->library->destroy_id(listener->id);
     listener->id = NULL;
     sl_timer_arm(sl_reactor_timers(rdma->base.reactor), &listener->timer,

@@ -125,7 +125,6 @@ static void close_objects(struct sl_rdma_rail *rail)
         sl_rdma_unwatch(rail->rdma, rail->member.wake_fd);
         sl_rdma_unwatch(rail->rdma, rail->verbs->async_fd);
     }
-    sl_rdma_device_leave(&rail->member);
     if (rail->srq != NULL) {
         (void)library->destroy_srq(rail->srq);
     }
@@ -138,6 +137,7 @@ static void close_objects(struct sl_rdma_rail *rail)
         (void)library->destroy_comp_channel(rail->channel);
     }
     (void)library->dealloc_pd(rail->pd);
+    sl_rdma_device_leave(&rail->member);
     rail->events_unacknowledged = 0;
     rail->srq = NULL;
     rail->cq = NULL;
@@ -211,6 +211,7 @@ int sl_rdma_rail_get(struct sl_rdma *rdma, struct ibv_context *verbs, struct sl_
     }
     rail->next = rdma->rails;
     rdma->rails = rail;
+    sl_rdma_sweep_start(rdma);
     *out = rail;
     return 0;
 }
@@ -274,6 +275,16 @@ void sl_rdma_rail_lose(struct sl_rdma_rail *rail, const char *why)
         }
     }
     rdma->awake = true; /* to close it, if it has none */
+}
+
+void sl_rdma_rail_remove(struct sl_rdma *rdma, const struct ibv_context *verbs)
+{
+    for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
+        if (rail->verbs == verbs) {
+            sl_rdma_rail_lose(rail, "the device was removed");
+            sl_rdma_device_remove(&rail->member);
+        }
+    }
 }
 
 static void on_queue_pair_event(struct sl_rdma_rail *rail, struct sl_rdma_device_event event)

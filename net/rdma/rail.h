@@ -116,6 +116,10 @@ void sl_rdma_rail_read_events(struct sl_rdma_rail *rail);
 /* The device does not work any more (rdma_cm says so too): every connection on it ends with IO. */
 void sl_rdma_rail_lose(struct sl_rdma_rail *rail, const char *why);
 
+/* Its device was removed: every connection on it ends with IO, and other reactors' there too. No
+ * rail of the device: nothing. */
+void sl_rdma_rail_remove(struct sl_rdma *rdma, const struct ibv_context *verbs);
+
 /* Gives back what is open on devices that are gone and that no connection is on any more: their
  * removal waits for that. Not from inside what a connection does, which may hold memory there. */
 void sl_rdma_rail_close_gone(struct sl_rdma *rdma);

@@ -109,6 +109,16 @@ static void arm(struct sl_rdma *rdma, uint64_t now_ns)
                  now_ns + timeout_ns(rdma) / ROUNDS_PER_TIMEOUT);
 }
 
+/* Of a device's removal connections and listeners are told, and nobody else. */
+static bool is_without_news(const struct sl_rdma *rdma)
+{
+    bool has_rail = false;
+    for (const struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
+        has_rail = has_rail || !rail->gone;
+    }
+    return has_rail && rdma->listeners == NULL;
+}
+
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_rdma *rdma = (struct sl_rdma *)((char *)timer - offsetof(struct sl_rdma, sweep));
@@ -123,8 +133,11 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
         if (!rail->gone) {
             sl_rdma_memory_relieve(rail);
         }
+        if (!rail->gone && !sl_rdma_device_is_there(&rail->member)) {
+            sl_rdma_rail_remove(rdma, rail->verbs);
+        }
     }
-    if (rdma->conn_count > 0) {
+    if (rdma->conn_count > 0 || is_without_news(rdma)) {
         arm(rdma, now_ns);
     }
 }
@@ -166,11 +179,15 @@ void sl_rdma_sweep_close(struct sl_rdma *rdma)
     stop(rdma, &rdma->retry);
 }
 
+void sl_rdma_sweep_start(struct sl_rdma *rdma)
+{
+    if (!sl_timer_armed(&rdma->sweep)) {
+        arm(rdma, sl_reactor_now_ns(rdma->base.reactor));
+    }
+}
+
 void sl_rdma_sweep_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
 {
-    uint64_t now_ns = sl_reactor_now_ns(rdma->base.reactor);
-    forget(conn, now_ns);
-    if (!sl_timer_armed(&rdma->sweep)) {
-        arm(rdma, now_ns);
-    }
+    forget(conn, sl_reactor_now_ns(rdma->base.reactor));
+    sl_rdma_sweep_start(rdma);
 }
