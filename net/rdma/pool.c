@@ -338,6 +338,13 @@ static bool reserve_buffers(struct sl_rdma_rail *rail, uint32_t promised, bool a
     return true;
 }
 
+/* Work requests of a queue pair that may complete. With iWARP reads may be outstanding that count
+ * as completed, as what was sent behind them is. */
+static uint32_t sends_of(const struct sl_rdma_rail *rail)
+{
+    return SL_RDMA_SENDS + (rail->can.is_iwarp ? rail->can.reads_max : 0);
+}
+
 bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, uint32_t window)
 {
     struct sl_rdma_pool *pool = &rail->pool;
@@ -345,7 +352,7 @@ bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, 
     bool is_new = conn->promised == 0;
     uint32_t buffers = pool->promised - conn->promised + wanted;
     uint32_t completions =
-        rail->cq_promised - conn->promised + wanted + (is_new ? SL_RDMA_SENDS : 0);
+        rail->cq_promised - conn->promised + wanted + (is_new ? sends_of(rail) : 0);
     bool is_minimum = window <= SL_RDMA_WINDOW_MIN;
     if (rail->gone || (!is_minimum && buffers > rail->rdma->buffers_max)) {
         return false;
@@ -369,7 +376,7 @@ bool sl_rdma_pool_is_full(const struct sl_rdma_rail *rail)
 {
     const uint32_t buffers = SL_RDMA_WINDOW_MIN + SL_RDMA_SPARE;
     const uint32_t entries = rail->can.resizes ? rail->can.cqe_max : rail->cq_entries;
-    return rail->cq_promised + SL_RDMA_SENDS + buffers + CQ_SLACK > entries ||
+    return rail->cq_promised + sends_of(rail) + buffers + CQ_SLACK > entries ||
            (rail->srq != NULL && rail->pool.promised + buffers > rail->srq_entries);
 }
 
@@ -403,7 +410,7 @@ void sl_rdma_pool_release(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
         return;
     }
     rail->pool.promised -= conn->promised;
-    rail->cq_promised -= conn->promised + SL_RDMA_SENDS;
+    rail->cq_promised -= conn->promised + sends_of(rail);
     rail->promises--;
     conn->promised = 0;
 }

@@ -179,6 +179,7 @@ static void post__of_receives_fails(void **state)
     peer_send_from_test(pair.client, sizes, 200);
     WAIT_UNTIL(pair.client->closed == 1 || pair.client->received == 200);
     rdma_table_faults.failing_receives = 0;
+    (void)connect_pair(); /* posts what is free: iWARP ends who finds no receive buffer */
     expect_all_is_well();
 }
 
@@ -361,6 +362,49 @@ static void listen__with_a_low_limit_of_locked_memory(void **state)
     expect_all_is_well();
 }
 
+/* ---- A device that has room for few -----------------------------------------------------------
+ */
+
+#define ROOM  2047U /* completions, some 140 for each connection */
+#define ASKED 20U
+
+/* Who does not fit is told, and does not disturb the others; when one leaves there is room again.
+ */
+static void connections__more_than_there_is_room_for(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {10, 3000, 40000};
+    options = (struct sl_transport_options){.medium = rdma_table_get()};
+    rdma_table_faults.most_completions = ROOM;
+    world = world_open(3, &options);
+    node_set_policy(&world->nodes[0], (struct policy){.echo = true});
+    struct peer *peers[ASKED], *last = NULL;
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < ASKED; i++) {
+        peers[i] = peer_connect(&world->nodes[1 + i % 2], &world->nodes[0].bound);
+        WAIT_UNTIL(peers[i]->open || peers[i]->closed != 0);
+        if (peers[i]->closed != 0) {
+            assert_int_equal(peers[i]->close_err, SL_ERR_REFUSED);
+            continue;
+        }
+        open++;
+        last = peers[i];
+    }
+    assert_in_range(open, 8, 14);
+    for (uint32_t i = 0; i < ASKED; i++) {
+        if (peers[i]->closed == 0) {
+            is_served(peers[i], sizes, 3);
+        }
+    }
+    struct peer *served = node_peer(&world->nodes[0], open - 1);
+    peer_disconnect_from_test(last);
+    WAIT_UNTIL(last->closed == 1 && served->closed == 1);
+    struct peer *late = peer_connect(last->node, &world->nodes[0].bound);
+    WAIT_UNTIL(late->open || late->closed != 0);
+    is_served(late, sizes, 3);
+    world_close(world);
+}
+
 /* ---- Without a shared receive queue -----------------------------------------------------------
  */
 
@@ -418,6 +462,7 @@ int main(int argc, char **argv)
                                         close_world),
         CASE(listen__without_memory_or_queues),
         CASE(listen__with_a_low_limit_of_locked_memory),
+        cmocka_unit_test(connections__more_than_there_is_room_for),
         cmocka_unit_test(shared_queue__is_not_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
