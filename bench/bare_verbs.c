@@ -40,8 +40,8 @@ struct run {
     struct peer_memory granted[SL_BENCH_BARE_VERBS_CONNECTIONS_MAX * SL_BENCH_BARE_VERBS_DEPTH_MAX];
 
     /* The worker's. */
-    uint64_t warm_ns, end_ns, first_ns, last_ns; /* first_ns 0: it has not begun */
-    uint64_t counted;
+    uint64_t begin_ns, end_ns; /* pushes are begun between these; then those under way are ended */
+    uint64_t begun, counted;
     bool is_done;
 };
 
@@ -140,29 +140,30 @@ static int begin(struct run *run, uint32_t number)
 
 static int begin_all(struct run *run, const struct sl_bench_common *common)
 {
-    const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
     const uint32_t count = run->verbs->connections * run->verbs->depth;
     int err = 0;
-    run->warm_ns = now_ns + (uint64_t)(common->warm_up * (double)SL_CLOCK_NS_PER_S);
-    run->end_ns = run->warm_ns + (uint64_t)(common->seconds * (double)SL_CLOCK_NS_PER_S);
+    run->begin_ns = sl_clock_now_ns(sl_clock_system());
+    run->end_ns = run->begin_ns + (uint64_t)(common->seconds * (double)SL_CLOCK_NS_PER_S);
     for (uint32_t i = 0; err == 0 && i < count; i++) {
         err = begin(run, i);
     }
+    run->begun = count;
     return err;
 }
 
-/* The first one behind the warm-up begins the time that counts, and the first one behind the end
- * ends it. */
+/* What was begun is ended, and all of it counts: pushes that are read at the same time end in
+ * bursts, of which a part would say nothing. */
 static int count_push(struct run *run, uint32_t number)
 {
-    run->last_ns = sl_clock_now_ns(sl_clock_system());
-    if (run->first_ns != 0) {
-        run->counted++;
-        run->is_done = run->last_ns >= run->end_ns;
-    } else if (run->last_ns >= run->warm_ns) {
-        run->first_ns = run->last_ns;
+    const uint64_t now_ns = sl_clock_now_ns(sl_clock_system());
+    run->counted++;
+    if (now_ns < run->end_ns) {
+        run->begun++;
+        return begin(run, number);
     }
-    return begin(run, number);
+    run->is_done = run->counted == run->begun;
+    run->end_ns = now_ns;
+    return 0;
 }
 
 /* ---- Both ------------------------------------------------------------------------------------ */
@@ -257,7 +258,7 @@ static void work(struct run *run, const struct sl_bench_bare_verbs *verbs, uint1
     word.err = word.err != 0 ? word.err : drive(run);
     if (word.err == 0) {
         word.pushes_per_s = (double)run->counted * (double)SL_CLOCK_NS_PER_S /
-                            (double)(run->last_ns - run->first_ns);
+                            (double)(run->end_ns - run->begin_ns);
     }
     sl_bench_fork_tell(to, &word, sizeof word);
     _exit(0);

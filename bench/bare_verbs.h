@@ -1,6 +1,7 @@
 /* Payloads pushed by verbs alone, with nothing of Starling on the way: which side shall move them?
  * A worker's process and a server's, a thread and a core each, which poll; between them so many
- * queue pairs, made by rdma_cm. Nobody looks at the payloads. */
+ * queue pairs, made by rdma_cm. Nobody looks at the payloads. Pushes are begun for as long as is
+ * measured, and all that were begun are ended. No warm-up: all memory has been touched. */
 #ifndef SL_BENCH_BARE_VERBS_H
 #define SL_BENCH_BARE_VERBS_H
 

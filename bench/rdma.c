@@ -90,6 +90,13 @@ static const struct sl_bench_quantity BYTES[] = {{"bytes", "1/s"}};
 static const struct sl_bench_quantity TRIPS[] = {{"p50", "us"}, {"p99", "us"}};
 static const struct sl_bench_quantity RATES[] = {{"messages", "1/s"}};
 
+/* What Starling is told. An iWARP device's GIDs are no addresses, so that it is found by the
+ * address alone. */
+static const char *device_of(const struct bench *bench)
+{
+    return bench->device.is_iwarp ? NULL : bench->device.name;
+}
+
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
 static int run_turn(const struct entry *entry, enum sl_bench_ipc_what what,
@@ -232,7 +239,7 @@ static void add_frames(struct bench *bench, enum mode mode, bool answers)
     struct entry *entry = add(bench, mode, "frames", MODE_NAMES[mode]);
     entry->frames = (struct sl_bench_frames){
         .endpoint = bench->endpoint,
-        .rdma_device = bench->device.name,
+        .rdma_device = device_of(bench),
         .bytes = FRAME_BYTES,
         .depth = answers ? 1 : (uint32_t)bench->options.depth,
         .answers = answers,
@@ -418,7 +425,7 @@ static int start(struct bench *bench)
             .workers = 1,
             .no_shm = true,
             .rdma_address = bench->device.address,
-            .rdma_device = bench->device.name,
+            .rdma_device = device_of(bench),
             .server_polls = mode == POLLING,
             .workers_poll = mode == POLLING,
             .server_core = options->common.server_core,
