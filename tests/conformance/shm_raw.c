@@ -1,5 +1,6 @@
 #include "shm_raw.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -26,7 +27,11 @@ struct shm_raw shm_raw_connect(const struct sl_endpoint *endpoint)
     raw.segment = (struct sl_shm_segment *)raw.memory.base;
     struct sl_shm_note hello = {.kind = SL_SHM_NOTE_HELLO, .bytes = raw.memory.bytes}, answer;
     assert_true(shm_raw_note(&raw, hello, raw.memory.fd));
-    assert_int_equal(recv(raw.fd, &answer, sizeof answer, 0), sizeof answer);
+    ssize_t got;
+    do { /* who was stopped meanwhile hears of it here, since the socket has a timeout */
+        got = recv(raw.fd, &answer, sizeof answer, 0);
+    } while (got < 0 && errno == EINTR);
+    assert_int_equal(got, sizeof answer);
     assert_int_equal(answer.kind, SL_SHM_NOTE_ACCEPT);
     return raw;
 }

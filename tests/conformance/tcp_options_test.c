@@ -250,7 +250,7 @@ static void window__closed_for_long(void **state)
 {
     (void)state;
     enum { FRAMES = 96, FRAME_PAYLOAD_BYTES = 256 << 10 };
-    struct sl_transport_options options = {.peer_timeout_ms = 1500};
+    struct sl_transport_options options = {.peer_timeout_ms = 4000};
     struct world *world = world_open(2, &options);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true, .refuse_sink = true});
@@ -261,7 +261,7 @@ static void window__closed_for_long(void **state)
     }
     peer_send_from_test(client, sizes, FRAMES);
     WAIT_UNTIL(server->sink_asked >= 1);
-    usleep(6000000);
+    usleep(10000000);
     assert_int_equal(client->closed, 0);
     assert_int_equal(server->closed_count, 0);
     node_set_policy(server, (struct policy){.echo = true});

@@ -38,8 +38,10 @@ class FaultTest(harness.StarlingTest):
         for word in words:
             self.assertIn(word, process.output)
 
-    def wait_middle(self, worker):
-        """Waits until a worker of a sum job is somewhere in the middle of it."""
+    def wait_middle(self, worker, others=()):
+        """Waits until a worker of a sum job is somewhere in the middle of it, and the others at work."""
+        for other in others:
+            other.wait_line("iteration 0")
         worker.wait_line(f"iteration {8 * self.random.randrange(1, 8)}")
         time.sleep(self.random.uniform(0, 0.03))
 
@@ -56,7 +58,7 @@ class KilledWorker(FaultTest):
         job = sum_job.SumJob(self, cluster, consistency, gated=True)
         workers = job.start_all()
         victim = self.random.randrange(4)
-        self.wait_middle(workers[victim])
+        self.wait_middle(workers[victim], workers)
         workers[victim].signal(signal.SIGKILL)
         self.assert_ends(workers[victim], status=-signal.SIGKILL)
         cluster.ps[0].wait_line(f"worker/{victim} is away")
@@ -138,7 +140,7 @@ class Network(FaultTest):
         cluster = self.cluster()
         job = sum_job.SumJob(self, cluster, "bsp", gated=True)
         workers = job.start_all()
-        self.wait_middle(workers[0])
+        self.wait_middle(workers[0], workers)
         cluster.data[1].refuse()
         cluster.data[1].cut()
         job.open_gate()
@@ -159,7 +161,7 @@ class Network(FaultTest):
         job = sum_job.SumJob(self, cluster, "asp", iterations=100, timeout_ms=1000, pause_ms=20,
                              goes_on=True, gated=True)
         workers = job.start_all()
-        self.wait_middle(workers[0])
+        self.wait_middle(workers[0], workers)
         cluster.data[1].black_hole()
         for worker in workers:
             worker.wait_line("failed: deadline: ps/1 shard 0")
@@ -180,7 +182,7 @@ class KilledPs(FaultTest):
                 job = sum_job.SumJob(self, cluster, "asp", iterations=110, timeout_ms=500,
                                      pause_ms=20, goes_on=True, gated=True)
                 workers = job.start_all()
-                self.wait_middle(workers[0])
+                self.wait_middle(workers[0], workers)
                 cluster.ps[victim].signal(signal.SIGKILL)
                 self.assert_ends(cluster.ps[victim], status=-signal.SIGKILL)
                 for worker in workers:
@@ -234,7 +236,7 @@ class StoppedProcess(FaultTest):
         cluster = self.cluster(proxied=False)
         job = sum_job.SumJob(self, cluster, consistency, gated=True)
         workers = job.start_all()
-        self.wait_middle(workers[1])
+        self.wait_middle(workers[1], workers)
         return cluster, job, workers
 
     def test_worker_within_its_lease(self):
