@@ -27,11 +27,8 @@ struct shm_raw shm_raw_connect(const struct sl_endpoint *endpoint)
     raw.segment = (struct sl_shm_segment *)raw.memory.base;
     struct sl_shm_note hello = {.kind = SL_SHM_NOTE_HELLO, .bytes = raw.memory.bytes}, answer;
     assert_true(shm_raw_note(&raw, hello, raw.memory.fd));
-    ssize_t got;
-    do { /* who was stopped meanwhile hears of it here, since the socket has a timeout */
-        got = recv(raw.fd, &answer, sizeof answer, 0);
-    } while (got < 0 && errno == EINTR);
-    assert_int_equal(got, sizeof answer);
+    /* Who was stopped meanwhile hears of it here, since the socket has a timeout. */
+    assert_int_equal(TEMP_FAILURE_RETRY(recv(raw.fd, &answer, sizeof answer, 0)), sizeof answer);
     assert_int_equal(answer.kind, SL_SHM_NOTE_ACCEPT);
     return raw;
 }
@@ -66,7 +63,7 @@ uint32_t shm_raw_await_end(const struct shm_raw *raw)
 {
     struct sl_shm_note note;
     uint32_t count = 0;
-    while (recv(raw->fd, &note, sizeof note, 0) > 0) {
+    while (TEMP_FAILURE_RETRY(recv(raw->fd, &note, sizeof note, 0)) > 0) {
         count++;
     }
     return count;
