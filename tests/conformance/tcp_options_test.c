@@ -439,7 +439,11 @@ static void hand_over__to_a_reactor_that_ends(void **state)
     uint32_t sizes[] = {64, 64};
     peer_send_from_test(client, sizes, 2);
     WAIT_UNTIL(node_peer(&world->nodes[0], 0)->handed_over == 1);
-    usleep(20000); /* its last receive has ended, and it is in the mail */
+    struct sl_transport_stats stats;
+    do { /* its last receive has ended, and it is in the mail */
+        usleep(1000);
+        node_run(&world->nodes[0], read_stats, &stats);
+    } while (stats.connections > 0);
     node_set_policy(&world->nodes[0], (struct policy){0}); /* and all that was in earlier turns */
     sl_reactor_stop(owner->reactor);
     sem_post(&blocker.leave);
