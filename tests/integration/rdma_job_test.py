@@ -211,6 +211,7 @@ class MoreTraining(TrainingTest):
                                       ps_count=1, workers=2)
         self.finish(servers, workers)
         self.assertGreaterEqual(accepted(servers), 2)
+        self.assertIn("could not be registered", servers[0].output)
 
 
 class RdmaCluster(sum_job.Cluster):
@@ -221,15 +222,17 @@ class RdmaCluster(sum_job.Cluster):
 class FaultsTest(RdmaTest):
     """Nothing is lost, nothing carried out twice, while processes die and the device goes away."""
 
-    def begin(self, consistency="asp", **options):
-        """Four workers, in the middle of a job over RDMA."""
+    def begin(self, consistency="asp", count=4, pause_ms=30, **options):
+        """Workers, all of them in the middle of a job over RDMA. It goes on for some seconds, so that it
+        is not over before what is to happen to it."""
         cluster = RdmaCluster(self, lease_s=60, proxied=False, extra=["--insecure"])
         for ps in cluster.ps:
             ps.wait_line("ready")
-        job = sum_job.SumJob(self, cluster, consistency, flags=["--no-shm"], **options)
-        workers = job.start_all()
-        self.wait_connected(cluster.ps, 8)
-        self.wait_middle(workers[0])
+        job = sum_job.SumJob(self, cluster, consistency, pause_ms=pause_ms, flags=["--no-shm"], **options)
+        workers = [job.start(index) for index in range(count)]
+        self.wait_connected(cluster.ps, 2 * count)
+        for worker in workers:
+            worker.wait_line("iteration 0")
         return cluster, job, workers
 
     def end(self, cluster, job, workers, restarted=()):
@@ -239,13 +242,6 @@ class FaultsTest(RdmaTest):
         cluster.drain()
         self.wait_unconnected()
         return acknowledged
-
-    def replace(self, job, workers, index):
-        """The worker is killed, and another comes."""
-        workers[index].signal(signal.SIGKILL)
-        self.assert_ends(workers[index], status=-signal.SIGKILL)
-        workers[index] = job.start(index)
-        workers[index].wait_line("begins with iteration")
 
     def lose_device(self, workers):
         """The port goes down, and the device away, which does not wait for the processes' end. All
@@ -265,13 +261,16 @@ class FaultsTest(RdmaTest):
 
 class Faults(FaultsTest):
     def test_killed_worker(self):
-        cluster, job, workers = self.begin("bsp", iterations=70)
-        self.replace(job, workers, 1)
+        cluster, job, workers = self.begin("bsp", iterations=80)
+        workers[1].signal(signal.SIGKILL)
+        self.assert_ends(workers[1], status=-signal.SIGKILL)
+        workers[1] = job.start(1)
+        workers[1].wait_line("begins with iteration")
         self.wait_connected(cluster.ps, 10)
         self.assertGreater(self.end(cluster, job, workers), 3 * job.iterations)
 
     def test_killed_ps(self):
-        cluster, job, workers = self.begin(iterations=90, timeout_ms=1000, pause_ms=20, goes_on=True)
+        cluster, job, workers = self.begin(iterations=120, timeout_ms=1000, goes_on=True)
         cluster.ps[1].signal(signal.SIGKILL)
         self.assert_ends(cluster.ps[1], status=-signal.SIGKILL)
         for worker in workers:
@@ -283,18 +282,19 @@ class Faults(FaultsTest):
 
     def test_device_goes_and_comes_back(self):
         """Who comes when it is back is connected over RDMA."""
-        cluster, job, workers = self.begin(iterations=100, pause_ms=20)
+        cluster, job, workers = self.begin(count=3, iterations=150)
         self.lose_device(workers)
         self.bring_device_back(cluster)
-        self.replace(job, workers, 3)
-        self.wait_connected(cluster.ps, 10)
-        self.assertGreater(self.end(cluster, job, workers), 3 * job.iterations)
+        workers.append(job.start(3))
+        self.assertEqual(self.end(cluster, job, workers), 4 * job.iterations)
+        self.assertGreaterEqual(accepted(cluster.ps), 8)
+        self.assertNotIn("over tcp://", workers[3].output)
 
 
 class MoreFaults(FaultsTest):
     def test_device_is_deleted_in_the_middle(self):
         """Whose connections by RDMA are all well."""
-        cluster, job, workers = self.begin(iterations=200, pause_ms=20)
+        cluster, job, workers = self.begin(iterations=200)
         delete_device()
         for worker in workers:
             worker.wait_line("over tcp://")
