@@ -102,12 +102,12 @@ class TrainingTest(RdmaTest):
         super().setUp()
         self.report = os.path.join(self.folder, "report.json")
 
-    def click_log(self, rows, epochs):
+    def click_log(self, rows, epochs, model="fm"):
         """What the workers are to learn: made up."""
         self.run_to_end("starling-bench", "generate", "--out", self.folder, "--rows", rows,
                         "--test-rows", rows // 2, "--seed", "7")
         return ["--data", os.path.join(self.folder, "train.tsv"), "--test",
-                os.path.join(self.folder, "test.tsv"), "--format", "criteo", "--model", "fm",
+                os.path.join(self.folder, "test.tsv"), "--format", "criteo", "--model", model,
                 "--epochs", epochs]
 
     def begin(self, data, endpoint, consistency, *extra, ps_count=2, workers=4, reactors=1, env=None):
@@ -155,10 +155,10 @@ class TrainingTest(RdmaTest):
 
 class Training(TrainingTest):
     def test_eight_workers_learn_the_same_as_over_tcp(self):
-        self.assert_same(self.click_log(rows=2000, epochs=1), endpoint_tcp, endpoint_both)
+        self.assert_same(self.click_log(rows=1000, epochs=1, model="lr"), endpoint_tcp, endpoint_both)
 
     def test_ps_drains_under_load(self):
-        data = self.click_log(rows=2000, epochs=100000) + ["--timeout", "8"]
+        data = self.click_log(rows=1000, epochs=100000) + ["--timeout", "6"]
         servers, workers = self.begin(data, endpoint_rdma, "asp", workers=2)
         for worker in workers:
             worker.wait_line("loss")
@@ -282,7 +282,7 @@ class Faults(FaultsTest):
 
     def test_device_goes_and_comes_back(self):
         """Who comes when it is back is connected over RDMA."""
-        cluster, job, workers = self.begin(count=3, iterations=150)
+        cluster, job, workers = self.begin(count=3, iterations=120)
         self.lose_device(workers)
         self.bring_device_back(cluster)
         workers.append(job.start(3))
