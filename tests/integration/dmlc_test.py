@@ -289,7 +289,7 @@ class Failures(DmlcTest):
         server = self.start_role("server", "--start-timeout", "8")
         workers = [self.start_role("worker")]
         workers[0].wait_line("/100000  ")
-        self.assertIn("1 ps with 2 shards, 1 worker\n", scheduler.output)
+        self.assertRegex(scheduler.wait_line("the job has begun"), r"1 ps with 2 shards, 1 worker$")
         scheduler.signal(signal.SIGKILL)
         scheduler.wait()
         server.wait_line("lost the coordinator")
