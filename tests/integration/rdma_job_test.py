@@ -42,6 +42,9 @@ def delete_device():
 
 
 def add_device():
+    """Unless it is there."""
+    if os.path.exists(f"/sys/class/infiniband/{DEVICE}"):
+        return
     run("rdma", "link", "add", DEVICE, "type", KIND, "netdev", NETDEV)
 
 
@@ -243,10 +246,14 @@ class FaultsTest(RdmaTest):
         self.wait_unconnected()
         return acknowledged
 
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(add_device)
+        self.addCleanup(set_link, "up")
+
     def lose_device(self, workers):
         """The port goes down, and the device away, which does not wait for the processes' end. All
         go on over TCP."""
-        self.addCleanup(set_link, "up")
         set_link("down")
         for worker in workers:
             worker.wait_line("over tcp://")
