@@ -90,8 +90,7 @@ static const struct sl_bench_quantity BYTES[] = {{"bytes", "1/s"}};
 static const struct sl_bench_quantity TRIPS[] = {{"p50", "us"}, {"p99", "us"}};
 static const struct sl_bench_quantity RATES[] = {{"messages", "1/s"}};
 
-/* What Starling is told. An iWARP device's GIDs are no addresses, so that it is found by the
- * address alone. */
+/* What Starling is told: of an iWARP device, as perftest is, the address alone. */
 static const char *device_of(const struct bench *bench)
 {
     return bench->device.is_iwarp ? NULL : bench->device.name;

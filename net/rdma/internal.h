@@ -11,7 +11,7 @@
  *   conn.c      a connection's life, from the first event to `closed`
  *   send.c      frames to packets, packets to work requests, completions to `sent`
  *   receive.c   packets to frames, reads of long payloads, `sink` and `received`
- *   sweep.c     peers that say nothing
+ *   sweep.c     peers that say nothing, devices that go, waits that are tried again
  */
 #ifndef SL_NET_RDMA_INTERNAL_H
 #define SL_NET_RDMA_INTERNAL_H
@@ -144,7 +144,7 @@ struct sl_rdma_conn {
     uint32_t empties;  /* of the rail, when the end was seen: what came before is delivered first;
                         * then when it was quiet */
     struct sl_rdma_conn *dirty_next, *ready_next, *queue_pair_next;
-    struct sl_timer timer; /* RESOLVING, ACCEPTING, MOVING, LEAVING, DRAINING, ENDED: patience */
+    struct sl_timer timer; /* patience; LIVE: a suspicion, or words to be said again */
     struct sl_endpoint endpoint; /* who connected: for the second time, from the same address */
     struct sockaddr_storage local;
     /* Credit and counts, which outlast a move. */

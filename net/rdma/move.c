@@ -496,6 +496,7 @@ void sl_rdma_move_done(struct sl_rdma_conn *conn)
 {
     bool leaves = conn->base.state == SL_CONN_CLOSING;
     conn->life = leaves ? SL_RDMA_DRAINING : SL_RDMA_LIVE;
+    conn->send->refused = false; /* it was not tried since */
     if (leaves) {
         sl_rdma_conn_set_timer(conn, SL_CLOCK_NS_PER_S);
     }

@@ -72,6 +72,7 @@ static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
 
 void sl_rdma_sweep_speak(struct sl_rdma_conn *conn)
 {
+    forget(conn, sl_reactor_now_ns(conn->rdma->base.reactor)); /* what it said before it moved */
     conn->note_due = true;
     sl_rdma_mark_dirty(conn);
     sl_rdma_conn_set_timer(conn, SPEAK_NS);
@@ -109,14 +110,15 @@ static void arm(struct sl_rdma *rdma, uint64_t now_ns)
                  now_ns + timeout_ns(rdma) / ROUNDS_PER_TIMEOUT);
 }
 
-/* Of a device's removal connections and listeners are told, and nobody else. */
-static bool is_without_news(const struct sl_rdma *rdma)
+/* Of a device's removal connections are told, and listeners at an address of its, but nobody else.
+ */
+static bool has_device(const struct sl_rdma *rdma)
 {
-    bool has_rail = false;
-    for (const struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
-        has_rail = has_rail || !rail->gone;
+    const struct sl_rdma_rail *rail = rdma->rails;
+    while (rail != NULL && rail->gone) {
+        rail = rail->next;
     }
-    return has_rail && rdma->listeners == NULL;
+    return rail != NULL;
 }
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
@@ -137,7 +139,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
             sl_rdma_rail_remove(rdma, rail->verbs);
         }
     }
-    if (rdma->conn_count > 0 || is_without_news(rdma)) {
+    if (rdma->conn_count > 0 || has_device(rdma)) {
         arm(rdma, now_ns);
     }
 }
