@@ -144,7 +144,7 @@ struct sl_rdma_conn {
     uint32_t empties;  /* of the rail, when the end was seen: what came before is delivered first;
                         * then when it was quiet */
     struct sl_rdma_conn *dirty_next, *ready_next, *queue_pair_next;
-    struct sl_timer timer; /* patience; LIVE: a suspicion, or words to be said again */
+    struct sl_timer timer;       /* patience; LIVE: a suspicion, or words to be said again */
     struct sl_endpoint endpoint; /* who connected: for the second time, from the same address */
     struct sockaddr_storage local;
     /* Credit and counts, which outlast a move. */
