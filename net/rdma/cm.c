@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,8 +78,7 @@ int sl_rdma_cm_open(struct sl_rdma *rdma)
                     strerror(errno));
         return SL_ERR_UNSUPPORTED;
     }
-    int flags = fcntl(rdma->cm->fd, F_GETFL);
-    int err = flags >= 0 && fcntl(rdma->cm->fd, F_SETFL, flags | O_NONBLOCK) == 0 ? 0 : SL_ERR_IO;
+    int err = sl_rdma_make_non_blocking(rdma->cm->fd);
     if (err == 0) {
         err = sl_rdma_watch(rdma, rdma->cm->fd, NULL);
     }

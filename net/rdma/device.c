@@ -24,7 +24,7 @@ static struct {
     uint32_t shortages;
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int make_non_blocking(int fd)
+int sl_rdma_make_non_blocking(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
     return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? SL_ERR_IO : 0;
@@ -51,7 +51,7 @@ static struct sl_rdma_device *find_or_make(struct ibv_context *verbs)
 int sl_rdma_device_join(struct sl_rdma_rail *rail, struct sl_rdma_member *member, bool *is_first)
 {
     *member = (struct sl_rdma_member){.rail = rail, .wake_fd = -1};
-    if (make_non_blocking(rail->verbs->async_fd) != 0) {
+    if (sl_rdma_make_non_blocking(rail->verbs->async_fd) != 0) {
         return SL_ERR_IO;
     }
     int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -27,6 +27,9 @@ struct sl_rdma_member {
     struct sl_rdma_device *device;
 };
 
+/* So that to ask whether there is an event never waits. Errors: IO; errno says why. */
+int sl_rdma_make_non_blocking(int fd);
+
 /* *is_first: no other reactor of this process uses the device. Errors: NO_MEMORY, IO. */
 int sl_rdma_device_join(struct sl_rdma_rail *rail, struct sl_rdma_member *member, bool *is_first);
 

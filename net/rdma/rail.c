@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,13 +22,7 @@ static int fail(const struct sl_rdma_rail *rail, const char *what)
 {
     int reason = errno;
     sl_log_error("rdma: %s: %s: %s", rail->name, what, strerror(reason));
-    return reason == ENOMEM || reason == EAGAIN ? SL_ERR_NO_MEMORY : SL_ERR_IO;
-}
-
-static int make_non_blocking(int fd)
-{
-    int flags = fcntl(fd, F_GETFL);
-    return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    return sl_rdma_memory_is_short(reason) ? SL_ERR_NO_MEMORY : SL_ERR_IO;
 }
 
 static int open_channel(struct sl_rdma_rail *rail)
@@ -38,7 +31,7 @@ static int open_channel(struct sl_rdma_rail *rail)
     if (rail->channel == NULL) {
         return fail(rail, "no completion channel can be had");
     }
-    return make_non_blocking(rail->channel->fd) != 0 ? fail(rail, "fcntl") : 0;
+    return sl_rdma_make_non_blocking(rail->channel->fd) != 0 ? fail(rail, "fcntl") : 0;
 }
 
 static bool make_completion_queue(struct sl_rdma_rail *rail, uint32_t entries)
