@@ -13,6 +13,8 @@ const struct sl_bench_quantity sl_bench_cell_quantities[SL_BENCH_CELL_QUANTITIES
     [SL_BENCH_CELL_SERVER_CPU] = {"server cpu", "us/request"},
 };
 
+#define TRIES 5
+
 /* Sums over the loads. */
 struct total {
     double requests_per_s, keys_per_s, cpu_seconds;
@@ -72,7 +74,9 @@ static int measure(struct sl_bench_cell *cell, const struct sl_bench_common *com
     }
     const double cpu_before = cell->ps == NULL ? 0 : sl_bench_ps_cpu_seconds(cell->ps);
     sl_metric_init(&cell->round);
-    if (err == 0) {
+    /* On a machine that stands still a time may pass without an answer: then it is the next that
+     * counts. */
+    for (uint32_t i = 0; err == 0 && total.requests == 0 && i < TRIES; i++) {
         err = run_loads(cell, common, &total);
     }
     if (err == 0 && total.requests == 0) {

@@ -1,16 +1,9 @@
 #include "bench/frames.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/pin.h"
+#include "bench/fork.h"
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/endpoint.h"
@@ -238,19 +231,6 @@ static int run_side(struct side *side)
     return side->err;
 }
 
-static void tell(int to, const struct word *word)
-{
-    const uint8_t *at = (const uint8_t *)word;
-    for (size_t left = sizeof *word; left > 0;) {
-        const ssize_t wrote = write(to, at, left);
-        if (wrote <= 0) {
-            _exit(1);
-        }
-        at += wrote;
-        left -= (size_t)wrote;
-    }
-}
-
 static void serve(const struct sl_bench_frames *frames, const struct sl_endpoint *endpoint, int to)
 {
     struct side side = {.frames = frames};
@@ -258,7 +238,7 @@ static void serve(const struct sl_bench_frames *frames, const struct sl_endpoint
     if (word.err == 0) {
         word.err = sl_transport_listen(side.transport, endpoint, &EVENTS, &side, &word.bound);
     }
-    tell(to, &word);
+    sl_bench_fork_tell(to, &word, sizeof word);
     _exit(word.err == 0 && run_side(&side) == 0 ? 0 : 1);
 }
 
@@ -291,109 +271,40 @@ static void request(const struct sl_bench_frames *frames, const struct sl_endpoi
             .latency = side.latency,
         };
     }
-    tell(to, &word);
+    sl_bench_fork_tell(to, &word, sizeof word);
     _exit(0);
 }
 
 /* ---- Both ------------------------------------------------------------------------------------ */
 
-/* In the child: pinned, and killed when its parent dies; of what its reactor has to say, that it
- * was kept waiting, the figures tell. Returns the pipe's end to write to. */
-static int settle(pid_t parent, int core, const int pipe_fds[2])
+/* What it tells, or what came of it. */
+static int hear(struct sl_bench_fork *process, uint64_t timeout_ms, struct word *word)
 {
-    cpu_set_t before;
-    sl_log_setup(SL_LOG_ERROR, "bench");
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {
-        _exit(1);
-    }
-    (void)close(pipe_fds[0]);
-    sl_bench_pin_begin(core, &before);
-    return pipe_fds[1];
-}
-
-/* What it tells, or DEADLINE, or CLOSED: it ended without a word. */
-static int hear(int from, uint64_t timeout_ms, struct word *word)
-{
-    const uint64_t end_ns = now_ns() + timeout_ms * SL_CLOCK_NS_PER_MS;
-    uint8_t *at = (uint8_t *)word;
-    for (size_t left = sizeof *word; left > 0;) {
-        struct pollfd look = {.fd = from, .events = POLLIN};
-        const uint64_t now = now_ns();
-        if (now >= end_ns || poll(&look, 1, (int)((end_ns - now) / SL_CLOCK_NS_PER_MS) + 1) <= 0) {
-            return SL_ERR_DEADLINE;
-        }
-        const ssize_t got = read(from, at, left);
-        if (got <= 0) {
-            return SL_ERR_CLOSED;
-        }
-        at += got;
-        left -= (size_t)got;
-    }
-    return word->err;
-}
-
-struct process {
-    pid_t pid;
-    int from; /* what it tells; -1: none */
-};
-
-static void end(struct process *process)
-{
-    if (process->pid > 0) {
-        (void)kill(process->pid, SIGKILL);
-        (void)waitpid(process->pid, NULL, 0);
-    }
-    if (process->from >= 0) {
-        (void)close(process->from);
-    }
-}
-
-/* Forks; in the child *to is where its word goes, and 0 is returned in pid. Errors, logged: IO. */
-static int split(struct process *process, int core, int *to)
-{
-    const pid_t parent = getpid();
-    int pipe_fds[2];
-    (void)fflush(NULL); /* what is buffered is ours to write, once */
-    if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
-        sl_log_error("no pipe for a process of the benchmark");
-        return SL_ERR_IO;
-    }
-    const pid_t pid = fork();
-    if (pid == 0) {
-        *to = settle(parent, core, pipe_fds);
-    } else {
-        (void)close(pipe_fds[1]);
-    }
-    *process = (struct process){.pid = pid, .from = pid == 0 ? -1 : pipe_fds[0]};
-    if (pid < 0) {
-        sl_log_error("a process of the benchmark cannot be started");
-        return SL_ERR_IO;
-    }
-    return 0;
+    const int err = sl_bench_fork_hear(process, timeout_ms, word, sizeof *word);
+    return err != 0 ? err : word->err;
 }
 
 static int run_both(const struct sl_bench_frames *frames, const struct sl_endpoint *endpoint,
                     const struct sl_bench_common *common, struct word *word)
 {
-    struct process server = {.from = -1}, client = {.from = -1};
+    struct sl_bench_fork server = {.from = -1}, client = {.from = -1};
     const uint64_t lasts_ms = (uint64_t)((common->warm_up + common->seconds) * 1000);
     int to = -1;
-    int err = split(&server, common->server_core, &to);
+    int err = sl_bench_fork_start(&server, common->server_core, &to);
     if (err == 0 && server.pid == 0) {
         serve(frames, endpoint, to);
     }
-    err = err != 0 ? err : hear(server.from, START_MS, word);
+    err = err != 0 ? err : hear(&server, START_MS, word);
     if (err == 0) {
         const struct sl_endpoint bound = word->bound;
-        err = split(&client, common->client_core, &to);
+        err = sl_bench_fork_start(&client, common->client_core, &to);
         if (err == 0 && client.pid == 0) {
             request(frames, &bound, common, to);
         }
-        err = err != 0 ? err : hear(client.from, lasts_ms + SLACK_MS, word);
+        err = err != 0 ? err : hear(&client, lasts_ms + SLACK_MS, word);
     }
-    end(&client);
-    end(&server);
+    sl_bench_fork_end(&client);
+    sl_bench_fork_end(&server);
     return err;
 }
 

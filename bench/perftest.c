@@ -30,12 +30,13 @@ struct tool {
     /* The client moves the data, as a ps does that writes what is pulled and reads what is pushed:
      * it has the server's core. */
     bool client_is_ps;
+    bool sends;
 };
 static const struct tool TOOLS[] = {
-    [SL_BENCH_PERFTEST_WRITE_BW] = {"ib_write_bw", false, true},
-    [SL_BENCH_PERFTEST_READ_BW] = {"ib_read_bw", false, true},
-    [SL_BENCH_PERFTEST_SEND_BW] = {"ib_send_bw", false, false},
-    [SL_BENCH_PERFTEST_SEND_LAT] = {"ib_send_lat", true, false},
+    [SL_BENCH_PERFTEST_WRITE_BW] = {"ib_write_bw", false, true, false},
+    [SL_BENCH_PERFTEST_READ_BW] = {"ib_read_bw", false, true, false},
+    [SL_BENCH_PERFTEST_SEND_BW] = {"ib_send_bw", false, false, true},
+    [SL_BENCH_PERFTEST_SEND_LAT] = {"ib_send_lat", true, false, true},
 };
 #define TOOL_COUNT (sizeof TOOLS / sizeof TOOLS[0])
 
@@ -93,6 +94,9 @@ static void build(struct command *command, const struct sl_bench_perftest *test,
     }
     if (!TOOLS[test->tool].is_latency) {
         add(command, "-t", command->depth);
+    }
+    if (TOOLS[test->tool].sends) { /* without a key, as Starling's frames; else only latency is */
+        add(command, "-I", command->bytes);
     }
     if (test->events) {
         add(command, "-e", NULL);

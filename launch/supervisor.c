@@ -22,7 +22,7 @@
 /* A worker that is asked to end finishes its step, for which it needs the ps: they are asked when
  * the workers have ended. Who still waits after this may wait for a worker that has failed, which
  * only the end of the ps cuts short. */
-#define PS_STAY_NS (2 * SL_CLOCK_NS_PER_S)
+#define PS_STAY_NS (5 * SL_CLOCK_NS_PER_S)
 
 enum phase {
     RUNNING,  /* workers work */

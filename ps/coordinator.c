@@ -161,7 +161,7 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
                               "the coordinator does not take messages of kind %d",
                               (int)message->kind);
     }
-    sl_coordinator_job_look(coordinator, NULL, now_ns);
+    sl_coordinator_job_look(coordinator, 0, now_ns);
 }
 
 void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns)

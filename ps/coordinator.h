@@ -17,7 +17,8 @@
  * before every ps and every worker has registered once; the job ends when every worker has left or
  * is lost and none has come in its place, or when sl_coordinator_end_job says so; then every ps is
  * told, and it is over when none is left. A ps that is lost, or leaves before, and that nobody
- * replaces, makes it end badly.
+ * replaces, makes it end badly. One that has not begun within the start timeout is over, and who
+ * waits is refused.
  *
  * The job's workers are tasks 0 to worker_count - 1 and those that have joined (Hello.joins), less
  * those that have left or are lost. A barrier of count 0 is one of all of them, and is looked at
@@ -66,7 +67,8 @@ struct sl_coordinator_options {
      * come. ENDING: err is 0, and all workers have left, or nobody had come; or CLOSED, and why
      * names those that are lost, or have not left. OVER: 0; CLOSED, when ps were lost since, and
      * why names them; or DEADLINE when the job has not begun within the start timeout, and why
-     * names who is missing. `why` is valid during the call. */
+     * names who never came, and apart from them who came and left. `why` is valid during the call.
+     */
     void (*stage_changed)(void *ctx, enum sl_coordinator_stage stage, int err, const char *why);
     uint64_t start_timeout_ns; /* from the first tick on; 0: none */
     void *ctx;

@@ -198,7 +198,7 @@ void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t no
 {
     struct sl_message message = {.kind = SL_MESSAGE_WAITING};
     uint32_t missing = find_missing(coordinator, &message.waiting);
-    sl_coordinator_job_look(coordinator, &message.waiting, now_ns);
+    sl_coordinator_job_look(coordinator, missing, now_ns);
     if (missing == 0) {
         publish(coordinator,
                 now_ns); /* to those who were away, or whom there was no memory to tell */

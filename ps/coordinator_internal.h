@@ -13,6 +13,7 @@ struct sl_coordinator_member {
     char name[SL_MESSAGE_NAME_BYTES]; /* "ps/1", "worker/3", "client ..." */
     bool connected;                   /* else it is away, and peer means nothing */
     uint64_t heard_ns;                /* when it last sent something */
+    uint64_t excused_ns;              /* likewise as far as its lease goes: we read nothing then */
     uint64_t rival_id;                /* the process that wants its place; 0: none does */
     uint64_t rival_ns;                /* when that one first said so */
     bool registered;
@@ -101,7 +102,7 @@ struct sl_coordinator {
     uint64_t stage_ns;               /* since when; GATHERING: since the first tick, 0 before */
     uint64_t remind_ns;              /* when to log the next time who is missing */
     bool never_began;                /* it has ended before */
-    int end_err;                     /* of ENDING */
+    int end_err;                     /* of ENDING; DEADLINE: it was never begun */
     char end_why[SL_MESSAGE_TEXT_BYTES];
 };
 
@@ -168,9 +169,10 @@ uint32_t sl_coordinator_job_missing(const struct sl_coordinator *coordinator, ui
 /* Nobody is missing: the job runs, if it did not. */
 void sl_coordinator_job_begin(struct sl_coordinator *coordinator, uint64_t now_ns);
 
-/* Something has changed, or time has passed. missing: who is, in the latter case; else NULL. */
-void sl_coordinator_job_look(struct sl_coordinator *coordinator,
-                             const struct sl_message_waiting *missing, uint64_t now_ns);
+/* Something has changed, or time has passed. missing_count: of those for whom the others wait, in
+ * the latter case; else 0. */
+void sl_coordinator_job_look(struct sl_coordinator *coordinator, uint32_t missing_count,
+                             uint64_t now_ns);
 
 /* Tells a ps that the job has ended, if it has. */
 void sl_coordinator_job_tell_end(struct sl_coordinator *coordinator,

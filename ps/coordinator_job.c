@@ -8,7 +8,11 @@
 #include "ps/coordinator_internal.h"
 
 /* A list of names: two of them, and what is said around them, have their place in a text. */
-#define NAMES_BYTES (SL_MESSAGE_TEXT_BYTES / 2 - 64)
+#define NAMES_BYTES  (SL_MESSAGE_TEXT_BYTES / 2 - 64)
+
+/* Likewise of those who are missing at the beginning: less is said around them, and a full list of
+ * the longest names fits. */
+#define ABSENT_BYTES (SL_MESSAGE_TEXT_BYTES / 2 - 32)
 
 /* "ps/1, worker/3, 4 more". */
 static void write_names(const struct sl_message_waiting *names, char *text, size_t bytes)
@@ -68,26 +72,53 @@ void sl_coordinator_job_begin(struct sl_coordinator *coordinator, uint64_t now_n
     enter(coordinator, SL_COORDINATOR_RUNNING, 0, what, now_ns);
 }
 
-/* Not all have come yet: says who has not, and gives up in the end. */
-static void gather(struct sl_coordinator *coordinator, const struct sl_message_waiting *missing,
-                   uint64_t now_ns)
+/* Those who are missing: who never came, and who has come and given up, or broken off, before the
+ * others were there. It is the former whom an operator looks for. */
+struct absent {
+    struct sl_message_waiting never, left;
+    uint32_t never_count, left_count;
+};
+
+static void find_absent(const struct sl_coordinator *coordinator, enum sl_message_role role,
+                        struct absent *absent)
 {
-    const struct sl_coordinator_options *options = &coordinator->options;
-    if (coordinator->stage_ns == 0) {
-        coordinator->stage_ns = now_ns;
-        coordinator->remind_ns = now_ns + options->waiting_interval_ns;
+    bool is_ps = role == SL_MESSAGE_ROLE_PS;
+    uint32_t count = is_ps ? coordinator->options.ps_count : coordinator->worker_count;
+    bool here[SL_LIMIT_WORKERS] = {false};
+    bool away[SL_LIMIT_WORKERS] = {false};
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        if (member->hello.role == role && member->registered) {
+            (member->connected ? here : away)[member->hello.task_index] = true;
+        }
     }
-    char names[SL_MESSAGE_MISSING_COUNT * (SL_MESSAGE_NAME_BYTES + 2)];
-    write_names(missing, names, sizeof names);
-    uint64_t waited_ns = now_ns - coordinator->stage_ns;
-    if (options->start_timeout_ns != 0 && waited_ns >= options->start_timeout_ns) {
-        char why[sizeof names + 64];
-        (void)snprintf(why, sizeof why, "after %llu s it still waits for %s",
-                       waited_ns / SL_CLOCK_NS_PER_S, names);
-        enter(coordinator, SL_COORDINATOR_OVER, SL_ERR_DEADLINE, why, now_ns);
-    } else if (now_ns >= coordinator->remind_ns) {
-        coordinator->remind_ns = now_ns + options->waiting_interval_ns;
-        sl_log_info("waiting for %s", names);
+    for (uint32_t task = 0; task < count; task++) {
+        bool had_come = is_ps ? coordinator->ps[task].shard_count != 0
+                              : coordinator->workers[task].end != SL_COORDINATOR_END_NONE;
+        bool was_here = away[task] || had_come;
+        if (!here[task]) {
+            sl_coordinator_miss(was_here ? &absent->left : &absent->never,
+                                was_here ? &absent->left_count : &absent->never_count,
+                                is_ps ? "ps" : "worker", task);
+        }
+    }
+}
+
+/* "ps/1, worker/3; came and left: worker/0". */
+static void write_absent(const struct sl_coordinator *coordinator, char *text, size_t bytes)
+{
+    struct absent absent = {0};
+    find_absent(coordinator, SL_MESSAGE_ROLE_PS, &absent);
+    find_absent(coordinator, SL_MESSAGE_ROLE_WORKER, &absent);
+    char never[ABSENT_BYTES];
+    char left[ABSENT_BYTES];
+    write_names(&absent.never, never, sizeof never);
+    write_names(&absent.left, left, sizeof left);
+    if (absent.never_count == 0) {
+        (void)snprintf(text, bytes, "%s, which came and left", left);
+    } else {
+        (void)snprintf(text, bytes, "%s%s%s", never,
+                       absent.left_count == 0 ? "" : "; came and left: ", left);
     }
 }
 
@@ -220,26 +251,73 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
     enter(coordinator, SL_COORDINATOR_OVER, gone_count == 0 ? 0 : SL_ERR_CLOSED, why, now_ns);
 }
 
+static const char *end_word(const struct sl_coordinator *coordinator)
+{
+    return coordinator->end_err == SL_ERR_DEADLINE ? "the job has not begun" : "the job has ended";
+}
+
+/* DEADLINE says to a ps that others may be waited for anew: one that is in the middle of a job
+ * whose scheduler was started again, and in vain, goes on with it. */
 bool sl_coordinator_job_refuses(struct sl_coordinator *coordinator,
                                 struct sl_coordinator_member *member, uint64_t request)
 {
-    if (coordinator->never_began && member->hello.role == SL_MESSAGE_ROLE_PS) {
+    bool is_ps = member->hello.role == SL_MESSAGE_ROLE_PS;
+    if (coordinator->never_began && is_ps && coordinator->stage == SL_COORDINATOR_ENDING) {
         sl_coordinator_job_tell_end(coordinator, member);
     } else if (coordinator->never_began) {
-        sl_coordinator_refuse(coordinator, member, request, SL_ERR_REFUSED, "the job has ended: %s",
-                              coordinator->end_why);
+        sl_coordinator_refuse(coordinator, member, request,
+                              is_ps ? SL_ERR_DEADLINE : SL_ERR_REFUSED, "%s: %s",
+                              end_word(coordinator), coordinator->end_why);
     }
     return coordinator->never_began;
 }
 
+/* A ps that was told the end needs no answer. */
 static void refuse_waiting(struct sl_coordinator *coordinator)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];
-        if (member->waits_for_cluster && member->hello.role != SL_MESSAGE_ROLE_PS) {
+        bool is_told =
+            member->hello.role == SL_MESSAGE_ROLE_PS && coordinator->stage == SL_COORDINATOR_ENDING;
+        if (member->waits_for_cluster && !is_told) {
             (void)sl_coordinator_job_refuses(coordinator, member, member->cluster_request);
         }
         member->waits_for_cluster = false;
+    }
+}
+
+/* Whoever has come is told: nobody has to wait for a timeout of his own. */
+static void give_up(struct sl_coordinator *coordinator, uint64_t waited_ns, const char *names,
+                    uint64_t now_ns)
+{
+    coordinator->never_began = true;
+    coordinator->end_err = SL_ERR_DEADLINE;
+    (void)snprintf(coordinator->end_why, sizeof coordinator->end_why,
+                   "after %llu s it still waits for %s", waited_ns / SL_CLOCK_NS_PER_S, names);
+    enter(coordinator, SL_COORDINATOR_OVER, SL_ERR_DEADLINE, coordinator->end_why, now_ns);
+    refuse_waiting(coordinator);
+}
+
+/* Not all have come yet: says who has not, and gives up in the end. */
+static void gather(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    const struct sl_coordinator_options *options = &coordinator->options;
+    if (coordinator->stage_ns == 0) {
+        coordinator->stage_ns = now_ns;
+        coordinator->remind_ns = now_ns + options->waiting_interval_ns;
+    }
+    uint64_t waited_ns = now_ns - coordinator->stage_ns;
+    bool is_over = options->start_timeout_ns != 0 && waited_ns >= options->start_timeout_ns;
+    if (!is_over && now_ns < coordinator->remind_ns) {
+        return;
+    }
+    char names[2 * ABSENT_BYTES];
+    write_absent(coordinator, names, sizeof names);
+    if (is_over) {
+        give_up(coordinator, waited_ns, names, now_ns);
+    } else {
+        coordinator->remind_ns = now_ns + options->waiting_interval_ns;
+        sl_log_info("waiting for %s", names);
     }
 }
 
@@ -258,18 +336,17 @@ void sl_coordinator_end_job(struct sl_coordinator *coordinator, const char *why,
         (void)snprintf(text, bytes, "%s came before %s had left", why, names);
         conclude(coordinator, SL_ERR_CLOSED, now_ns);
     }
-    sl_coordinator_job_look(coordinator, NULL, now_ns);
+    sl_coordinator_job_look(coordinator, 0, now_ns);
 }
 
-void sl_coordinator_job_look(struct sl_coordinator *coordinator,
-                             const struct sl_message_waiting *missing, uint64_t now_ns)
+void sl_coordinator_job_look(struct sl_coordinator *coordinator, uint32_t missing_count,
+                             uint64_t now_ns)
 {
     if (coordinator->options.stage_changed == NULL) {
         return;
     }
-    if (coordinator->stage == SL_COORDINATOR_GATHERING && missing != NULL &&
-        missing->missing_count > 0) {
-        gather(coordinator, missing, now_ns);
+    if (coordinator->stage == SL_COORDINATOR_GATHERING && missing_count > 0) {
+        gather(coordinator, now_ns);
     }
     if (coordinator->stage == SL_COORDINATOR_RUNNING &&
         sl_coordinator_member_job_workers(coordinator) == 0) {
@@ -294,8 +371,6 @@ int sl_coordinator_job_admits(const struct sl_coordinator *coordinator,
     if (!has_ended || is_known) {
         return 0;
     }
-    (void)snprintf(reason, reason_bytes, "the job has ended: %s",
-                   coordinator->end_why[0] == '\0' ? "it has not begun in time"
-                                                   : coordinator->end_why);
+    (void)snprintf(reason, reason_bytes, "%s: %s", end_word(coordinator), coordinator->end_why);
     return SL_ERR_REFUSED;
 }

@@ -39,8 +39,9 @@ static uint64_t lease_end_ns(const struct sl_coordinator *coordinator,
                              const struct sl_coordinator_member *member)
 {
     uint64_t lease_ns = coordinator->options.lease_ns;
-    return member->heard_ns > SL_CLOCK_NEVER - lease_ns ? SL_CLOCK_NEVER
-                                                        : member->heard_ns + lease_ns;
+    uint64_t from_ns =
+        member->heard_ns > member->excused_ns ? member->heard_ns : member->excused_ns;
+    return from_ns > SL_CLOCK_NEVER - lease_ns ? SL_CLOCK_NEVER : from_ns + lease_ns;
 }
 
 static uint64_t lease_left_ns(const struct sl_coordinator *coordinator,
@@ -243,9 +244,7 @@ static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_n
     sl_log_warn("the coordinator was held up for %.1f s: members have half a lease to be heard",
                 seconds(since_ns));
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        struct sl_coordinator_member *member = coordinator->members[i];
-        uint64_t least_ns = now_ns - lease_ns / 2;
-        member->heard_ns = member->heard_ns > least_ns ? member->heard_ns : least_ns;
+        coordinator->members[i]->excused_ns = now_ns - lease_ns / 2;
     }
 }
 

@@ -59,14 +59,22 @@ const char *sl_hub_obstacle(enum sl_endpoint_scheme scheme, int err)
     return missing != NULL ? missing : sl_err_name(err);
 }
 
-/* One of the client's reactors is enough. That there is no RDMA is nothing unusual. */
-static void say_missing(const struct sl_hub *hub, enum sl_endpoint_scheme scheme, int err)
+/* One of the client's reactors is enough, and once. That there is no RDMA is nothing unusual. */
+static void say_missing(struct sl_hub *hub, enum sl_endpoint_scheme scheme, int err)
 {
-    bool is_shm = scheme == SL_ENDPOINT_SHM;
-    if (hub->first_shard == 0) {
+    const bool is_shm = scheme == SL_ENDPOINT_SHM;
+    if (hub->options->spokesman[scheme] == hub->index && !hub->has_said_missing[scheme]) {
+        hub->has_said_missing[scheme] = true;
         sl_log_write(is_shm ? SL_LOG_WARN : SL_LOG_INFO, "client: not %s: %s; over TCP",
                      is_shm ? "through shared memory" : "over RDMA", sl_hub_obstacle(scheme, err));
     }
+}
+
+bool sl_hub_may_open(const struct sl_hub_options *options, enum sl_endpoint_scheme scheme)
+{
+    const struct sl_transport_ops *ops = options->find_transport(scheme);
+    const bool is_systems = ops == sl_transport_find(scheme);
+    return ops != NULL && !(is_systems && sl_transport_missing(scheme) != NULL);
 }
 
 struct sl_transport *sl_hub_near_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme)
@@ -77,7 +85,7 @@ struct sl_transport *sl_hub_near_transport(struct sl_hub *hub, enum sl_endpoint_
     }
     int err = sl_hub_transport(hub, scheme, &transport);
     if (err != 0) {
-        hub->is_missing[scheme] = true;
+        hub->is_missing[scheme] = err == SL_ERR_UNSUPPORTED; /* what else there is may pass */
         say_missing(hub, scheme, err);
     }
     return transport;
@@ -134,7 +142,7 @@ static bool may_use_rdma(const struct sl_hub *hub)
         const struct sl_link_place *place = &hub->links[shard].place;
         if (place->endpoint.scheme == SL_ENDPOINT_RDMA ||
             (place->has_near && place->near.scheme == SL_ENDPOINT_RDMA)) {
-            return true;
+            return sl_hub_may_open(hub->options, SL_ENDPOINT_RDMA);
         }
     }
     return false;

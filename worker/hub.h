@@ -56,6 +56,9 @@ struct sl_hub_options {
     /* What long bodies of steps are sent from, for transports that share or register, when there
      * may be one; set before the hubs connect. */
     struct sl_wire_memory *wire;
+    /* The hub that says, for all, that a transport for near ways is missing: one whose shards are
+     * reached that way; set before the hubs connect. */
+    uint32_t spokesman[SL_HUB_SCHEMES];
 };
 
 /* A table that this client has opened: for a shard or a coordinator that has forgotten it. */
@@ -74,7 +77,8 @@ struct sl_hub {
     const struct sl_hub_options *options;
 
     struct sl_transport *transports[SL_HUB_SCHEMES];
-    bool is_missing[SL_HUB_SCHEMES]; /* that transport, for near ways: it could not be opened */
+    bool is_missing[SL_HUB_SCHEMES];       /* that transport, for near ways: it cannot be opened */
+    bool has_said_missing[SL_HUB_SCHEMES]; /* in the log */
     struct sl_outbox outbox;
     struct sl_outbox shared_outbox; /* for a transport that shares, once there is one */
     struct sl_pool buffers;         /* of SL_LIMIT_FRAME_PAYLOAD_BYTES each */
@@ -153,11 +157,15 @@ static inline struct sl_link *sl_hub_link(const struct sl_hub *hub, uint32_t sha
 /* Keeps what a table is, unless it is known. Errors: NO_MEMORY. */
 int sl_hub_note_table(struct sl_hub *hub, uint32_t id, const struct sl_table_spec *spec);
 
+/* Whether this process has what a transport of the scheme needs, as far as is known before one is
+ * opened. Looks at the system's devices. Any thread. */
+bool sl_hub_may_open(const struct sl_hub_options *options, enum sl_endpoint_scheme scheme);
+
 /* The transport of a scheme, opened at its first use. Errors: UNSUPPORTED, NO_MEMORY. */
 int sl_hub_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme, struct sl_transport **out);
 
 /* The same for a way that there is another beside: NULL, said once by the client, when the
- * transport cannot be opened; then it is not tried again. */
+ * transport cannot be opened; it is not tried again where this process has none (UNSUPPORTED). */
 struct sl_transport *sl_hub_near_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme);
 
 /* Why the transport of this scheme could not be opened, with that error. Static storage. */

@@ -51,13 +51,10 @@ static uint32_t copied_bytes(const struct sl_request *request)
     return request->tail != NULL || request->body_bytes <= COPY_BYTES_MAX ? request->body_bytes : 0;
 }
 
-/* Memory that the transport does not know is worth its while only for what is long. */
+/* No shard writes to memory that the transport does not know. */
 static bool may_land(const struct sl_link *link, const struct sl_request *request)
 {
-    if (!link->lands || request->landing == NULL || request->reply_bytes <= COPY_BYTES_MAX) {
-        return false;
-    }
-    return (link->lands_anywhere && request->reply_bytes > SL_LIMIT_INLINE_PAYLOAD_BYTES) ||
+    return link->lands && request->landing != NULL && request->reply_bytes > COPY_BYTES_MAX &&
            sl_hub_lends(link->hub, link->scheme, request->landing, request->reply_bytes);
 }
 
@@ -74,7 +71,7 @@ static void ask_to_land(struct sl_link *link, struct sl_request *request)
 static void *take_stage(struct sl_link *link, const struct sl_request *request)
 {
     struct sl_pool *buffers = &link->hub->buffers;
-    if (!link->lands_anywhere || request->reply_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
+    if (!link->lands_in_hub || request->reply_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES ||
         buffers->free_count < 2) {
         return NULL;
     }
@@ -107,7 +104,7 @@ static void commit(struct sl_link *link, struct sl_request *request, uint8_t *ro
     struct sl_inflight_entry *entry = sl_inflight_add(&link->inflight, request->id, request);
     if (may_land(link, request)) {
         ask_to_land(link, request);
-    } else {
+    } else if (request->landing == NULL) {
         entry->stage = take_stage(link, request);
     }
     link->hub->stats.requests++;

@@ -61,8 +61,8 @@ struct sl_link {
     /* Of the connection that there is. */
     struct sl_outbox *outbox;
     enum sl_endpoint_scheme scheme;
-    bool lands;          /* the shard can write replies into buffers of the client */
-    bool lands_anywhere; /* and into any memory */
+    bool lands;        /* the shard can write replies into buffers of the client */
+    bool lands_in_hub; /* and into those of the hub */
 
     /* As the last welcome said. */
     struct sl_credit credit;    /* what is left of it */

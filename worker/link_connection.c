@@ -124,7 +124,7 @@ static void take_connection(struct sl_link *link)
     link->outbox = sl_session_outbox(link->session);
     link->scheme = sl_session_endpoint(link->session)->scheme;
     link->lands = (capabilities & SL_TRANSPORT_ONE_SIDED) != 0;
-    link->lands_anywhere = link->lands && (capabilities & SL_TRANSPORT_REGISTERS) != 0;
+    link->lands_in_hub = link->lands && (capabilities & SL_TRANSPORT_REGISTERS) != 0;
 }
 
 static void take_welcome(struct sl_link *link, const struct sl_message_welcome *welcome)

@@ -326,14 +326,32 @@ static void say_what_tls_forbids(const struct sl_client *client)
     }
 }
 
+/* All links are there. From the last to the first, so that the first of a kind has the last word.
+ */
+static void choose_spokesmen(struct sl_client *client, uint32_t shard_count)
+{
+    for (uint32_t i = shard_count; i > 0; i--) {
+        const struct sl_link_place *place = &client->links[i - 1].place;
+        if (place->has_near) {
+            client->hub_options.spokesman[place->near.scheme] = sl_client_hub_of(client, i - 1);
+        }
+    }
+}
+
 /* Where some shard is reached by more than TCP, what is sent to it is put where peers of this
  * machine, or the device, can read it. */
 static void make_wire_memory(struct sl_client *client, uint32_t shard_count)
 {
-    bool is_wanted = false;
+    bool leads[SL_HUB_SCHEMES] = {false};
     for (uint32_t i = 0; i < shard_count; i++) {
         const struct sl_link_place *place = &client->links[i].place;
-        is_wanted = is_wanted || place->has_near || place->endpoint.scheme != SL_ENDPOINT_TCP;
+        leads[place->endpoint.scheme] = true;
+        leads[place->has_near ? place->near.scheme : place->endpoint.scheme] = true;
+    }
+    bool is_wanted = false;
+    for (enum sl_endpoint_scheme scheme = 0; scheme < SL_HUB_SCHEMES; scheme++) {
+        is_wanted = is_wanted || (scheme != SL_ENDPOINT_TCP && leads[scheme] &&
+                                  sl_hub_may_open(&client->hub_options, scheme));
     }
     int err = is_wanted ? sl_wire_memory_create(WIRE_MEMORY_BYTES, &client->hub_options.wire) : 0;
     if (err != 0) {
@@ -363,6 +381,7 @@ static int make_links(struct sl_client *client)
     }
     say_what_tls_forbids(client);
     client->shard_count = shard_count;
+    choose_spokesmen(client, shard_count);
     make_wire_memory(client, shard_count);
     return 0;
 }

@@ -10,21 +10,16 @@
 #include "core/log.h"
 #include "net/control/session_internal.h"
 
-static struct sl_reactor *reactor_of(const struct sl_session *session)
-{
-    return session->options.transport->reactor;
-}
-
 void sl_session_arm(struct sl_session *session, struct sl_timer *timer, uint64_t wait_ns)
 {
-    uint64_t now_ns = sl_reactor_now_ns(reactor_of(session));
+    uint64_t now_ns = sl_reactor_now_ns(session->reactor);
     uint64_t due_ns = wait_ns < SL_CLOCK_NEVER - now_ns ? now_ns + wait_ns : SL_CLOCK_NEVER;
-    sl_timer_arm(sl_reactor_timers(reactor_of(session)), timer, due_ns);
+    sl_timer_arm(sl_reactor_timers(session->reactor), timer, due_ns);
 }
 
 void sl_session_disarm_all(struct sl_session *session)
 {
-    struct sl_timer_wheel *timers = sl_reactor_timers(reactor_of(session));
+    struct sl_timer_wheel *timers = sl_reactor_timers(session->reactor);
     sl_timer_disarm(timers, &session->retry);
     sl_timer_disarm(timers, &session->report);
     sl_timer_disarm(timers, &session->start_deadline);
@@ -174,6 +169,7 @@ int sl_session_open(const struct sl_session_options *options, struct sl_session 
         return SL_ERR_NO_MEMORY;
     }
     session->options = *options;
+    session->reactor = options->transport->reactor;
     session->options.hello.protocol_version = SL_FRAME_PROTOCOL_VERSION;
     (void)snprintf(session->options.hello.software, sizeof session->options.hello.software,
                    "starling %s", STARLING_VERSION);
@@ -193,7 +189,7 @@ void sl_session_close(struct sl_session **session)
     if (closing == NULL) {
         return;
     }
-    sl_reactor_assert_owner(reactor_of(closing));
+    sl_reactor_assert_owner(closing->reactor);
     *session = NULL;
     sl_session_enter(closing);
     closing->abandoned = true;
@@ -252,7 +248,7 @@ void sl_session_reconnect(struct sl_session *session, const char *why)
     sl_assert(session != NULL);
     sl_assert(session->options.persistent);
     sl_assert(why != NULL);
-    sl_reactor_assert_owner(reactor_of(session));
+    sl_reactor_assert_owner(session->reactor);
     if (session->state != SL_SESSION_ENDED && !session->breaking) {
         session->is_given_up = true;
         sl_session_break(session, SL_ERR_CLOSED, why);
@@ -263,7 +259,7 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
 {
     sl_assert(session != NULL);
     sl_assert(endpoint != NULL);
-    sl_reactor_assert_owner(reactor_of(session));
+    sl_reactor_assert_owner(session->reactor);
     if (sl_endpoint_same(&session->options.endpoint, endpoint)) {
         return;
     }
@@ -278,8 +274,8 @@ void sl_session_set_near(struct sl_session *session, const struct sl_session_nea
 {
     sl_assert(session != NULL);
     sl_assert(near != NULL);
-    sl_reactor_assert_owner(reactor_of(session));
-    check_near(near, reactor_of(session));
+    sl_reactor_assert_owner(session->reactor);
+    check_near(near, session->reactor);
     session->options.near = *near;
     sl_session_near_changed(session);
 }
@@ -294,7 +290,7 @@ int sl_session_tell(struct sl_session *session, struct sl_message *message)
 {
     sl_assert(session != NULL);
     sl_assert(message != NULL);
-    sl_reactor_assert_owner(reactor_of(session));
+    sl_reactor_assert_owner(session->reactor);
     if (session->state != SL_SESSION_WELCOMED || session->breaking) {
         return SL_ERR_CLOSED;
     }

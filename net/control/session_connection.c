@@ -14,11 +14,6 @@
 
 static const struct sl_transport_events transport_events;
 
-static struct sl_reactor *reactor_of(const struct sl_session *session)
-{
-    return session->options.transport->reactor;
-}
-
 /* ---- Attempts to connect --------------------------------------------------------------------- */
 
 static struct sl_transport *transport_in_use(const struct sl_session *session)
@@ -56,7 +51,7 @@ void sl_session_take_way(struct sl_session *session, bool near)
 static void pause_and_retry(struct sl_session *session)
 {
     session->state = SL_SESSION_PAUSING;
-    uint64_t jitter_ns = sl_reactor_random(reactor_of(session)) % (session->back_off_ns / 2);
+    uint64_t jitter_ns = sl_reactor_random(session->reactor) % (session->back_off_ns / 2);
     sl_session_arm(session, &session->retry, session->back_off_ns + jitter_ns);
     session->back_off_ns *= 2;
     if (session->back_off_ns > session->back_off_max_ns) {
@@ -107,7 +102,7 @@ static void attempt_by(struct sl_session *session, bool near)
         connect_to(session, way);
         return;
     }
-    int err = sl_resolve_start(reactor_of(session), way, SL_SESSION_RESOLVE_NS, sl_resolve_lookup,
+    int err = sl_resolve_start(session->reactor, way, SL_SESSION_RESOLVE_NS, sl_resolve_lookup,
                                resolved, session, &session->resolve);
     if (err != SL_OK) {
         attempt_failed(session, err == SL_ERR_AGAIN ? "too many names are being looked up at a time"
@@ -219,7 +214,7 @@ static void on_connected(void *ctx, struct sl_conn *conn)
     if (session->is_near && session->was_welcomed) {
         sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
     } else if (session->is_near) {
-        sl_timer_disarm(sl_reactor_timers(reactor_of(session)), &session->greeting_deadline);
+        sl_timer_disarm(sl_reactor_timers(session->reactor), &session->greeting_deadline);
     }
     sl_session_greet(session);
 }
@@ -342,7 +337,7 @@ static void closed_by_us(struct sl_session *session)
  * goes on growing, since a peer that ends each connection at once is not to be overrun. */
 static void lose(struct sl_session *session, int err)
 {
-    const uint64_t now_ns = sl_reactor_now_ns(reactor_of(session));
+    const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
     if (session->is_near) {
         sl_session_near_lost(session, err);
     }
@@ -351,7 +346,7 @@ static void lose(struct sl_session *session, int err)
         session->back_off_ns = BACK_OFF_MIN_NS;
     }
     session->waited_for[0] = '\0';
-    sl_timer_disarm(sl_reactor_timers(reactor_of(session)), &session->resend);
+    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->resend);
     sl_session_request_lose_all(session);
     pause_and_retry(session);
     session->report_wait_ns = REPORT_NS;
@@ -382,7 +377,7 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
     sl_outbox_closed(session->outbox, conn, &session->queue);
     free(session->control_memory);
     session->control_memory = NULL;
-    sl_timer_disarm(sl_reactor_timers(reactor_of(session)), &session->greeting_deadline);
+    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->greeting_deadline);
     /* CANCELLED: the transport is being closed, whatever we had in mind. */
     bool broken = session->breaking && err != SL_ERR_CANCELLED;
     session->breaking = false;
@@ -433,7 +428,7 @@ void sl_session_begin(struct sl_session *session)
     session->back_off_max_ns = BACK_OFF_MAX_NS;
     session->back_off_ns = BACK_OFF_MIN_NS;
     session->report_wait_ns = REPORT_NS;
-    session->opened_ns = sl_reactor_now_ns(reactor_of(session));
+    session->opened_ns = sl_reactor_now_ns(session->reactor);
     session->deadline_ns = session->opened_ns + session->options.start_timeout_ns;
     session->retry.run = attempt;
     session->report.run = report;

@@ -100,7 +100,7 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
     }
     session->state = SL_SESSION_WELCOMED;
     session->was_welcomed = true;
-    session->welcomed_ns = sl_reactor_now_ns(session->options.transport->reactor);
+    session->welcomed_ns = sl_reactor_now_ns(session->reactor);
     sl_session_note_lease(session, message->lease_ms);
     sl_session_disarm_all(session);
     sl_session_near_welcomed(session);

@@ -36,6 +36,7 @@ enum sl_session_probe {
 
 struct sl_session {
     struct sl_session_options options;
+    struct sl_reactor *reactor; /* which outlives its transports: they may close one by one */
     char peer_name[SL_MESSAGE_NAME_BYTES];
     char peer[SL_LIMIT_ENDPOINT_BYTES]; /* `way`, for messages */
 

@@ -22,11 +22,6 @@
 /* As long as it costs nothing to ask; a probe that leads astray costs a connection. */
 #define PAUSE_MAX_NS   (4 * SL_SESSION_NEAR_PAUSE_NS)
 
-static struct sl_reactor *reactor_of(const struct sl_session *session)
-{
-    return session->options.transport->reactor;
-}
-
 uint64_t sl_session_near_patience_ns(const struct sl_session *session)
 {
     if (session->was_welcomed) {
@@ -49,7 +44,7 @@ static void leave_alone(struct sl_session *session)
         session->near_pause_ns = doubled_ns < max_ns ? doubled_ns : max_ns;
     }
     session->near_found = false;
-    session->near_from_ns = sl_reactor_now_ns(reactor_of(session)) + session->near_pause_ns;
+    session->near_from_ns = sl_reactor_now_ns(session->reactor) + session->near_pause_ns;
 }
 
 /* The connection by the endpoint is there, and the near way may take its place. */
@@ -65,17 +60,17 @@ static void probe_later(struct sl_session *session)
     if (!may_go_back(session)) {
         return;
     }
-    uint64_t now_ns = sl_reactor_now_ns(reactor_of(session));
+    uint64_t now_ns = sl_reactor_now_ns(session->reactor);
     uint64_t wait_ns = session->near_from_ns > now_ns ? session->near_from_ns - now_ns : 0;
     wait_ns = wait_ns > SL_SESSION_NEAR_PAUSE_NS ? wait_ns : SL_SESSION_NEAR_PAUSE_NS;
-    uint64_t jitter_ns = sl_reactor_random(reactor_of(session)) % (wait_ns / 4);
+    uint64_t jitter_ns = sl_reactor_random(session->reactor) % (wait_ns / 4);
     sl_session_arm(session, &session->near_timer, wait_ns + jitter_ns);
 }
 
 /* What does not last by the near way may last by the other. */
 void sl_session_near_lost(struct sl_session *session, int err)
 {
-    const uint64_t now_ns = sl_reactor_now_ns(reactor_of(session));
+    const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
     const uint64_t lasted_ns = now_ns - session->welcomed_ns;
     const bool is_fault = err == SL_ERR_IO || err == SL_ERR_DEADLINE;
     if (lasted_ns >= SL_SESSION_NEAR_LASTS_NS) {
@@ -183,7 +178,7 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
         sl_session_leave(session);
         return;
     }
-    sl_timer_disarm(sl_reactor_timers(reactor_of(session)), &session->near_timer);
+    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->near_timer);
     if (session->probe_result == SL_SESSION_PROBE_FAILED) {
         probe_failed(session);
     } else if (may_go_back(session)) {
@@ -234,7 +229,7 @@ static void probe(struct sl_session *session)
     const struct sl_endpoint *near = &session->options.near.endpoint;
     if (near->scheme == SL_ENDPOINT_SHM || sl_resolve_is_numeric(near)) {
         probe_at(session, near);
-    } else if (sl_resolve_start(reactor_of(session), near, SL_SESSION_RESOLVE_NS, sl_resolve_lookup,
+    } else if (sl_resolve_start(session->reactor, near, SL_SESSION_RESOLVE_NS, sl_resolve_lookup,
                                 resolved, session, &session->resolve) != SL_OK) {
         probe_failed(session);
     }
@@ -253,7 +248,7 @@ void sl_session_near_timer(struct sl_timer *timer, uint64_t now_ns)
 
 void sl_session_near_stop(struct sl_session *session)
 {
-    sl_timer_disarm(sl_reactor_timers(reactor_of(session)), &session->near_timer);
+    sl_timer_disarm(sl_reactor_timers(session->reactor), &session->near_timer);
     sl_resolve_cancel(&session->resolve);
     if (session->probe != NULL) {
         session->probe_result = SL_SESSION_PROBE_STOPPED;

@@ -39,7 +39,7 @@ static enum sl_message_kind answer_kind(enum sl_message_kind request)
 
 static struct sl_timer_wheel *timers_of(struct sl_session *session)
 {
-    return sl_reactor_timers(session->options.transport->reactor);
+    return sl_reactor_timers(session->reactor);
 }
 
 /* Takes the request out and tells its owner. */
@@ -67,7 +67,7 @@ static struct sl_session_request **find(struct sl_session *session, uint64_t id)
 
 static uint64_t now_of(const struct sl_session *session)
 {
-    return sl_reactor_now_ns(session->options.transport->reactor);
+    return sl_reactor_now_ns(session->reactor);
 }
 
 static bool is_up(const struct sl_session *session)
@@ -119,7 +119,7 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
     sl_assert(message != NULL);
     sl_assert(timeout_ns > 0);
     sl_assert(answer != NULL);
-    sl_reactor_assert_owner(session->options.transport->reactor);
+    sl_reactor_assert_owner(session->reactor);
     bool keeps = session->options.persistent && session->state != SL_SESSION_ENDED;
     if (!is_up(session) && !keeps) {
         refuse(session, answer, ctx, SL_ERR_CLOSED, "not connected");

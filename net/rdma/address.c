@@ -13,13 +13,14 @@
 #include "core/log.h"
 #include "net/rdma/internal.h"
 
-#define DEVICES_MAX    16
-#define CANDIDATES_MAX 32
-#define PORTS_MAX      2
-#define GIDS_MAX       256
-#define GIDS_EMPTY     8 /* in a row, behind which there are none */
-#define NAME_BYTES     64
-#define PATH_BYTES     512
+#define DEVICES_MAX     16
+#define CANDIDATES_MAX  32
+#define PORTS_MAX       2
+#define GIDS_MAX        256
+#define GIDS_EMPTY      8 /* in a row, behind which there are none */
+#define NODE_TYPE_IWARP 4 /* in sysfs: "4: RNIC" */
+#define NAME_BYTES      64
+#define PATH_BYTES      512
 
 struct device {
     char name[NAME_BYTES];
@@ -49,11 +50,12 @@ void sl_rdma_address_set_root(const char *root)
 /* ---- sysfs ------------------------------------------------------------------------------------
  */
 
-/* One line of a device's file, without its end. */
-static bool read_line(const char *device, const char *file, char *line, size_t line_bytes)
+/* One line of a file, without its end. */
+static bool read_line_of(const char *class, const char *device, const char *file, char *line,
+                         size_t line_bytes)
 {
     char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%s/class/infiniband/%s/%s", sysfs, device, file);
+    snprintf(path, sizeof path, "%s/class/%s/%s/%s", sysfs, class, device, file);
     FILE *stream = fopen(path, "re");
     if (stream == NULL) {
         return false;
@@ -64,6 +66,11 @@ static bool read_line(const char *device, const char *file, char *line, size_t l
         line[strcspn(line, "\n")] = '\0';
     }
     return read;
+}
+
+static bool read_line(const char *device, const char *file, char *line, size_t line_bytes)
+{
+    return read_line_of("infiniband", device, file, line, line_bytes);
 }
 
 static bool exists(const char *device)
@@ -214,8 +221,8 @@ static bool has_folder(const char *device, const char *folder, const char *entry
     return stream != NULL;
 }
 
-/* Ethernet: each GID is of an interface, which may be a VLAN's. A table is long, and mostly empty
- * at its end. */
+/* RoCE: each GID is of an interface, which may be a VLAN's. A table is long, and mostly empty at
+ * its end. */
 static bool has_gid_of(const char *device, uint32_t port, const char *interface)
 {
     char file[NAME_BYTES], line[NAME_BYTES];
@@ -233,11 +240,35 @@ static bool has_gid_of(const char *device, uint32_t port, const char *interface)
     return false;
 }
 
-/* InfiniBand: those that have IP over it. */
+/* iWARP: a port's only GID is the hardware address of its interface with zeros behind it, by which
+ * rdma_cm, too, finds the device of an address. Not every kernel names the interface of a virtual
+ * device anywhere else. */
+static bool has_hardware_address_of(const char *device, uint32_t port, const char *interface)
+{
+    char file[NAME_BYTES], line[NAME_BYTES];
+    struct in6_addr gid, expected = {.s6_addr = {0}};
+    uint8_t *at = expected.s6_addr;
+    snprintf(file, sizeof file, "ports/%u/gids/0", port);
+    return read_line_of("net", interface, "address", line, sizeof line) &&
+           sscanf(line, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx", &at[0], &at[1], &at[2], &at[3],
+                  &at[4], &at[5]) == 6 &&
+           read_line(device, file, line, sizeof line) && inet_pton(AF_INET6, line, &gid) == 1 &&
+           memcmp(&gid, &expected, sizeof gid) == 0;
+}
+
+static bool is_iwarp(const char *device)
+{
+    char line[NAME_BYTES];
+    return read_line(device, "node_type", line, sizeof line) && atoi(line) == NODE_TYPE_IWARP;
+}
+
+/* device/net has InfiniBand's interfaces, those for IP over it. */
 static bool is_of_device(const char *device, const char *interface)
 {
+    bool iwarp = is_iwarp(device);
     for (uint32_t port = 1; port <= PORTS_MAX; port++) {
-        if (has_gid_of(device, port, interface)) {
+        if (has_gid_of(device, port, interface) ||
+            (iwarp && has_hardware_address_of(device, port, interface))) {
             return true;
         }
     }

@@ -8,7 +8,6 @@
 #include "net/rdma/unmapped.h"
 
 #define LOOK_BACK 8U /* entries that begin before an address and may hold it, looked at at most */
-#define PAUSE     1000U /* wishes refused without trying, after the device has refused one */
 
 struct sl_rdma_hold {
     uintptr_t base;
@@ -29,7 +28,7 @@ struct sl_rdma_cache {
     size_t bytes, bytes_max; /* listed */
     uint32_t entries_max;
     uint32_t unmapped_count; /* when the index was last cleared of what was unmapped */
-    uint32_t pause;
+    struct sl_rdma_refusal refusal;
     bool watching;
 };
 
@@ -159,11 +158,6 @@ static void clear_unmapped(struct sl_rdma_cache *cache)
     }
 }
 
-static bool is_short_of_memory(int reason)
-{
-    return reason == ENOMEM || reason == EAGAIN;
-}
-
 /* Memory that can be written gets a registration that serves most uses; memory that cannot, the one
  * that was asked for. */
 static struct ibv_mr *pin(struct sl_rdma_cache *cache, void *at, size_t bytes, int *access)
@@ -172,7 +166,7 @@ static struct ibv_mr *pin(struct sl_rdma_cache *cache, void *at, size_t bytes, i
     struct ibv_mr *mr = sl_rdma_memory_pin(cache->rail, at, bytes, all);
     if (mr != NULL) {
         *access = all;
-    } else if (!is_short_of_memory(errno) && (*access & IBV_ACCESS_LOCAL_WRITE) == 0) {
+    } else if (!sl_rdma_memory_is_short(errno) && (*access & IBV_ACCESS_LOCAL_WRITE) == 0) {
         mr = sl_rdma_memory_pin(cache->rail, at, bytes, *access);
     }
     return mr;
@@ -182,12 +176,9 @@ static struct ibv_mr *pin(struct sl_rdma_cache *cache, void *at, size_t bytes, i
 static bool hold_pin(struct sl_rdma_cache *cache, struct sl_rdma_hold *hold)
 {
     void *at = (void *)hold->base;
-    hold->watch = cache->watching ? sl_rdma_unmapped_watch(at, hold->bytes) : NULL;
+    bool keeps = cache->watching && (hold->access & IBV_ACCESS_REMOTE_WRITE) == 0;
+    hold->watch = keeps ? sl_rdma_unmapped_watch(at, hold->bytes) : NULL;
     hold->mr = pin(cache, at, hold->bytes, &hold->access);
-    if (hold->mr == NULL && is_short_of_memory(errno) && cache->count > 0) {
-        trim(cache, 0, 0);
-        hold->mr = pin(cache, at, hold->bytes, &hold->access);
-    }
     if (hold->mr != NULL && hold->watch != NULL && !sl_rdma_unmapped_is_private(at, hold->bytes)) {
         sl_rdma_unmapped_forget(&hold->watch);
     }
@@ -197,8 +188,7 @@ static bool hold_pin(struct sl_rdma_cache *cache, struct sl_rdma_hold *hold)
 static struct sl_rdma_hold *hold_create(struct sl_rdma_cache *cache, uintptr_t base, size_t bytes,
                                         int access)
 {
-    if (cache->pause > 0) {
-        cache->pause--;
+    if (sl_rdma_memory_is_refused(cache->rail, &cache->refusal, bytes)) {
         return NULL;
     }
     struct sl_rdma_hold *hold = reserve_place(cache) ? calloc(1, sizeof *hold) : NULL;
@@ -209,9 +199,8 @@ static struct sl_rdma_hold *hold_create(struct sl_rdma_cache *cache, uintptr_t b
     hold->bytes = bytes;
     hold->access = access;
     if (!hold_pin(cache, hold)) {
-        if (is_short_of_memory(errno)) {
-            sl_rdma_memory_explain(cache->rail, bytes);
-            cache->pause = PAUSE;
+        if (sl_rdma_memory_is_short(errno)) {
+            sl_rdma_memory_refused(cache->rail, &cache->refusal, bytes);
         }
         hold_destroy(cache, hold);
         return NULL;
@@ -294,9 +283,11 @@ struct sl_rdma_cache *sl_rdma_cache_open(struct sl_rdma_rail *rail, size_t bytes
     return cache;
 }
 
-void sl_rdma_cache_retry(struct sl_rdma_cache *cache)
+bool sl_rdma_cache_shrink(struct sl_rdma_cache *cache)
 {
-    cache->pause = 0;
+    const uint32_t before = cache->count;
+    trim(cache, 0, 0);
+    return cache->count < before;
 }
 
 void sl_rdma_cache_close(struct sl_rdma_cache **cache)

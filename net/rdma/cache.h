@@ -1,9 +1,11 @@
 /* Registrations with a device of memory that no layer above has registered: made for the occasion,
  * and kept beyond it where the kernel tells when the memory goes (unmapped.h), the least recently
- * used ones up to a limit. Where it does not, they end with their last use. Owner reactor. */
+ * used ones up to a limit. Where it does not, they end with their last use; and so do those that
+ * let peers write. Owner reactor. */
 #ifndef SL_NET_RDMA_CACHE_H
 #define SL_NET_RDMA_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,8 +22,8 @@ struct sl_rdma_cache *sl_rdma_cache_open(struct sl_rdma_rail *rail, size_t bytes
                                          uint32_t entries_max);
 void sl_rdma_cache_close(struct sl_rdma_cache **cache); /* nothing is in use */
 
-/* The device is asked again, though it refused lately. */
-void sl_rdma_cache_retry(struct sl_rdma_cache *cache);
+/* Gives back what is not in use; false: nothing was there. */
+bool sl_rdma_cache_shrink(struct sl_rdma_cache *cache);
 
 /* A registration that holds [at, at + bytes), with at least `access` (IBV_ACCESS_*), for use until
  * put. NULL: the device refuses, or no memory. */

@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,8 +78,7 @@ int sl_rdma_cm_open(struct sl_rdma *rdma)
                     strerror(errno));
         return SL_ERR_UNSUPPORTED;
     }
-    int flags = fcntl(rdma->cm->fd, F_GETFL);
-    int err = flags >= 0 && fcntl(rdma->cm->fd, F_SETFL, flags | O_NONBLOCK) == 0 ? 0 : SL_ERR_IO;
+    int err = sl_rdma_make_non_blocking(rdma->cm->fd);
     if (err == 0) {
         err = sl_rdma_watch(rdma, rdma->cm->fd, NULL);
     }
@@ -96,10 +94,28 @@ void sl_rdma_cm_close(struct sl_rdma *rdma)
     sl_rdma_cm_let_go(&rdma->channel);
 }
 
-void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id)
+enum sl_rdma_reason sl_rdma_cm_reason(int err)
 {
-    struct sl_rdma_hello hello = {.magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION};
+    switch (err) {
+    case SL_ERR_TOO_LARGE:
+        return SL_RDMA_DEVICE_FULL;
+    case SL_ERR_NO_MEMORY:
+        return SL_RDMA_NO_MEMORY;
+    default:
+        return SL_RDMA_NO_REASON;
+    }
+}
+
+void sl_rdma_cm_refuse(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma_reason reason)
+{
+    struct sl_rdma_hello hello = {
+        .magic = SL_RDMA_MAGIC, .version = SL_RDMA_VERSION, .limit = reason};
     (void)rdma->library->reject(id, &hello, sizeof hello);
+}
+
+void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma_reason reason)
+{
+    sl_rdma_cm_refuse(rdma, id, reason);
     (void)rdma->library->destroy_id(id);
 }
 
@@ -131,12 +147,21 @@ static void for_listener(struct sl_rdma *rdma, struct sl_rdma_listener *listener
     }
 }
 
+static void accepted(struct sl_rdma_conn *conn)
+{
+    if (conn->rail->can.is_iwarp) {
+        conn->link.established = true;
+    } else {
+        sl_rdma_conn_established(conn);
+    }
+}
+
 static void for_conn(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
     switch (event->type) {
     case RDMA_CM_EVENT_ESTABLISHED:
         if (conn->life == SL_RDMA_ACCEPTING) {
-            sl_rdma_conn_established(conn);
+            accepted(conn);
             return;
         }
         sl_rdma_connect_event(conn, event);
@@ -145,9 +170,7 @@ static void for_conn(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *e
         sl_rdma_conn_disconnected(conn);
         return;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
-        if (conn->rail != NULL) {
-            sl_rdma_rail_lose(conn->rail, "the device was removed");
-        }
+        sl_rdma_rail_remove(conn->rdma, event->id->verbs);
         sl_rdma_conn_end(conn, SL_ERR_IO);
         return;
     case RDMA_CM_EVENT_ADDR_CHANGE:

@@ -40,15 +40,10 @@ struct sl_rdma_conn *sl_rdma_conn_of(struct sl_rdma *rdma, uint64_t wr_id)
 
 static bool find_index(struct sl_rdma *rdma, uint32_t *out)
 {
-    for (uint32_t i = rdma->conn_count; i < rdma->conn_capacity; i++) {
-        if (rdma->conns[i] == NULL) {
-            *out = i;
-            return true;
-        }
-    }
     for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
-        if (rdma->conns[i] == NULL) {
-            *out = i;
+        uint32_t index = (rdma->conn_count + i) % rdma->conn_capacity;
+        if (rdma->conns[index] == NULL) {
+            *out = index;
             return true;
         }
     }
@@ -147,8 +142,7 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
         sl_rdma_mark_ready(conn);
         return;
     case SL_RDMA_LIVE:
-        sl_rdma_conn_refuse(conn, "it offered memory that it does not let us use",
-                            conn->suspect_err);
+        sl_rdma_sweep_look(conn);
         return;
     default:
         sl_rdma_conn_end(conn, SL_ERR_DEADLINE);
@@ -267,13 +261,16 @@ int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn)
     struct sl_rdma_conn **bucket = bucket_of(rdma, link->id->qp->qp_num);
     conn->queue_pair_next = *bucket;
     *bucket = conn;
-    if (!sl_rdma_pool_promise(rail, conn, conn->window)) {
-        if (sl_rdma_may_log(rdma)) {
-            sl_log_warn("%s: no receive buffers are left for it", conn->base.peer);
-        }
-        return SL_ERR_NO_MEMORY;
+    if (sl_rdma_pool_promise(rail, conn, conn->window)) {
+        return 0;
     }
-    return 0;
+    const bool is_full = sl_rdma_pool_is_full(rail);
+    if (sl_rdma_may_log(rdma)) {
+        sl_log_warn("%s: %s %s for it beside %u others", conn->base.peer, rail->name,
+                    is_full ? "has no room in its queues" : "can have no receive buffers",
+                    rail->promises);
+    }
+    return is_full ? SL_ERR_TOO_LARGE : SL_ERR_NO_MEMORY;
 }
 
 struct rdma_conn_param sl_rdma_conn_param(const struct sl_rdma_conn *conn,
@@ -555,7 +552,7 @@ bool sl_rdma_conn_visit(struct sl_rdma_conn *conn)
     case SL_RDMA_ACCEPTING:
         if (conn->link.id == NULL) {
             sl_rdma_move_bury(conn);
-        } else if (conn->link.disconnected) {
+        } else if (conn->link.disconnected && saw_all(conn)) {
             sl_rdma_conn_end(conn, SL_ERR_CLOSED);
         }
         return true;
@@ -580,6 +577,7 @@ void sl_rdma_conn_cancel_all(struct sl_rdma *rdma)
         if (conn == NULL) {
             continue;
         }
+        sl_rdma_move_announce(conn);
         sl_rdma_conn_end(conn, SL_ERR_CANCELLED);
         conn->end_err = SL_ERR_CANCELLED;
         if (conn->link.id != NULL && conn->link.established) {

@@ -166,6 +166,13 @@ void sl_rdma_connect_done(struct sl_rdma_conn *conn)
     set_patience_with_receiver(conn);
 }
 
+static void begin_to_speak(struct sl_rdma_conn *conn)
+{
+    if (conn->rail->can.is_iwarp && conn->life == SL_RDMA_LIVE) {
+        sl_rdma_sweep_speak(conn);
+    }
+}
+
 static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event)
 {
     if (!event->has_hello || event->hello.version != SL_RDMA_VERSION) {
@@ -183,10 +190,27 @@ static void established(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event
     if (conn->life == SL_RDMA_RESOLVING) {
         conn->life = SL_RDMA_LIVE;
         sl_rdma_sweep_add(conn->rdma, conn);
+        begin_to_speak(conn);
         sl_conn_report_connected(&conn->base);
         return;
     }
     sl_rdma_move_done(conn);
+    begin_to_speak(conn);
+}
+
+static void say_why(struct sl_rdma_conn *conn, uint32_t reason)
+{
+    static const char *const words[] = {
+        [SL_RDMA_FULL] = "as many connections are open there as may be",
+        [SL_RDMA_DEVICE_FULL] = "the queues of its device have no room for another connection",
+        [SL_RDMA_NO_MEMORY] = "it has no memory for another connection",
+        [SL_RDMA_NO_TICKET] = "nobody waits there for the connection that goes on",
+        [SL_RDMA_NOT_SANE] = "it takes no such credit"};
+    const char *why = reason < sizeof words / sizeof words[0] ? words[reason] : NULL;
+    if (sl_rdma_may_log(conn->rdma)) {
+        sl_log_warn("%s: turned us away: %s", conn->base.peer,
+                    why != NULL ? why : "it did not say why");
+    }
 }
 
 /* A listener that is there and has said nothing was too busy to be asked. */
@@ -202,6 +226,9 @@ static void rejected(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *e
     if (event->has_hello && event->hello.version != SL_RDMA_VERSION) {
         sl_rdma_conn_refuse(conn, "it is of another version", SL_ERR_VERSION);
         return;
+    }
+    if (event->has_hello) {
+        say_why(conn, event->hello.limit);
     }
     fail(conn, SL_ERR_REFUSED);
 }

@@ -14,14 +14,17 @@ struct sl_rdma_device {
     struct sl_rdma_device *next;
     struct ibv_context *verbs;
     struct sl_rdma_member *members;
+    bool has_entry; /* in sysfs, which goes with it */
+    bool removed;
 };
 
 static struct {
     pthread_mutex_t lock;
     struct sl_rdma_device *devices;
+    uint32_t shortages;
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int make_non_blocking(int fd)
+int sl_rdma_make_non_blocking(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
     return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? SL_ERR_IO : 0;
@@ -37,6 +40,7 @@ static struct sl_rdma_device *find_or_make(struct ibv_context *verbs)
         device = calloc(1, sizeof *device);
         if (device != NULL) {
             device->verbs = verbs;
+            device->has_entry = access(verbs->device->dev_path, F_OK) == 0;
             device->next = shared.devices;
             shared.devices = device;
         }
@@ -47,7 +51,7 @@ static struct sl_rdma_device *find_or_make(struct ibv_context *verbs)
 int sl_rdma_device_join(struct sl_rdma_rail *rail, struct sl_rdma_member *member, bool *is_first)
 {
     *member = (struct sl_rdma_member){.rail = rail, .wake_fd = -1};
-    if (make_non_blocking(rail->verbs->async_fd) != 0) {
+    if (sl_rdma_make_non_blocking(rail->verbs->async_fd) != 0) {
         return SL_ERR_IO;
     }
     int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -71,6 +75,19 @@ int sl_rdma_device_join(struct sl_rdma_rail *rail, struct sl_rdma_member *member
     return 0;
 }
 
+/* librdmacm keeps the device open, and would close it only once it knows of another one. It goes on
+ * with the same descriptors, which lead nowhere. */
+static void let_go(struct ibv_context *verbs)
+{
+    int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (nowhere < 0) {
+        return;
+    }
+    (void)dup3(nowhere, verbs->async_fd, O_CLOEXEC);
+    (void)dup3(nowhere, verbs->cmd_fd, O_CLOEXEC);
+    close(nowhere);
+}
+
 void sl_rdma_device_leave(struct sl_rdma_member *member)
 {
     if (member->wake_fd < 0) {
@@ -89,6 +106,9 @@ void sl_rdma_device_leave(struct sl_rdma_member *member)
             at = &(*at)->next;
         }
         *at = device->next;
+        if (device->removed) {
+            let_go(device->verbs);
+        }
         free(device);
     }
     pthread_mutex_unlock(&shared.lock);
@@ -114,6 +134,29 @@ static void pass(struct sl_rdma_member *member, struct sl_rdma_device_event even
     }
     member->events[member->count++] = event;
     (void)eventfd_write(member->wake_fd, 1);
+}
+
+void sl_rdma_device_remove(struct sl_rdma_member *member)
+{
+    const struct sl_rdma_device_event event = {.type = IBV_EVENT_DEVICE_FATAL};
+    if (member->wake_fd < 0) {
+        return;
+    }
+    pthread_mutex_lock(&shared.lock);
+    struct sl_rdma_device *device = member->device;
+    if (!device->removed) {
+        device->removed = true;
+        for (struct sl_rdma_member *each = device->members; each != NULL; each = each->next) {
+            pass(each, event);
+        }
+    }
+    pthread_mutex_unlock(&shared.lock);
+}
+
+bool sl_rdma_device_is_there(const struct sl_rdma_member *member)
+{
+    return member->wake_fd < 0 || !member->device->has_entry ||
+           access(member->rail->verbs->device->dev_path, F_OK) == 0;
 }
 
 /* NULL: all of the device's. What it concerns is there until the event is acknowledged. */
@@ -176,4 +219,22 @@ bool sl_rdma_device_next(struct sl_rdma_member *member, struct sl_rdma_device_ev
     }
     pthread_mutex_unlock(&shared.lock);
     return found;
+}
+
+/* ---- Shortages --------------------------------------------------------------------------------
+ */
+
+void sl_rdma_device_ran_short(void)
+{
+    pthread_mutex_lock(&shared.lock);
+    shared.shortages++;
+    pthread_mutex_unlock(&shared.lock);
+}
+
+uint32_t sl_rdma_device_shortages(void)
+{
+    pthread_mutex_lock(&shared.lock);
+    const uint32_t count = shared.shortages;
+    pthread_mutex_unlock(&shared.lock);
+    return count;
 }

@@ -11,7 +11,7 @@
  *   conn.c      a connection's life, from the first event to `closed`
  *   send.c      frames to packets, packets to work requests, completions to `sent`
  *   receive.c   packets to frames, reads of long payloads, `sink` and `received`
- *   sweep.c     peers that say nothing
+ *   sweep.c     peers that say nothing, devices that go, waits that are tried again
  */
 #ifndef SL_NET_RDMA_INTERNAL_H
 #define SL_NET_RDMA_INTERNAL_H
@@ -46,7 +46,8 @@
 struct sl_rdma_region {
     uint8_t *base;
     size_t bytes;
-    bool peers_write; /* it was shared for writing (core/shared.h): landings may be in it */
+    bool peers_write; /* it was shared for writing (core/shared.h) */
+    bool lands;       /* landings may be in it: peers write, or it is this process's alone */
     uint64_t serial;  /* of this registration: chunks of an older one do not serve it */
 };
 #define SL_RDMA_REGIONS 512U
@@ -73,7 +74,8 @@ struct sl_rdma {
     struct sl_rdma_conn *dirty; /* to be looked at by the next flush */
     struct sl_rdma_conn *ready; /* to be looked at by the next poll: retries, ends */
     struct sl_rdma_conn *by_queue_pair[SL_RDMA_BUCKETS];
-    struct sl_rdma_move *moves;   /* tickets given out */
+    struct sl_rdma_move *moves;    /* tickets given out */
+    struct sl_rdma_move *arrivals; /* handed over to here; there was no memory for them */
     struct sl_rdma_conn *spare;   /* closed connections, to be used again: messages may name them */
     uint32_t generations;         /* queue pairs made; runs over */
     struct sl_rdma_block *copies; /* receive.c */
@@ -85,8 +87,9 @@ struct sl_rdma {
     uint32_t gid;       /* the option */
     uint32_t next_rail; /* for who connects next */
     uint32_t connections_max, peer_timeout_ms, buffers_max;
-    struct sl_timer sweep;
+    struct sl_timer sweep, retry;
     uint32_t sweep_rounds;
+    uint32_t retry_rounds; /* what was refused in an older one is tried again; runs over */
     uint64_t log_next_ns;
     uint32_t log_dropped;
     struct sl_transport_stats stats;
@@ -141,7 +144,7 @@ struct sl_rdma_conn {
     uint32_t empties;  /* of the rail, when the end was seen: what came before is delivered first;
                         * then when it was quiet */
     struct sl_rdma_conn *dirty_next, *ready_next, *queue_pair_next;
-    struct sl_timer timer; /* RESOLVING, ACCEPTING, MOVING, LEAVING, DRAINING, ENDED: patience */
+    struct sl_timer timer;       /* patience; LIVE: a suspicion, or words to be said again */
     struct sl_endpoint endpoint; /* who connected: for the second time, from the same address */
     struct sockaddr_storage local;
     /* Credit and counts, which outlast a move. */
@@ -251,8 +254,12 @@ void sl_rdma_listen_request(struct sl_rdma_listener *listener,
 /* The device that it listens on is gone. */
 void sl_rdma_listen_lost(struct sl_rdma_listener *listener);
 
-/* Turns away who asks to connect, and destroys the id. */
-void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id);
+/* For what sl_rdma_conn_make_queue_pair says. */
+enum sl_rdma_reason sl_rdma_cm_reason(int err);
+
+/* Turns away who asks to connect; the second destroys the id too. */
+void sl_rdma_cm_refuse(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma_reason reason);
+void sl_rdma_cm_reject(struct sl_rdma *rdma, struct rdma_cm_id *id, enum sl_rdma_reason reason);
 
 int sl_rdma_listen(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                    const struct sl_transport_events *events, void *ctx, struct sl_endpoint *bound);
@@ -302,7 +309,8 @@ int sl_rdma_address_choose(struct sl_rdma *rdma, const struct sl_endpoint *endpo
 struct sl_rdma_conn *sl_rdma_conn_new(struct sl_rdma *rdma,
                                       const struct sl_transport_events *events, void *ctx);
 
-/* The queue pair of link.id, on its device's rail; also the window. Errors: as rail_get. */
+/* The queue pair of link.id, on its device's rail; also the window. Errors: as rail_get; CLOSED:
+ * who asked to connect has left; TOO_LARGE: the device's queues are full. Logged. */
 int sl_rdma_conn_make_queue_pair(struct sl_rdma_conn *conn);
 
 /* For connect and accept: *hello is filled, and what is returned points to it. */
@@ -313,7 +321,9 @@ void sl_rdma_conn_take_hello(struct sl_rdma_conn *conn, const struct sl_rdma_hel
 /* Gives the queue pair and the identifier back: the device touches nothing of theirs any more. */
 void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn);
 
-/* ACCEPTING -> LIVE: `accepted`, and the packets that came along. From poll. */
+/* ACCEPTING -> LIVE: `accepted`, and the packets that came along. From poll. With iWARP not before
+ * a packet has come: who connected speaks first, and one that is sent something before it has seen
+ * the answer to its request loses the connection. */
 void sl_rdma_conn_established(struct sl_rdma_conn *conn);
 
 void sl_rdma_conn_set_timer(struct sl_rdma_conn *conn, uint64_t after_ns);
@@ -324,7 +334,7 @@ void sl_rdma_conn_refuse(struct sl_rdma_conn *conn, const char *what, int err);
 
 /* The peer's device has refused what it had offered: either that was a lie, or the peer has been
  * killed, and loses its memory first. If so rdma_cm says in a moment that the connection is gone.
- */
+ * So it does with iWARP, where what was being sent when the peer left fails in any way. */
 void sl_rdma_conn_suspect(struct sl_rdma_conn *conn, int err);
 
 /* The peer's end of the queue pair is gone; what has come is delivered first. */
@@ -380,6 +390,14 @@ void sl_rdma_move_done(struct sl_rdma_conn *conn);
 /* LEAVING: it ends, and where it goes to hears of that. False: this side's part is all there is. */
 bool sl_rdma_move_end(struct sl_rdma_conn *conn, int err);
 
+/* ACCEPTING what was handed over: `accepted` now, since its owner must hear of its end. */
+void sl_rdma_move_announce(struct sl_rdma_conn *conn);
+
+/* In each round of retries: takes in what was handed over to here when there was no memory for it.
+ * Close drops what there still is none for. */
+void sl_rdma_move_retry(struct sl_rdma *rdma);
+void sl_rdma_move_close(struct sl_rdma *rdma);
+
 /* Patience is at an end, LEAVING. */
 void sl_rdma_move_give_up(struct sl_rdma_conn *conn);
 
@@ -392,6 +410,16 @@ void sl_rdma_move_drop(struct sl_rdma_conn *conn);
 void sl_rdma_sweep_open(struct sl_rdma *rdma);
 void sl_rdma_sweep_close(struct sl_rdma *rdma);
 void sl_rdma_sweep_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn);
+void sl_rdma_sweep_start(struct sl_rdma *rdma); /* there is a rail, or a connection */
+
+/* Who connected, LIVE: says something, and again where no answer comes soon. */
+void sl_rdma_sweep_speak(struct sl_rdma_conn *conn);
+
+/* Its timer has run out, LIVE: it was suspected, or has spoken. */
+void sl_rdma_sweep_look(struct sl_rdma_conn *conn);
+
+/* Some milliseconds from now, a round of retries: connections that wait for memory are visited. */
+void sl_rdma_sweep_retry(struct sl_rdma *rdma);
 
 /* ---- send.c -----------------------------------------------------------------------------------
  */

@@ -5,16 +5,13 @@
 /* Requests are numbered one by one, and a connection has far fewer than SL_RDMA_LANDINGS of them
  * unanswered: each has the place of its number. One whose place is taken goes without. */
 
-#define SPANS_MAX                                                                                  \
-    4U /* a landing is as long as a frame at most: in memory of ours this is ample                 \
-        */
+#define SPANS_MAX 4U /* a landing is as long as a frame at most: this is ample */
 
 /* Of a request of ours: the peer may write there until it has answered. */
 struct lent {
     uint64_t request_id;
-    void *at;
-    uint32_t bytes, span_count; /* 0: free */
-    struct sl_rdma_span spans[SPANS_MAX];
+    void *at; /* NULL: free */
+    uint32_t bytes;
 };
 
 /* Of a request of the peer's. */
@@ -50,7 +47,7 @@ static struct lent *find_lent(const struct sl_rdma_conn *conn, uint64_t request_
         return NULL;
     }
     struct lent *lent = &landings->lent[request_id % SL_RDMA_LANDINGS];
-    return lent->span_count > 0 && lent->request_id == request_id ? lent : NULL;
+    return lent->at != NULL && lent->request_id == request_id ? lent : NULL;
 }
 
 uint8_t sl_rdma_landing_lend(struct sl_rdma_conn *conn, uint64_t request_id, void *at,
@@ -61,38 +58,32 @@ uint8_t sl_rdma_landing_lend(struct sl_rdma_conn *conn, uint64_t request_id, voi
         return 0;
     }
     struct lent *lent = &landings->lent[request_id % SL_RDMA_LANDINGS];
-    if (lent->span_count > 0) {
+    if (lent->at != NULL) {
         return 0;
     }
-    lent->span_count = sl_rdma_memory_find(conn->rail, at, bytes, SL_RDMA_USE_LANDING,
-                                           bytes >= SL_RDMA_OCCASION_BYTES, lent->spans, SPANS_MAX);
-    if (lent->span_count == 0) {
+    struct sl_rdma_span spans[SPANS_MAX];
+    uint32_t count =
+        sl_rdma_memory_find(conn->rail, at, bytes, SL_RDMA_USE_LANDING, false, spans, SPANS_MAX);
+    if (count == 0) {
         return 0;
     }
     lent->request_id = request_id;
     lent->at = at;
     lent->bytes = bytes;
     landings->lent_count++;
-    for (uint32_t i = 0; i < lent->span_count; i++) {
-        pieces[i] = (struct sl_rdma_piece){.at = (uintptr_t)lent->spans[i].at,
-                                           .key = lent->spans[i].remote_key,
-                                           .bytes = lent->spans[i].bytes};
+    for (uint32_t i = 0; i < count; i++) {
+        pieces[i] = (struct sl_rdma_piece){
+            .at = (uintptr_t)spans[i].at, .key = spans[i].remote_key, .bytes = spans[i].bytes};
     }
-    return (uint8_t)lent->span_count;
-}
-
-static void take_back(struct sl_rdma_conn *conn, struct lent *lent)
-{
-    sl_rdma_memory_drop(conn->rail, lent->spans, lent->span_count);
-    lent->span_count = 0;
-    conn->send->landings->lent_count--;
+    return (uint8_t)count;
 }
 
 void sl_rdma_landing_take_back(struct sl_rdma_conn *conn, uint64_t request_id)
 {
     struct lent *lent = find_lent(conn, request_id);
     if (lent != NULL) {
-        take_back(conn, lent);
+        lent->at = NULL;
+        conn->send->landings->lent_count--;
     }
 }
 
@@ -165,15 +156,6 @@ void sl_rdma_landing_forget(struct sl_rdma_conn *conn, uint64_t request_id)
 
 void sl_rdma_landing_close(struct sl_rdma_conn *conn)
 {
-    struct sl_rdma_landings *landings = conn->send->landings;
-    if (landings == NULL) {
-        return;
-    }
-    for (uint32_t i = 0; i < SL_RDMA_LANDINGS && landings->lent_count > 0; i++) {
-        if (landings->lent[i].span_count > 0) {
-            take_back(conn, &landings->lent[i]);
-        }
-    }
-    free(landings);
+    free(conn->send->landings);
     conn->send->landings = NULL;
 }

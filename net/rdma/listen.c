@@ -24,12 +24,12 @@ struct sl_rdma_listener {
  */
 
 static void turn_away(struct sl_rdma *rdma, struct rdma_cm_id *id, const char *peer,
-                      const char *why)
+                      enum sl_rdma_reason reason, const char *why)
 {
     if (sl_rdma_may_log(rdma)) {
         sl_log_warn("%s: turned away: %s", peer, why);
     }
-    sl_rdma_cm_reject(rdma, id);
+    sl_rdma_cm_reject(rdma, id, reason);
 }
 
 static void name_peer(struct rdma_cm_id *id, char *peer, size_t peer_bytes)
@@ -49,7 +49,7 @@ static void take(struct sl_rdma_listener *listener, const struct sl_rdma_cm_even
     struct sl_rdma *rdma = listener->rdma;
     struct sl_rdma_conn *conn = sl_rdma_conn_new(rdma, listener->events, listener->ctx);
     if (conn == NULL) {
-        turn_away(rdma, event->id, peer, "no memory for another connection");
+        turn_away(rdma, event->id, peer, SL_RDMA_NO_MEMORY, "no memory for another connection");
         return;
     }
     snprintf(conn->base.peer, sizeof conn->base.peer, "%s", peer);
@@ -70,6 +70,7 @@ static void take(struct sl_rdma_listener *listener, const struct sl_rdma_cm_even
         return;
     }
     if (err != 0) {
+        sl_rdma_cm_refuse(rdma, event->id, sl_rdma_cm_reason(err));
         sl_rdma_conn_refuse(conn, "it could not be accepted", err);
         return;
     }
@@ -83,18 +84,19 @@ void sl_rdma_listen_request(struct sl_rdma_listener *listener, const struct sl_r
     name_peer(event->id, peer, sizeof peer);
     event->id->context = NULL;
     if (!event->has_hello) {
-        turn_away(rdma, event->id, peer, "what it said is not ours");
+        turn_away(rdma, event->id, peer, SL_RDMA_NO_REASON, "what it said is not ours");
     } else if (event->hello.version != SL_RDMA_VERSION) {
-        turn_away(rdma, event->id, peer, "it is of another version");
+        turn_away(rdma, event->id, peer, SL_RDMA_NO_REASON, "it is of another version");
     } else if (!sl_rdma_hello_is_sane(&event->hello, event->hello.is_move != 0)) {
-        turn_away(rdma, event->id, peer, "it gives no credit, or more than anybody has");
+        turn_away(rdma, event->id, peer, SL_RDMA_NOT_SANE,
+                  "it gives no credit, or more than anybody has");
     } else if (event->hello.is_move != 0) {
         if (!sl_rdma_move_arrived(rdma, event->id, &event->hello)) {
-            turn_away(rdma, event->id, peer,
+            turn_away(rdma, event->id, peer, SL_RDMA_NO_TICKET,
                       "nobody waits for the connection that it goes on with");
         }
     } else if (rdma->stats.connections >= rdma->connections_max) {
-        turn_away(rdma, event->id, peer, "as many connections are open as may be");
+        turn_away(rdma, event->id, peer, SL_RDMA_FULL, "as many connections are open as may be");
     } else {
         take(listener, event, peer);
     }
@@ -196,6 +198,7 @@ void sl_rdma_listen_lost(struct sl_rdma_listener *listener)
     }
     sl_log_warn("rdma: the device of %s:%u was removed; listening again when there is one",
                 listener->bound.host, listener->bound.port);
+    sl_rdma_rail_remove(rdma, listener->id->verbs);
     (void)rdma->library->destroy_id(listener->id);
     listener->id = NULL;
     sl_timer_arm(sl_reactor_timers(rdma->base.reactor), &listener->timer,

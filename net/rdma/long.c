@@ -15,8 +15,8 @@ struct source {
 
 enum outcome {
     FOUND,
-    LATER, /* what would be needed is in use */
-    NEVER  /* memory can neither be registered nor copied */
+    LATER,  /* the blocks that would be needed are in use by other frames */
+    REFUSED /* memory can neither be registered nor copied now */
 };
 
 static uint32_t frame_bytes(const struct sl_rdma_view *view)
@@ -84,8 +84,7 @@ static void put_kept(struct sl_rdma_conn *conn, struct sl_rdma_kept *kept)
     while (kept->blocks != NULL) {
         struct sl_rdma_block *block = kept->blocks;
         kept->blocks = block->next;
-        conn->rail->pool.lent--;
-        sl_rdma_pool_put(block);
+        sl_rdma_pool_unlend(block);
     }
     kept->next = conn->send->kept_free;
     conn->send->kept_free = kept;
@@ -139,19 +138,19 @@ static enum outcome copy_part(struct source *source, const uint8_t *at, uint32_t
     struct sl_rdma_pool *pool = &source->conn->rail->pool;
     uint32_t needed = (bytes + SL_RDMA_STAGING_BYTES - 1) / SL_RDMA_STAGING_BYTES;
     if (needed > SL_RDMA_PIECES - source->count) {
-        return NEVER;
+        return REFUSED;
     }
     if (pool->lent > 0 && pool->lent + needed > rdma->buffers_max / 2) {
         return LATER;
     }
     while (bytes > 0) {
-        struct sl_rdma_block *block = sl_rdma_pool_get(source->conn->rail, SL_RDMA_BLOCK_STAGING);
+        struct sl_rdma_block *block = sl_rdma_pool_lend(source->conn->rail);
         if (block == NULL) {
-            return pool->total[SL_RDMA_BLOCK_STAGING] > 0 ? LATER : NEVER;
+            bool is_full = pool->total[SL_RDMA_BLOCK_STAGING] >= rdma->buffers_max;
+            return is_full && pool->lent > source->count ? LATER : REFUSED;
         }
         uint32_t some = bytes < SL_RDMA_STAGING_BYTES ? bytes : SL_RDMA_STAGING_BYTES;
         memcpy(block->at, at, some);
-        pool->lent++;
         block->next = source->kept->blocks;
         source->kept->blocks = block;
         source->spans[source->count++] = (struct sl_rdma_span){.at = block->at,
@@ -190,13 +189,14 @@ static enum outcome find_source(struct source *source, const struct sl_rdma_view
     source->count = 0;
     source->kept = get_kept(source->conn->send);
     if (source->kept == NULL) {
-        return NEVER;
+        return REFUSED;
     }
     uint32_t begin = SL_FRAME_HEADER_BYTES + skip;
     enum outcome outcome = add_part(source, view->head + begin, view->head_bytes - begin);
     if (outcome == FOUND) {
         outcome = add_part(source, view->rest, view->rest_bytes);
     }
+    source->conn->send->refused = source->conn->send->refused && outcome != FOUND;
     if (outcome != FOUND) {
         bool awake = source->conn->rdma->awake;
         put_kept(source->conn, source->kept);
@@ -205,18 +205,47 @@ static enum outcome find_source(struct source *source, const struct sl_rdma_view
     return outcome;
 }
 
+/* Others give back what they use, on this device or another: so the frame is tried again in each
+ * round of retries. But as long as it waits all behind it does; and it may be too much for ever. */
+static void wait_for_memory(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma *rdma = conn->rdma;
+    struct sl_rdma_send *send = conn->send;
+    const uint64_t now_ns = sl_reactor_now_ns(rdma->base.reactor);
+    if (!send->refused) {
+        send->refused = true;
+        send->refused_since_ns = now_ns;
+    }
+    send->refused_round = rdma->retry_rounds;
+    if (now_ns - send->refused_since_ns < sl_rdma_patience_ns(rdma)) {
+        send->starved = true;
+        sl_rdma_sweep_retry(rdma);
+        return;
+    }
+    if (sl_rdma_may_log(rdma)) {
+        sl_log_warn("%s: closed, since for %u ms memory for what is sent could not be registered: "
+                    "raise the limit of locked memory (ulimit -l), see starling-ps doctor",
+                    conn->base.peer, rdma->peer_timeout_ms);
+    }
+    sl_rdma_conn_end(conn, SL_ERR_NO_MEMORY);
+}
+
+/* Whether it was tried in this round of retries already. */
+static bool waits_for_memory(struct sl_rdma_conn *conn)
+{
+    struct sl_rdma_send *send = conn->send;
+    bool waits = send->refused && send->refused_round == conn->rdma->retry_rounds;
+    send->starved = send->starved || waits;
+    return waits;
+}
+
 static void fail(struct sl_rdma_conn *conn, enum outcome outcome)
 {
     if (outcome == LATER) {
         conn->send->starved = true;
-        return;
+    } else {
+        wait_for_memory(conn);
     }
-    if (sl_rdma_may_log(conn->rdma)) {
-        sl_log_warn("%s: closed, since memory for what is sent cannot be registered: raise the "
-                    "limit of locked memory (ulimit -l), see starling-ps doctor",
-                    conn->base.peer);
-    }
-    sl_rdma_conn_end(conn, SL_ERR_NO_MEMORY);
 }
 
 static void keep(struct sl_rdma_entry *entry, struct sl_rdma_kept *kept)
@@ -288,8 +317,26 @@ static bool draft_long(struct sl_rdma_conn *conn, const struct sl_rdma_view *vie
     return true;
 }
 
+/* Whether it fits a packet that says where the answer may go. */
+static bool fits_packet(const struct sl_rdma_view *view)
+{
+    size_t front = sizeof(struct sl_rdma_packet) +
+                   (has_landing(view) ? SL_RDMA_PIECES * sizeof(struct sl_rdma_piece) : 0);
+    return front + (uint64_t)frame_bytes(view) <= SL_RDMA_PACKET_BYTES;
+}
+
+static void lend_landing(struct sl_rdma_conn *conn, const struct sl_rdma_view *view,
+                         uint64_t request_id, struct sl_rdma_draft *draft)
+{
+    const struct sl_transport_frame *frame = &view->entry->frame;
+    sl_assert(view->head_bytes == view->head_left); /* no other frame is in its entry */
+    draft->landing_count = sl_rdma_landing_lend(conn, request_id, frame->landing,
+                                                frame->landing_bytes, draft->landing);
+}
+
 /* A frame that is read, or comes with where its answer may go, or both; or neither, when that
- * cannot be written. */
+ * cannot be written. The landing comes second, since the frame goes without where there is no
+ * memory for both. */
 static bool pack_alone(struct sl_rdma_chain *chain, const struct sl_rdma_view *view, bool more)
 {
     struct sl_rdma_conn *conn = chain->conn;
@@ -299,22 +346,18 @@ static bool pack_alone(struct sl_rdma_chain *chain, const struct sl_rdma_view *v
         !begin_draft(conn, more, &draft)) {
         return false;
     }
-    if (has_landing(view)) {
-        const struct sl_transport_frame *frame = &view->entry->frame;
-        sl_assert(view->head_bytes == view->head_left); /* no other frame is in its entry */
-        draft.landing_count = sl_rdma_landing_lend(conn, header.request_id, frame->landing,
-                                                   frame->landing_bytes, draft.landing);
+    bool fits = fits_packet(view);
+    if (!fits && !draft_long(conn, view, &draft)) {
+        end_draft(&draft);
+        return false;
     }
-    if (sl_rdma_draft_bytes(&draft) + (uint64_t)frame_bytes(view) <= SL_RDMA_PACKET_BYTES) {
+    if (has_landing(view)) {
+        lend_landing(conn, view, header.request_id, &draft);
+    }
+    if (fits) {
         draft.kind = draft.landing_count > 0 ? SL_RDMA_LANDING : SL_RDMA_FRAMES;
         sl_rdma_draft_add(&draft, view->head, view->head_bytes);
         sl_rdma_draft_add(&draft, view->rest, view->rest_bytes);
-    } else if (!draft_long(conn, view, &draft)) {
-        if (draft.landing_count > 0) {
-            sl_rdma_landing_take_back(conn, header.request_id);
-        }
-        end_draft(&draft);
-        return false;
     }
     if (header.type == SL_FRAME_REPLY) {
         sl_rdma_landing_forget(conn, header.request_id);
@@ -397,6 +440,9 @@ static bool pack_written(struct sl_rdma_chain *chain, const struct sl_rdma_view 
 bool sl_rdma_long_pack(struct sl_rdma_chain *chain, const struct sl_rdma_view *view, bool more)
 {
     uint32_t count;
+    if (waits_for_memory(chain->conn)) {
+        return false;
+    }
     const struct sl_rdma_piece *targets = target_of(chain->conn, view, &count);
     return targets != NULL ? pack_written(chain, view, more, targets)
                            : pack_alone(chain, view, more);

@@ -8,26 +8,30 @@
 #include "net/rdma/cache.h"
 #include "net/rdma/internal.h"
 
-#define PAUSE 1000U /* wishes refused without trying, after the device has refused one */
-
 struct region_chunks {
     uint64_t serial; /* of the registration that the chunks are of; 0: none */
     size_t count;
-    struct ibv_mr **chunks; /* NULL: not registered with the device yet */
+    /* [2 * count]: as all of them are; then those that peers may write, which were landings, where
+     * the others may not be written. NULL: not registered with the device yet. */
+    struct ibv_mr **chunks;
 };
 
 struct sl_rdma_chunks {
     struct region_chunks regions[SL_RDMA_REGIONS];
-    uint32_t last;  /* region found */
-    uint32_t pause; /* wishes */
+    uint32_t last; /* region found */
+    struct sl_rdma_refusal refusal;
 };
 
 /* ---- With the device --------------------------------------------------------------------------
  */
 
-void sl_rdma_memory_explain(struct sl_rdma_rail *rail, size_t bytes)
+bool sl_rdma_memory_is_short(int reason)
 {
-    int reason = errno;
+    return reason == ENOMEM || reason == EAGAIN;
+}
+
+static void explain(struct sl_rdma_rail *rail, size_t bytes, int reason)
+{
     if (rail->limit_told) {
         return;
     }
@@ -46,11 +50,44 @@ void sl_rdma_memory_explain(struct sl_rdma_rail *rail, size_t bytes)
                 rail->name, bytes, strerror(reason), (unsigned long long)limit.rlim_cur);
 }
 
+void sl_rdma_memory_refused(struct sl_rdma_rail *rail, struct sl_rdma_refusal *refusal,
+                            size_t bytes)
+{
+    explain(rail, bytes, errno);
+    *refusal = (struct sl_rdma_refusal){.round = rail->rdma->retry_rounds, .bytes = bytes};
+    sl_rdma_sweep_retry(rail->rdma);
+}
+
+bool sl_rdma_memory_is_refused(const struct sl_rdma_rail *rail,
+                               const struct sl_rdma_refusal *refusal, size_t bytes)
+{
+    return refusal->bytes != 0 && bytes >= refusal->bytes &&
+           refusal->round == rail->rdma->retry_rounds;
+}
+
 struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_rail *rail, void *at, size_t bytes, int access)
 {
     const struct sl_rdma_library *library = rail->rdma->library;
-    int relaxed = rail->can.relaxed_order ? IBV_ACCESS_RELAXED_ORDERING : 0;
-    return library->reg_mr(rail->pd, at, bytes, access | relaxed);
+    access |= rail->can.relaxed_order ? IBV_ACCESS_RELAXED_ORDERING : 0;
+    struct ibv_mr *mr = library->reg_mr(rail->pd, at, bytes, access);
+    const int reason = errno;
+    if (mr == NULL && sl_rdma_memory_is_short(reason)) {
+        sl_rdma_device_ran_short();
+        if (rail->cache != NULL && sl_rdma_cache_shrink(rail->cache)) {
+            return library->reg_mr(rail->pd, at, bytes, access);
+        }
+        errno = reason;
+    }
+    return mr;
+}
+
+void sl_rdma_memory_relieve(struct sl_rdma_rail *rail)
+{
+    const uint32_t now = sl_rdma_device_shortages();
+    if (now != rail->shortages_seen) {
+        rail->shortages_seen = now;
+        (void)sl_rdma_cache_shrink(rail->cache);
+    }
 }
 
 /* ---- What the layers above registered ---------------------------------------------------------
@@ -72,6 +109,7 @@ int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t b
         (struct sl_rdma_region){.base = base,
                                 .bytes = bytes,
                                 .peers_write = shared != NULL && shared->access == SL_SHARED_WRITE,
+                                .lands = shared == NULL || shared->access == SL_SHARED_WRITE,
                                 .serial = ++rdma->region_serial};
     rdma->region_end = index >= rdma->region_end ? index + 1 : rdma->region_end;
     return 0;
@@ -80,7 +118,7 @@ int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t b
 static void drop_chunks(struct sl_rdma_rail *rail, uint32_t index)
 {
     struct region_chunks *region = &rail->chunks->regions[index];
-    for (size_t i = 0; i < region->count; i++) {
+    for (size_t i = 0; i < 2 * region->count; i++) {
         if (region->chunks[i] != NULL) {
             (void)rail->rdma->library->dereg_mr(region->chunks[i]);
         }
@@ -142,7 +180,7 @@ static bool make_chunks(struct sl_rdma_rail *rail, const struct sl_rdma_region *
     }
     drop_chunks(rail, index);
     size_t count = (region->bytes + SL_RDMA_CHUNK_BYTES - 1) / SL_RDMA_CHUNK_BYTES;
-    struct ibv_mr **array = calloc(count, sizeof *array);
+    struct ibv_mr **array = calloc(2 * count, sizeof *array);
     if (array == NULL) {
         return false;
     }
@@ -158,36 +196,46 @@ static int access_of(const struct sl_rdma_rail *rail, const struct sl_rdma_regio
     return region->peers_write || rail->can.is_iwarp ? access | IBV_ACCESS_REMOTE_WRITE : access;
 }
 
+/* Where the chunk's registration for this use is, or is to be: what can be written serves every
+ * use. */
+static struct ibv_mr **place_of(const struct region_chunks *chunks, size_t number, bool writable)
+{
+    struct ibv_mr **plain = &chunks->chunks[number];
+    struct ibv_mr **written = &chunks->chunks[chunks->count + number];
+    return writable || (*plain == NULL && *written != NULL) ? written : plain;
+}
+
 static struct ibv_mr *chunk_get(struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
-                                size_t number)
+                                size_t number, enum sl_rdma_use use)
 {
     struct sl_rdma_chunks *all = rail->chunks;
     uint32_t index = (uint32_t)(region - rail->rdma->regions);
     if (!make_chunks(rail, region, index)) {
         return NULL;
     }
-    struct ibv_mr **chunk = &all->regions[index].chunks[number];
+    int access = access_of(rail, region);
+    bool lacks = use == SL_RDMA_USE_LANDING && (access & IBV_ACCESS_REMOTE_WRITE) == 0;
+    struct ibv_mr **chunk = place_of(&all->regions[index], number, lacks);
     if (*chunk != NULL) {
         return *chunk;
-    }
-    if (all->pause > 0) {
-        all->pause--;
-        return NULL;
     }
     size_t offset = number * SL_RDMA_CHUNK_BYTES;
     size_t left = region->bytes - offset;
     size_t bytes = left < SL_RDMA_CHUNK_BYTES ? left : SL_RDMA_CHUNK_BYTES;
-    *chunk = sl_rdma_memory_pin(rail, region->base + offset, bytes, access_of(rail, region));
+    if (sl_rdma_memory_is_refused(rail, &all->refusal, bytes)) {
+        return NULL;
+    }
+    access |= lacks ? IBV_ACCESS_REMOTE_WRITE : 0;
+    *chunk = sl_rdma_memory_pin(rail, region->base + offset, bytes, access);
     if (*chunk == NULL) {
-        sl_rdma_memory_explain(rail, bytes);
-        all->pause = PAUSE;
+        sl_rdma_memory_refused(rail, &all->refusal, bytes);
     }
     return *chunk;
 }
 
 static uint32_t find_in_region(struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
-                               uint8_t *at, uint32_t bytes, struct sl_rdma_span *spans,
-                               uint32_t span_max)
+                               uint8_t *at, uint32_t bytes, enum sl_rdma_use use,
+                               struct sl_rdma_span *spans, uint32_t span_max)
 {
     uint32_t count = 0;
     while (bytes > 0) {
@@ -195,7 +243,7 @@ static uint32_t find_in_region(struct sl_rdma_rail *rail, const struct sl_rdma_r
         size_t left = SL_RDMA_CHUNK_BYTES - offset % SL_RDMA_CHUNK_BYTES;
         uint32_t part = bytes < left ? bytes : (uint32_t)left;
         const struct ibv_mr *mr =
-            count < span_max ? chunk_get(rail, region, offset / SL_RDMA_CHUNK_BYTES) : NULL;
+            count < span_max ? chunk_get(rail, region, offset / SL_RDMA_CHUNK_BYTES, use) : NULL;
         if (mr == NULL) {
             return 0;
         }
@@ -215,11 +263,11 @@ static int access_needed(const struct sl_rdma_rail *rail, enum sl_rdma_use use)
     case SL_RDMA_USE_READ:
         return IBV_ACCESS_REMOTE_READ;
     case SL_RDMA_USE_SINK:
-        return IBV_ACCESS_LOCAL_WRITE | (rail->can.is_iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
-    case SL_RDMA_USE_LANDING:
         break;
+    case SL_RDMA_USE_LANDING:
+        sl_assert(false); /* never for the occasion */
     }
-    return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    return IBV_ACCESS_LOCAL_WRITE | (rail->can.is_iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
 }
 
 uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t bytes,
@@ -232,8 +280,11 @@ uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t
         return 0;
     }
     const struct sl_rdma_region *region = find_region(rail, at, bytes);
-    if (region != NULL && (use != SL_RDMA_USE_LANDING || region->peers_write)) {
-        return find_in_region(rail, region, (uint8_t *)(uintptr_t)at, bytes, spans, span_max);
+    if (use == SL_RDMA_USE_LANDING && (region == NULL || !region->lands)) {
+        return 0;
+    }
+    if (region != NULL) {
+        return find_in_region(rail, region, (uint8_t *)(uintptr_t)at, bytes, use, spans, span_max);
     }
     struct sl_rdma_hold *hold = NULL;
     if (for_the_occasion) {
@@ -266,6 +317,7 @@ void sl_rdma_memory_drop(struct sl_rdma_rail *rail, const struct sl_rdma_span *s
 
 int sl_rdma_memory_open(struct sl_rdma_rail *rail)
 {
+    rail->shortages_seen = sl_rdma_device_shortages();
     rail->chunks = calloc(1, sizeof *rail->chunks);
     if (rail->chunks == NULL) {
         return SL_ERR_NO_MEMORY;
@@ -277,12 +329,6 @@ int sl_rdma_memory_open(struct sl_rdma_rail *rail)
         return SL_ERR_NO_MEMORY;
     }
     return 0;
-}
-
-void sl_rdma_memory_retry(struct sl_rdma_rail *rail)
-{
-    rail->chunks->pause = 0;
-    sl_rdma_cache_retry(rail->cache);
 }
 
 void sl_rdma_memory_close(struct sl_rdma_rail *rail)

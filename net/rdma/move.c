@@ -243,7 +243,7 @@ void sl_rdma_move_leave(struct sl_rdma_conn *conn)
     }
     if (move->end_err != 0) {
         if (move->id != NULL) {
-            sl_rdma_cm_reject(conn->rdma, move->id);
+            sl_rdma_cm_reject(conn->rdma, move->id, SL_RDMA_NO_TICKET);
             move->id = NULL;
         }
         depart(conn);
@@ -307,17 +307,12 @@ static int accept_id(struct sl_rdma_conn *conn, struct sl_rdma_move *move)
     return rdma->library->accept(id, &param) == 0 ? 0 : SL_ERR_IO;
 }
 
-/* On the thread that the connection came to. */
-static void arrive(void *ctx, uint64_t a, uint64_t b)
+/* False: no memory. */
+static bool settle(struct sl_rdma *rdma, struct sl_rdma_move *move)
 {
-    (void)a;
-    (void)b;
-    struct sl_rdma_move *move = ctx;
-    struct sl_rdma *rdma = (struct sl_rdma *)move->to;
     struct sl_rdma_conn *conn = sl_rdma_conn_new(rdma, move->events, move->ctx);
     if (conn == NULL) {
-        destroy(move);
-        return;
+        return false;
     }
     conn->life = SL_RDMA_ACCEPTING;
     conn->unannounced = true;
@@ -329,10 +324,49 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     if (move->id != NULL) {
         err = accept_id(conn, move);
     }
+    if (err != 0 && conn->link.id != NULL) {
+        sl_rdma_cm_refuse(rdma, conn->link.id, sl_rdma_cm_reason(err));
+    }
     if (err == 0) {
         sl_rdma_conn_set_timer(conn, sl_rdma_patience_ns(rdma));
     } else {
         sl_rdma_conn_end(conn, err); /* `accepted`, what came, and `closed` */
+    }
+    return true;
+}
+
+/* On the thread that the connection came to. Its owner gave away all else that he had of it: so it
+ * waits for memory, however long. */
+static void arrive(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_rdma_move *move = ctx;
+    struct sl_rdma *rdma = (struct sl_rdma *)move->to;
+    if (!settle(rdma, move)) {
+        move->next = rdma->arrivals;
+        rdma->arrivals = move;
+        sl_rdma_sweep_retry(rdma);
+    }
+}
+
+void sl_rdma_move_retry(struct sl_rdma *rdma)
+{
+    struct sl_rdma_move *list = rdma->arrivals;
+    rdma->arrivals = NULL;
+    while (list != NULL) {
+        struct sl_rdma_move *move = list;
+        list = move->next;
+        arrive(move, 0, 0);
+    }
+}
+
+void sl_rdma_move_close(struct sl_rdma *rdma)
+{
+    while (rdma->arrivals != NULL) {
+        struct sl_rdma_move *move = rdma->arrivals;
+        rdma->arrivals = move->next;
+        destroy(move);
     }
 }
 
@@ -392,6 +426,15 @@ static void cut_longs(struct sl_rdma_move *move)
     }
 }
 
+void sl_rdma_move_announce(struct sl_rdma_conn *conn)
+{
+    if (conn->life == SL_RDMA_ACCEPTING && conn->move != NULL) {
+        conn->life = SL_RDMA_LIVE;
+        conn->unannounced = false;
+        sl_conn_report_accepted(&conn->base);
+    }
+}
+
 void sl_rdma_move_bury(struct sl_rdma_conn *conn)
 {
     int err = conn->end_err;
@@ -402,9 +445,7 @@ void sl_rdma_move_bury(struct sl_rdma_conn *conn)
     } else {
         free_packets(conn->move);
     }
-    conn->life = SL_RDMA_LIVE;
-    conn->unannounced = false;
-    sl_conn_report_accepted(&conn->base);
+    sl_rdma_move_announce(conn);
     sl_rdma_move_deliver(conn);
     sl_rdma_conn_end(conn, err);
 }
@@ -455,6 +496,7 @@ void sl_rdma_move_done(struct sl_rdma_conn *conn)
 {
     bool leaves = conn->base.state == SL_CONN_CLOSING;
     conn->life = leaves ? SL_RDMA_DRAINING : SL_RDMA_LIVE;
+    conn->send->refused = false; /* it was not tried since */
     if (leaves) {
         sl_rdma_conn_set_timer(conn, SL_CLOCK_NS_PER_S);
     }

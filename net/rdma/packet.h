@@ -63,7 +63,17 @@ struct sl_rdma_piece {
     uint32_t bytes;
 };
 
-/* With connect and accept. */
+/* Why it was turned away: in `limit` of who turns away. */
+enum sl_rdma_reason {
+    SL_RDMA_NO_REASON = 0,
+    SL_RDMA_FULL = 1,        /* as many connections are open as may be (connections_max) */
+    SL_RDMA_DEVICE_FULL = 2, /* the device's queues have no room for another */
+    SL_RDMA_NO_MEMORY = 3,
+    SL_RDMA_NO_TICKET = 4,
+    SL_RDMA_NOT_SANE = 5 /* the hello of who asked */
+};
+
+/* With connect, accept, and reject. */
 struct sl_rdma_hello {
     uint32_t magic;
     uint16_t version;

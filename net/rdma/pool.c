@@ -10,7 +10,6 @@
 #define SLAB_BYTES     (256U << 10)
 #define SLAB_BYTES_MAX (2U << 20)
 #define BATCH          16U
-#define PAUSE          1000U
 #define CQ_SLACK       256U /* completions of queue pairs that are no more */
 
 struct sl_rdma_slab {
@@ -110,18 +109,17 @@ static size_t next_slab_bytes(const struct sl_rdma_pool *pool, enum sl_rdma_bloc
 static bool grow(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind, bool at_all_costs)
 {
     struct sl_rdma_pool *pool = &rail->pool;
-    if (pool->pauses[kind] > 0 && !at_all_costs) {
-        pool->pauses[kind]--;
+    if (rail->gone ||
+        (!at_all_costs && sl_rdma_memory_is_refused(rail, &pool->refusals[kind], SLAB_BYTES_MIN))) {
         return false;
     }
     struct sl_rdma_slab *slab = NULL;
     for (size_t bytes = next_slab_bytes(pool, kind); slab == NULL && bytes >= SLAB_BYTES_MIN;
          bytes /= 2) {
-        slab = rail->gone ? NULL : slab_open(rail, kind, bytes);
+        slab = slab_open(rail, kind, bytes);
     }
     if (slab == NULL) {
-        sl_rdma_memory_explain(rail, SLAB_BYTES_MIN);
-        pool->pauses[kind] = PAUSE;
+        sl_rdma_memory_refused(rail, &pool->refusals[kind], SLAB_BYTES_MIN);
         return false;
     }
     slab->next = pool->slabs;
@@ -135,7 +133,8 @@ static bool grow(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind, bool a
 
 int sl_rdma_pool_open(struct sl_rdma_rail *rail)
 {
-    bool can = grow(rail, SL_RDMA_BLOCK_RECEIVE, true) && grow(rail, SL_RDMA_BLOCK_SEND, true);
+    bool can = grow(rail, SL_RDMA_BLOCK_RECEIVE, true) && grow(rail, SL_RDMA_BLOCK_SEND, true) &&
+               grow(rail, SL_RDMA_BLOCK_STAGING, true);
     return can ? 0 : SL_ERR_NO_MEMORY;
 }
 
@@ -164,6 +163,7 @@ void sl_rdma_pool_unpin(struct sl_rdma_rail *rail)
 /* ---- Posting ----------------------------------------------------------------------------------
  */
 
+/* On the stack, and not cleared. */
 struct chain {
     struct ibv_recv_wr requests[BATCH];
     struct ibv_sge pieces[BATCH];
@@ -220,7 +220,8 @@ static void post_free(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
     uint32_t posted = conn != NULL ? conn->link.receives : pool->posted;
     uint32_t wanted = conn != NULL ? conn->promised : rail->srq_entries;
     uint32_t room = wanted > posted ? wanted - posted : 0;
-    struct chain chain = {.count = 0};
+    struct chain chain;
+    chain.count = 0;
     while (room > 0 && pool->free[SL_RDMA_BLOCK_RECEIVE] != NULL) {
         room--;
         chain_add(&chain, pop_free(pool, SL_RDMA_BLOCK_RECEIVE));
@@ -248,7 +249,8 @@ void sl_rdma_pool_flush(struct sl_rdma_rail *rail)
 {
     struct sl_rdma_pool *pool = &rail->pool;
     struct sl_rdma_conn *conn = NULL;
-    struct chain chain = {.count = 0};
+    struct chain chain;
+    chain.count = 0;
     while (pool->again != NULL) {
         struct sl_rdma_block *block = pool->again;
         pool->again = block->next;
@@ -274,7 +276,6 @@ void sl_rdma_pool_flush(struct sl_rdma_rail *rail)
 void sl_rdma_pool_refill(struct sl_rdma_rail *rail)
 {
     const struct sl_rdma *rdma = rail->rdma;
-    memset(rail->pool.pauses, 0, sizeof rail->pool.pauses);
     if (rail->gone || rail->pool.free[SL_RDMA_BLOCK_RECEIVE] == NULL) {
         return;
     }
@@ -337,6 +338,13 @@ static bool reserve_buffers(struct sl_rdma_rail *rail, uint32_t promised, bool a
     return true;
 }
 
+/* Work requests of a queue pair that may complete. With iWARP reads may be outstanding that count
+ * as completed, as what was sent behind them is. */
+static uint32_t sends_of(const struct sl_rdma_rail *rail)
+{
+    return SL_RDMA_SENDS + (rail->can.is_iwarp ? rail->can.reads_max : 0);
+}
+
 bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, uint32_t window)
 {
     struct sl_rdma_pool *pool = &rail->pool;
@@ -344,7 +352,7 @@ bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, 
     bool is_new = conn->promised == 0;
     uint32_t buffers = pool->promised - conn->promised + wanted;
     uint32_t completions =
-        rail->cq_promised - conn->promised + wanted + (is_new ? SL_RDMA_SENDS : 0);
+        rail->cq_promised - conn->promised + wanted + (is_new ? sends_of(rail) : 0);
     bool is_minimum = window <= SL_RDMA_WINDOW_MIN;
     if (rail->gone || (!is_minimum && buffers > rail->rdma->buffers_max)) {
         return false;
@@ -362,6 +370,14 @@ bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, 
     conn->promised = wanted;
     post_free(rail, rail->srq == NULL ? conn : NULL);
     return true;
+}
+
+bool sl_rdma_pool_is_full(const struct sl_rdma_rail *rail)
+{
+    const uint32_t buffers = SL_RDMA_WINDOW_MIN + SL_RDMA_SPARE;
+    const uint32_t entries = rail->can.resizes ? rail->can.cqe_max : rail->cq_entries;
+    return rail->cq_promised + sends_of(rail) + buffers + CQ_SLACK > entries ||
+           (rail->srq != NULL && rail->pool.promised + buffers > rail->srq_entries);
 }
 
 static void take_back(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
@@ -394,7 +410,7 @@ void sl_rdma_pool_release(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn)
         return;
     }
     rail->pool.promised -= conn->promised;
-    rail->cq_promised -= conn->promised + SL_RDMA_SENDS;
+    rail->cq_promised -= conn->promised + sends_of(rail);
     rail->promises--;
     conn->promised = 0;
 }
@@ -411,6 +427,25 @@ struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_rail *rail, enum sl_rdma_b
         block = pop_free(pool, kind);
     }
     return block;
+}
+
+struct sl_rdma_block *sl_rdma_pool_lend(struct sl_rdma_rail *rail)
+{
+    struct sl_rdma_pool *pool = &rail->pool;
+    const uint32_t total = pool->total[SL_RDMA_BLOCK_STAGING];
+    if (pool->lent + 1 >= total &&
+        (total >= rail->rdma->buffers_max || !grow(rail, SL_RDMA_BLOCK_STAGING, false))) {
+        return NULL;
+    }
+    struct sl_rdma_block *block = sl_rdma_pool_get(rail, SL_RDMA_BLOCK_STAGING);
+    pool->lent += block != NULL;
+    return block;
+}
+
+void sl_rdma_pool_unlend(struct sl_rdma_block *block)
+{
+    block->rail->pool.lent--;
+    sl_rdma_pool_put(block);
 }
 
 /* A completion may be looked at only after its queue pair was destroyed and what was posted there

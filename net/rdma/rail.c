@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,13 +22,7 @@ static int fail(const struct sl_rdma_rail *rail, const char *what)
 {
     int reason = errno;
     sl_log_error("rdma: %s: %s: %s", rail->name, what, strerror(reason));
-    return reason == ENOMEM || reason == EAGAIN ? SL_ERR_NO_MEMORY : SL_ERR_IO;
-}
-
-static int make_non_blocking(int fd)
-{
-    int flags = fcntl(fd, F_GETFL);
-    return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    return sl_rdma_memory_is_short(reason) ? SL_ERR_NO_MEMORY : SL_ERR_IO;
 }
 
 static int open_channel(struct sl_rdma_rail *rail)
@@ -38,7 +31,7 @@ static int open_channel(struct sl_rdma_rail *rail)
     if (rail->channel == NULL) {
         return fail(rail, "no completion channel can be had");
     }
-    return make_non_blocking(rail->channel->fd) != 0 ? fail(rail, "fcntl") : 0;
+    return sl_rdma_make_non_blocking(rail->channel->fd) != 0 ? fail(rail, "fcntl") : 0;
 }
 
 static bool make_completion_queue(struct sl_rdma_rail *rail, uint32_t entries)
@@ -125,7 +118,6 @@ static void close_objects(struct sl_rdma_rail *rail)
         sl_rdma_unwatch(rail->rdma, rail->member.wake_fd);
         sl_rdma_unwatch(rail->rdma, rail->verbs->async_fd);
     }
-    sl_rdma_device_leave(&rail->member);
     if (rail->srq != NULL) {
         (void)library->destroy_srq(rail->srq);
     }
@@ -138,6 +130,7 @@ static void close_objects(struct sl_rdma_rail *rail)
         (void)library->destroy_comp_channel(rail->channel);
     }
     (void)library->dealloc_pd(rail->pd);
+    sl_rdma_device_leave(&rail->member);
     rail->events_unacknowledged = 0;
     rail->srq = NULL;
     rail->cq = NULL;
@@ -211,6 +204,7 @@ int sl_rdma_rail_get(struct sl_rdma *rdma, struct ibv_context *verbs, struct sl_
     }
     rail->next = rdma->rails;
     rdma->rails = rail;
+    sl_rdma_sweep_start(rdma);
     *out = rail;
     return 0;
 }
@@ -276,6 +270,16 @@ void sl_rdma_rail_lose(struct sl_rdma_rail *rail, const char *why)
     rdma->awake = true; /* to close it, if it has none */
 }
 
+void sl_rdma_rail_remove(struct sl_rdma *rdma, const struct ibv_context *verbs)
+{
+    for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
+        if (rail->verbs == verbs) {
+            sl_rdma_rail_lose(rail, "the device was removed");
+            sl_rdma_device_remove(&rail->member);
+        }
+    }
+}
+
 static void on_queue_pair_event(struct sl_rdma_rail *rail, struct sl_rdma_device_event event)
 {
     struct sl_rdma_conn *conn = sl_rdma_conn_of_queue_pair(rail, event.queue_pair);
@@ -285,6 +289,12 @@ static void on_queue_pair_event(struct sl_rdma_rail *rail, struct sl_rdma_device
     if (event.type == IBV_EVENT_QP_LAST_WQE_REACHED) {
         conn->link.last_wqe = true;
         sl_rdma_mark_ready(conn);
+        return;
+    }
+    if (rail->can.is_iwarp) {
+        if (conn->suspect_err == 0) {
+            sl_rdma_conn_suspect(conn, SL_ERR_IO);
+        }
         return;
     }
     if (sl_rdma_may_log(rail->rdma)) {

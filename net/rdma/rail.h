@@ -40,6 +40,13 @@ struct sl_rdma_block {
     uint8_t *at;                /* aligned to 64 */
 };
 
+/* The device could not have so much memory locked: as much, or more, is not asked for again in the
+ * same round of retries (sl_rdma_sweep_retry). */
+struct sl_rdma_refusal {
+    uint32_t round;
+    size_t bytes; /* 0: nothing was refused */
+};
+
 struct sl_rdma_slab; /* pool.c */
 
 struct sl_rdma_pool {
@@ -47,11 +54,11 @@ struct sl_rdma_pool {
     struct sl_rdma_block *free[3]; /* by kind */
     struct sl_rdma_block *again;   /* receive buffers that wait to be posted */
     uint32_t again_count;
-    uint32_t promised;  /* receive buffers that connections may count on */
-    uint32_t posted;    /* to the shared receive queue, or to queue pairs */
-    uint32_t total[3];  /* by kind */
-    uint32_t lent;      /* STAGING blocks that hold what peers are to read */
-    uint32_t pauses[3]; /* it could not grow: so many more wishes are refused without trying */
+    uint32_t promised;                  /* receive buffers that connections may count on */
+    uint32_t posted;                    /* to the shared receive queue, or to queue pairs */
+    uint32_t total[3];                  /* by kind */
+    uint32_t lent;                      /* STAGING blocks that hold what peers are to read */
+    struct sl_rdma_refusal refusals[3]; /* by kind */
 };
 #define SL_RDMA_STAGING_BYTES SL_LIMIT_INLINE_PAYLOAD_BYTES
 
@@ -91,6 +98,7 @@ struct sl_rdma_rail {
     bool gone;                      /* the device was removed, or is in a fatal state */
     struct sl_rdma_member member;   /* of those who use the device */
     bool limit_told;                /* a limit of locked memory was logged */
+    uint32_t shortages_seen;        /* memory.c: of the process */
     struct ibv_wc seen[SL_RDMA_POLL_BATCH];
 };
 /* ---- rail.c, pool.c (memory of the transport's own) -------------------------------------------
@@ -107,6 +115,10 @@ void sl_rdma_rail_read_events(struct sl_rdma_rail *rail);
 
 /* The device does not work any more (rdma_cm says so too): every connection on it ends with IO. */
 void sl_rdma_rail_lose(struct sl_rdma_rail *rail, const char *why);
+
+/* Its device was removed: every connection on it ends with IO, and other reactors' there too. No
+ * rail of the device: nothing. */
+void sl_rdma_rail_remove(struct sl_rdma *rdma, const struct ibv_context *verbs);
 
 /* Gives back what is open on devices that are gone and that no connection is on any more: their
  * removal waits for that. Not from inside what a connection does, which may hold memory there. */
@@ -126,6 +138,10 @@ int sl_rdma_pool_open(struct sl_rdma_rail *rail);
  * not allow it; what it had it keeps. */
 bool sl_rdma_pool_promise(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn, uint32_t window);
 
+/* Whether the device's queues are as long as they may be, and have no room for one more connection.
+ */
+bool sl_rdma_pool_is_full(const struct sl_rdma_rail *rail);
+
 /* The connection's queue pair has been destroyed, or never was. */
 void sl_rdma_pool_release(struct sl_rdma_rail *rail, struct sl_rdma_conn *conn);
 
@@ -141,8 +157,8 @@ struct sl_rdma_block *sl_rdma_pool_take(struct sl_rdma_rail *rail, const struct 
  * them 16 are posted at once. */
 void sl_rdma_pool_flush(struct sl_rdma_rail *rail);
 
-/* Now and then: posts what is free and should be posted, since the device did not take it before;
- * memory that could not be had is asked for again when it is needed. */
+/* Now and then: posts what is free and should be posted, since the device did not take it before.
+ */
 void sl_rdma_pool_refill(struct sl_rdma_rail *rail);
 
 /* The device no longer knows the memory, which stays until close: messages may lie in it. */
@@ -151,6 +167,11 @@ void sl_rdma_pool_close(struct sl_rdma_rail *rail);
 
 /* Free blocks; NULL: none can be had now. */
 struct sl_rdma_block *sl_rdma_pool_get(struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind);
+
+/* A STAGING block for what the peer is to read, which may take long. The last that there is is not
+ * lent: with it what comes is received. Back by unlend. */
+struct sl_rdma_block *sl_rdma_pool_lend(struct sl_rdma_rail *rail);
+void sl_rdma_pool_unlend(struct sl_rdma_block *block);
 void sl_rdma_pool_put(struct sl_rdma_block *block); /* refs 0; RECEIVE: posts it again */
 
 /* ---- memory.c (memory of others), cache.c -----------------------------------------------------
@@ -166,11 +187,19 @@ enum sl_rdma_use {
     SL_RDMA_USE_LANDING /* peers write it */
 };
 
-/* Registers with the device, with relaxed order where it can. NULL: errno says why. */
+/* Registers with the device, with relaxed order where it can; what the cache keeps and nobody uses
+ * makes room where it must. NULL: errno says why. */
 struct ibv_mr *sl_rdma_memory_pin(struct sl_rdma_rail *rail, void *at, size_t bytes, int access);
 
-/* Logs, once for a rail, that this was not possible, by errno, and what to do about it. */
-void sl_rdma_memory_explain(struct sl_rdma_rail *rail, size_t bytes);
+/* Whether errno says that there was too little to be had, which may pass. */
+bool sl_rdma_memory_is_short(int reason);
+
+/* It was not possible, by errno: remembers that, and sees to another round of retries soon. The
+ * first time for a rail it logs what to do about it. */
+void sl_rdma_memory_refused(struct sl_rdma_rail *rail, struct sl_rdma_refusal *refusal,
+                            size_t bytes);
+bool sl_rdma_memory_is_refused(const struct sl_rdma_rail *rail,
+                               const struct sl_rdma_refusal *refusal, size_t bytes);
 
 /* One part of a range, under one key. `hold` keeps what was registered for the occasion; NULL for
  * memory that the layers above registered. */
@@ -184,7 +213,9 @@ struct sl_rdma_span {
 /* Keys for a range: writes at most span_max spans that cover it, in order; returns their count.
  * 0: it cannot be had (no memory lock limit left, not registered and for_the_occasion false, too
  * many spans): nothing is held then. Registered memory is registered with the device now, chunk by
- * chunk, where it was not before. */
+ * chunk, where it was not before; so that peers can write it only for a LANDING, and for good.
+ * Memory that is not registered is no LANDING: it would stay writable for peers beyond its request,
+ * or be registered for each. */
 uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t bytes,
                              enum sl_rdma_use use, bool for_the_occasion,
                              struct sl_rdma_span *spans, uint32_t span_max);
@@ -193,8 +224,9 @@ uint32_t sl_rdma_memory_find(struct sl_rdma_rail *rail, const void *at, uint32_t
 void sl_rdma_memory_drop(struct sl_rdma_rail *rail, const struct sl_rdma_span *spans,
                          uint32_t count);
 
-/* Now and then: what the device refused lately is tried again when it is wished for. */
-void sl_rdma_memory_retry(struct sl_rdma_rail *rail);
+/* Now and then: where this process ran short of memory to be locked since the last time, on any
+ * reactor, what the cache keeps and nobody uses is given back. */
+void sl_rdma_memory_relieve(struct sl_rdma_rail *rail);
 
 int sl_rdma_memory_open(struct sl_rdma_rail *rail);
 void sl_rdma_memory_close(struct sl_rdma_rail *rail);

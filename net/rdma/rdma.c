@@ -168,7 +168,9 @@ static void rdma_close(struct sl_transport **transport)
     struct sl_rdma *rdma = (struct sl_rdma *)*transport;
     rdma->closing = true;
     sl_rdma_listen_close(rdma);
+    sl_rdma_move_retry(rdma);
     sl_rdma_conn_cancel_all(rdma);
+    sl_rdma_move_close(rdma);
     sl_rdma_sweep_close(rdma);
     if (rdma->watching) {
         io_uring_prep_cancel(sl_ring_sqe(rdma->ring, NULL), &rdma->op, 0);
@@ -206,18 +208,23 @@ static int err_of(enum ibv_wc_status status)
     }
 }
 
-/* What fails because the connection is over already says nothing new. */
+/* What fails because the connection is over already says nothing new. With iWARP a queue pair ends
+ * with its TCP connection, and that may be heard of here before rdma_cm says so; or what was being
+ * sent fails in some other way, and rdma_cm says in a moment that the peer has gone. */
 static void fail(struct sl_rdma_conn *conn, enum ibv_wc_status status)
 {
     if (conn->life == SL_RDMA_ENDED || conn->suspect_err != 0) {
         return;
     }
-    if (conn->link.disconnected || conn->bye_received) {
+    bool is_iwarp = conn->rail->can.is_iwarp;
+    if (conn->link.disconnected || conn->bye_received ||
+        (is_iwarp && status == IBV_WC_WR_FLUSH_ERR)) {
         sl_rdma_conn_disconnected(conn);
         return;
     }
     int err = err_of(status);
-    if (err == SL_ERR_PROTOCOL && status != IBV_WC_LOC_LEN_ERR) {
+    bool by_peer = err == SL_ERR_PROTOCOL && status != IBV_WC_LOC_LEN_ERR;
+    if (by_peer || (is_iwarp && err == SL_ERR_IO)) {
         sl_rdma_conn_suspect(conn, err);
         return;
     }

@@ -47,7 +47,10 @@ struct sl_rdma_send {
     uint32_t head, next, tail; /* of the queue: not reported from, not packed from, end */
     uint32_t offset;           /* bytes of the head of the entry at `next` that are packed */
     bool wants_room;           /* owes the upper layer a `writable` */
-    bool starved;              /* for a block */
+    bool starved;              /* for a block, or memory */
+    bool refused;              /* the frame at `next`: no memory could be registered for it, */
+    uint32_t refused_round;    /* the last time in this round of retries, */
+    uint64_t refused_since_ns; /* and the first time then */
     bool stall_told;           /* the peer knows that its window is too small */
     uint32_t notes_unheard;    /* NOTEs sent since the peer was heard last */
     uint32_t signalled;        /* the last work request that reports its completion */

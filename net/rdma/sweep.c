@@ -4,6 +4,9 @@
 #define ROUNDS_PER_TIMEOUT 4
 #define ROUNDS_PER_PROBE   2  /* of a connection on which nothing happens */
 #define PROBES_UNHEARD     2U /* each takes a receive buffer of a peer that does not look */
+#define SPEAK_NS           (20 * SL_CLOCK_NS_PER_MS) /* doubled with each time */
+#define SPEAK_MAX          3U
+#define RETRY_NS           (10 * SL_CLOCK_NS_PER_MS)
 
 static uint64_t timeout_ns(const struct sl_rdma *rdma)
 {
@@ -64,10 +67,58 @@ static void visit(struct sl_rdma_conn *conn, uint64_t now_ns)
     }
 }
 
+/* ---- Soon after something has happened --------------------------------------------------------
+ */
+
+void sl_rdma_sweep_speak(struct sl_rdma_conn *conn)
+{
+    forget(conn, sl_reactor_now_ns(conn->rdma->base.reactor)); /* what it said before it moved */
+    conn->note_due = true;
+    sl_rdma_mark_dirty(conn);
+    sl_rdma_conn_set_timer(conn, SPEAK_NS);
+}
+
+/* Soft-iWARP overlooks what comes at the moment in which it accepts, until more comes. */
+static void speak_again(struct sl_rdma_conn *conn)
+{
+    if (!conn->heard && conn->pings < SPEAK_MAX) {
+        ping(conn, SPEAK_MAX);
+        sl_rdma_conn_set_timer(conn, SPEAK_NS << conn->pings);
+    }
+}
+
+void sl_rdma_sweep_look(struct sl_rdma_conn *conn)
+{
+    switch (conn->suspect_err) {
+    case 0:
+        speak_again(conn);
+        return;
+    case SL_ERR_PROTOCOL:
+        sl_rdma_conn_refuse(conn, "it offered memory that it does not let us use", SL_ERR_PROTOCOL);
+        return;
+    default:
+        sl_rdma_conn_refuse(conn, "its queue pair has failed", conn->suspect_err);
+    }
+}
+
+/* ---- Timers -----------------------------------------------------------------------------------
+ */
+
 static void arm(struct sl_rdma *rdma, uint64_t now_ns)
 {
     sl_timer_arm(sl_reactor_timers(rdma->base.reactor), &rdma->sweep,
                  now_ns + timeout_ns(rdma) / ROUNDS_PER_TIMEOUT);
+}
+
+/* Of a device's removal connections are told, and listeners at an address of its, but nobody else.
+ */
+static bool has_device(const struct sl_rdma *rdma)
+{
+    const struct sl_rdma_rail *rail = rdma->rails;
+    while (rail != NULL && rail->gone) {
+        rail = rail->next;
+    }
+    return rail != NULL;
 }
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)
@@ -82,31 +133,63 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     for (struct sl_rdma_rail *rail = rdma->rails; rail != NULL; rail = rail->next) {
         sl_rdma_pool_refill(rail);
         if (!rail->gone) {
-            sl_rdma_memory_retry(rail);
+            sl_rdma_memory_relieve(rail);
+        }
+        if (!rail->gone && !sl_rdma_device_is_there(&rail->member)) {
+            sl_rdma_rail_remove(rdma, rail->verbs);
         }
     }
-    if (rdma->conn_count > 0) {
+    if (rdma->conn_count > 0 || has_device(rdma)) {
         arm(rdma, now_ns);
+    }
+}
+
+static void on_retry(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_rdma *rdma = (struct sl_rdma *)((char *)timer - offsetof(struct sl_rdma, retry));
+    (void)now_ns;
+    rdma->retry_rounds++;
+    rdma->awake = rdma->awake || rdma->ready != NULL;
+    sl_rdma_move_retry(rdma);
+}
+
+void sl_rdma_sweep_retry(struct sl_rdma *rdma)
+{
+    struct sl_reactor *reactor = rdma->base.reactor;
+    if (!sl_timer_armed(&rdma->retry)) {
+        sl_timer_arm(sl_reactor_timers(reactor), &rdma->retry,
+                     sl_reactor_now_ns(reactor) + RETRY_NS);
     }
 }
 
 void sl_rdma_sweep_open(struct sl_rdma *rdma)
 {
     rdma->sweep.run = on_timer;
+    rdma->retry.run = on_retry;
+}
+
+static void stop(struct sl_rdma *rdma, struct sl_timer *timer)
+{
+    if (sl_timer_armed(timer)) {
+        sl_timer_disarm(sl_reactor_timers(rdma->base.reactor), timer);
+    }
 }
 
 void sl_rdma_sweep_close(struct sl_rdma *rdma)
 {
-    if (sl_timer_armed(&rdma->sweep)) {
-        sl_timer_disarm(sl_reactor_timers(rdma->base.reactor), &rdma->sweep);
+    stop(rdma, &rdma->sweep);
+    stop(rdma, &rdma->retry);
+}
+
+void sl_rdma_sweep_start(struct sl_rdma *rdma)
+{
+    if (!sl_timer_armed(&rdma->sweep)) {
+        arm(rdma, sl_reactor_now_ns(rdma->base.reactor));
     }
 }
 
 void sl_rdma_sweep_add(struct sl_rdma *rdma, struct sl_rdma_conn *conn)
 {
-    uint64_t now_ns = sl_reactor_now_ns(rdma->base.reactor);
-    forget(conn, now_ns);
-    if (!sl_timer_armed(&rdma->sweep)) {
-        arm(rdma, now_ns);
-    }
+    forget(conn, sl_reactor_now_ns(rdma->base.reactor));
+    sl_rdma_sweep_start(rdma);
 }

@@ -1,5 +1,6 @@
 #include "conformance.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ void raw_read(int fd, void *to, size_t bytes)
 {
     uint8_t *at = to;
     while (bytes > 0) {
-        ssize_t got = recv(fd, at, bytes, 0);
+        ssize_t got = TEMP_FAILURE_RETRY(recv(fd, at, bytes, 0));
         assert_true(got > 0);
         at += got;
         bytes -= (size_t)got;

@@ -179,50 +179,51 @@ static void post__of_receives_fails(void **state)
     peer_send_from_test(pair.client, sizes, 200);
     WAIT_UNTIL(pair.client->closed == 1 || pair.client->received == 200);
     rdma_table_faults.failing_receives = 0;
+    (void)connect_pair(); /* posts what is free: iWARP ends who finds no receive buffer */
     expect_all_is_well();
 }
 
 /* ---- Memory -----------------------------------------------------------------------------------
  */
 
-/* The device is asked for memory again when it has been left in peace for a while. */
-static void wait_for_long_frames(void)
-{
-    static const uint32_t size = 300000;
-    for (uint32_t tries = 0;; tries++) {
-        struct pair pair = connect_pair();
-        peer_send_from_test(pair.client, &size, 1);
-        WAIT_UNTIL(pair.client->received == 1 || pair.client->closed == 1);
-        if (pair.client->received == 1) {
-            return;
-        }
-        assert_in_range(tries, 0, WAIT_S);
-        sleep(1);
-    }
-}
+static const uint32_t shorts[] = {10, 3000, 0}, longs[] = {300000, 20000, 5, 4000000};
 
-/* What is not registered yet cannot be now. Short frames go all the same. Long ones do, or their
- * connection ends and says why. */
-static void memory__cannot_be_registered(void **state)
+static struct pair serve_shorts_and_send_longs(void)
 {
-    (void)state;
-    static const uint32_t shorts[] = {10, 3000, 0}, longs[] = {300000, 20000, 5, 4000000};
     struct pair pair = connect_pair(), other = connect_pair();
     is_served(pair.client, shorts, 3);
     is_served(other.client, shorts, 3);
     is_served(bystander, shorts, 3);
     rdma_table_faults.no_memory = true;
     peer_send_from_test(pair.client, longs, 4);
-    WAIT_UNTIL(pair.client->received == 7 || pair.client->closed == 1);
-    if (pair.client->closed == 1) {
-        WAIT_UNTIL(pair.server->closed == 1);
-        assert_true(pair.client->close_err == SL_ERR_NO_MEMORY ||
-                    pair.server->close_err == SL_ERR_NO_MEMORY);
-    }
     is_served(other.client, shorts, 3);
     is_served(bystander, shorts, 3);
+    return pair;
+}
+
+/* What is not registered yet cannot be for a while. Short frames go all the same, long ones when
+ * there is memory again. */
+static void memory__cannot_be_registered(void **state)
+{
+    (void)state;
+    struct pair pair = serve_shorts_and_send_longs();
+    sleep(1);
     rdma_table_faults.no_memory = false;
-    wait_for_long_frames();
+    WAIT_UNTIL(pair.client->received == 7 || pair.client->closed != 0);
+    assert_int_equal(pair.client->closed, 0);
+    expect_all_is_well();
+}
+
+/* If that takes too long, their connection ends and says why; no other does. */
+static void memory__cannot_be_registered_for_long(void **state)
+{
+    (void)state;
+    struct pair pair = serve_shorts_and_send_longs();
+    WAIT_UNTIL(pair.client->closed == 1 && pair.server->closed == 1);
+    assert_true(pair.client->close_err == SL_ERR_NO_MEMORY ||
+                pair.server->close_err == SL_ERR_NO_MEMORY);
+    is_served(bystander, shorts, 3);
+    rdma_table_faults.no_memory = false;
     expect_all_is_well();
 }
 
@@ -361,6 +362,49 @@ static void listen__with_a_low_limit_of_locked_memory(void **state)
     expect_all_is_well();
 }
 
+/* ---- A device that has room for few -----------------------------------------------------------
+ */
+
+#define ROOM  2047U /* completions, some 140 for each connection */
+#define ASKED 20U
+
+/* Who does not fit is told, and does not disturb the others; when one leaves there is room again.
+ */
+static void connections__more_than_there_is_room_for(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {10, 3000, 40000};
+    options = (struct sl_transport_options){.medium = rdma_table_get()};
+    rdma_table_faults.most_completions = ROOM;
+    world = world_open(3, &options);
+    node_set_policy(&world->nodes[0], (struct policy){.echo = true});
+    struct peer *peers[ASKED], *last = NULL;
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < ASKED; i++) {
+        peers[i] = peer_connect(&world->nodes[1 + i % 2], &world->nodes[0].bound);
+        WAIT_UNTIL(peers[i]->open || peers[i]->closed != 0);
+        if (peers[i]->closed != 0) {
+            assert_int_equal(peers[i]->close_err, SL_ERR_REFUSED);
+            continue;
+        }
+        open++;
+        last = peers[i];
+    }
+    assert_in_range(open, 8, 14);
+    for (uint32_t i = 0; i < ASKED; i++) {
+        if (peers[i]->closed == 0) {
+            is_served(peers[i], sizes, 3);
+        }
+    }
+    struct peer *served = node_peer(&world->nodes[0], open - 1);
+    peer_disconnect_from_test(last);
+    WAIT_UNTIL(last->closed == 1 && served->closed == 1);
+    struct peer *late = peer_connect(last->node, &world->nodes[0].bound);
+    WAIT_UNTIL(late->open || late->closed != 0);
+    is_served(late, sizes, 3);
+    world_close(world);
+}
+
 /* ---- Without a shared receive queue -----------------------------------------------------------
  */
 
@@ -414,8 +458,11 @@ int main(int argc, char **argv)
         CASE(post__fails),
         CASE(post__of_receives_fails),
         CASE(memory__cannot_be_registered),
+        cmocka_unit_test_setup_teardown(memory__cannot_be_registered_for_long, open_impatient_world,
+                                        close_world),
         CASE(listen__without_memory_or_queues),
         CASE(listen__with_a_low_limit_of_locked_memory),
+        cmocka_unit_test(connections__more_than_there_is_room_for),
         cmocka_unit_test(shared_queue__is_not_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

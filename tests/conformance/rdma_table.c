@@ -48,6 +48,16 @@ static struct ibv_cq *create_cq(struct ibv_context *context, int entries, void *
     return real->create_cq(context, entries, user, channel, vector);
 }
 
+static int query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+    int error = real->query_device(context, attr);
+    const int most = (int)rdma_table_faults.most_completions;
+    if (error == 0 && most > 0 && attr->max_cqe > most) {
+        attr->max_cqe = most;
+    }
+    return error;
+}
+
 /* ---- Posts: not in the table, since the headers have them inline ------------------------------
  */
 
@@ -174,11 +184,13 @@ void *rdma_table_get(void)
     table.reg_mr = reg_mr;
     table.create_srq = create_srq;
     table.create_cq = create_cq;
+    table.query_device = query_device;
     table.create_qp = create_qp;
     table.destroy_qp = destroy_qp;
     rdma_table_faults.no_memory = rdma_table_faults.no_shared_queue = false;
     rdma_table_faults.no_queue_pair = rdma_table_faults.no_completions = false;
     rdma_table_faults.failing_queue_pair = 0;
     rdma_table_faults.failing_receives = 0;
+    rdma_table_faults.most_completions = 0;
     return &table;
 }

@@ -12,6 +12,7 @@ struct rdma_table_faults {
     atomic_bool no_queue_pair;   /* create_qp: ENOMEM */
     atomic_bool no_completions;  /* create_cq: ENOMEM */
     atomic_uint failing_queue_pair; /* posting sends to the one of this number: EIO; 0: none */
+    atomic_uint most_completions;   /* query_device: of a completion queue; 0: as the device says */
     atomic_int failing_receives;    /* so many more posts of receives fail, to shared queues too */
 };
 

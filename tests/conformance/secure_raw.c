@@ -1,5 +1,6 @@
 #include "secure_raw.h"
 
+#include <errno.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -39,7 +40,7 @@ static void hold_sigpipe(void)
 static bool pump_out(struct pump *pump)
 {
     char piece[PIECE_BYTES];
-    ssize_t got = recv(pump->end, piece, sizeof piece, 0);
+    ssize_t got = TEMP_FAILURE_RETRY(recv(pump->end, piece, sizeof piece, 0));
     if (got <= 0) {
         SSL_shutdown(pump->ssl);
         shutdown(pump->socket, SHUT_WR);

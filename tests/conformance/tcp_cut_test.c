@@ -42,16 +42,15 @@ static bool make_namespace(int side)
     return namespaces[side] >= 0;
 }
 
-/* A process that stays in the other namespace for as long as ip needs to find it by. */
+/* A process that stays in the other namespace, which was the last to be made and so is ours when it
+ * is forked, for as long as ip needs to find it by. */
 static bool connect_namespaces(void)
 {
     pid_t child = fork();
     if (child == 0) {
-        (void)enter(1);
         pause();
         _exit(0);
     }
-    usleep(20000);
     bool linked = enter(0) && run("ip link add cut0 type veth peer name cut1 netns %d", (int)child);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);

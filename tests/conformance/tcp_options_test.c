@@ -250,7 +250,7 @@ static void window__closed_for_long(void **state)
 {
     (void)state;
     enum { FRAMES = 96, FRAME_PAYLOAD_BYTES = 256 << 10 };
-    struct sl_transport_options options = {.peer_timeout_ms = 600};
+    struct sl_transport_options options = {.peer_timeout_ms = 4000};
     struct world *world = world_open(2, &options);
     struct node *server = &world->nodes[0];
     node_set_policy(server, (struct policy){.echo = true, .refuse_sink = true});
@@ -261,7 +261,7 @@ static void window__closed_for_long(void **state)
     }
     peer_send_from_test(client, sizes, FRAMES);
     WAIT_UNTIL(server->sink_asked >= 1);
-    usleep(2400000);
+    usleep(10000000);
     assert_int_equal(client->closed, 0);
     assert_int_equal(server->closed_count, 0);
     node_set_policy(server, (struct policy){.echo = true});
@@ -439,7 +439,11 @@ static void hand_over__to_a_reactor_that_ends(void **state)
     uint32_t sizes[] = {64, 64};
     peer_send_from_test(client, sizes, 2);
     WAIT_UNTIL(node_peer(&world->nodes[0], 0)->handed_over == 1);
-    usleep(20000); /* its last receive has ended, and it is in the mail */
+    struct sl_transport_stats stats;
+    do { /* its last receive has ended, and it is in the mail */
+        usleep(1000);
+        node_run(&world->nodes[0], read_stats, &stats);
+    } while (stats.connections > 0);
     node_set_policy(&world->nodes[0], (struct policy){0}); /* and all that was in earlier turns */
     sl_reactor_stop(owner->reactor);
     sem_post(&blocker.leave);

@@ -23,16 +23,16 @@ class Drain(harness.StarlingTest):
         server.signal(signal.SIGTERM)
         self.assertEqual(server.wait(), 0, server.output)
 
-    def endless_job(self):
+    def endless_job(self, step_timeout_s=60):
         data = self.file("d", "1 1:1 2:1\n0 3:1 4:1\n" * 2000)
         servers, flags = self.start_ps()
         worker = self.start_workers(flags, 1, ["--data", data, "--test", data, "--model", "lr",
-                                               "--epochs", "1000000", "--timeout", "3"])[0]
+                                               "--epochs", "1000000", "--timeout", step_timeout_s])[0]
         worker.wait_line("loss")
         return servers, worker
 
     def test_ps_under_load(self):
-        servers, worker = self.endless_job()
+        servers, worker = self.endless_job(step_timeout_s=6)
         servers[0].signal(signal.SIGTERM)
         self.assertEqual(servers[0].wait(), 0, servers[0].output)
         self.assertEqual(worker.wait(), 1, worker.output)

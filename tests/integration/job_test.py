@@ -180,7 +180,7 @@ class LossyJob(Generated):
                 self.EPOCHS[consistency], "--batch-size", "32", "--report", self.report]
 
     def start_job(self, consistency, *args, workers=3):
-        return self.start("starling-launch", "--workers", workers, "--lease", 2, "--ps-reactors", 2,
+        return self.start("starling-launch", "--workers", workers, "--lease", 6, "--ps-reactors", 2,
                           "--worker-reactors", 1, *args, "--", *self.job(consistency))
 
     def kill(self, launcher, index):

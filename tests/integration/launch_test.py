@@ -179,7 +179,7 @@ class Local(LaunchTest):
 
     def test_timeout(self):
         self.worker(SLEEP)
-        self.assertIn("--timeout", self.launched("--timeout", 1, status=124))
+        self.assertIn("--timeout", self.launched("--timeout", 4, status=124))
         self.ps_is_gone()
 
     def test_signals_are_passed_on(self):
@@ -232,7 +232,7 @@ class Local(LaunchTest):
     def test_ends_though_nobody_reads(self):
         """Neither a signal nor --timeout waits for who should read the output."""
         self.worker("exec yes\n")
-        for args, status in (((), 128 + signal.SIGTERM), (("--timeout", 1), 124)):
+        for args, status in (((), 128 + signal.SIGTERM), (("--timeout", 5), 124)):
             self.forget()
             read_end, write_end = os.pipe()
             self.addCleanup(os.close, read_end)
@@ -243,7 +243,7 @@ class Local(LaunchTest):
             os.close(write_end)
             self.addCleanup(launcher.wait)
             self.addCleanup(launcher.kill)
-            while held(read_end) < PIPE_BYTES:
+            while held(read_end) < PIPE_BYTES and launcher.poll() is None:
                 time.sleep(0.02)
             if not args:
                 launcher.send_signal(signal.SIGTERM)
@@ -577,7 +577,7 @@ class Slurm(LaunchTest):
                 for proc in range(tasks)]
 
     def test_one_launcher_a_task(self):
-        base = harness.free_ports(1)[0]
+        base = harness.free_ports(2)[0]
         processes = self.start_step(4, "--ps", 2, "--port-base", base)
         for process in processes:
             self.assertEqual(process.wait(), 0, process.output)
@@ -586,7 +586,7 @@ class Slurm(LaunchTest):
                       processes[3].output)
 
     def test_cyclic_distribution(self):
-        base = harness.free_ports(1)[0]
+        base = harness.free_ports(2)[0]
         processes = self.start_step(4, "--ps", 2, "--port-base", base, SLURM_DISTRIBUTION="cyclic")
         for process in processes:
             self.assertEqual(process.wait(), 0, process.output)

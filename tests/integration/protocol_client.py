@@ -34,7 +34,7 @@ DENSE_PULL, DENSE_PUSH, DENSE_PUSH_PULL, TICK = 5, 6, 7, 8
 KV_PUSH, KV_PULL, KV_PUSH_PULL, KV_LENGTHS = 9, 10, 11, 12
 FLAG_LENS = 1
 
-WAIT_S = 30.0  # for any answer; no wait is endless
+WAIT_S = 90.0  # for any answer; no wait is endless
 
 
 class Closed(Exception):

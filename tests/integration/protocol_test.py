@@ -37,9 +37,10 @@ def bits(values):
 class ClusterTest(harness.StarlingTest):
     """Helpers: clusters, clients that close with the test, and what a refusal looks like."""
 
-    def cluster(self, ps_count=1, reactors=2, worker_count=2, extra=()):
-        """Starts ps processes; returns the coordinator's endpoint."""
-        self.servers, flags = self.start_ps(ps_count, worker_count, extra=extra,
+    def cluster(self, ps_count=1, reactors=2, worker_count=2, lease_s=60, extra=()):
+        """Starts ps processes; returns the coordinator's endpoint. The lease is longer than any of
+        these clients, which send no heartbeats, is silent."""
+        self.servers, flags = self.start_ps(ps_count, worker_count, extra=["--lease", lease_s, *extra],
                                             env={"NETWORK_PS_CORE_NUMBER": str(reactors)})
         for server in self.servers:
             server.wait_line("ready")
@@ -491,9 +492,8 @@ class Members(ClusterTest):
             self.assertIn("goodbye", connection.wait_closed()[-1])
 
     def test_silence_before_the_hello(self):
-        """The ten seconds pass for all of these at once; who is welcome may be silent for its lease,
-        which must be far longer than they are."""
-        self.cluster(extra=["--lease", "60"])
+        """The ten seconds pass for all of these at once; who is welcome may be silent for longer."""
+        self.cluster()
         hello = pc.frame_bytes(Frame(pc.CONTROL, bytes(20)))
         client, start = self.client(), time.monotonic()
         peers = [self.raw(data) for data in (b"", b"GET / HTTP/1.0\r\n\r\n", hello[:40])]
@@ -565,7 +565,7 @@ class Sessions(ClusterTest):
         self.assertFalse(self.data(client_id=first.client_id).welcome["resumed"])
 
     def test_the_lease_ends_it_too(self):
-        self.cluster(extra=["--lease", "1"])
+        self.cluster(lease_s=1)
         self.assertEqual(self.connection().welcome["lease_ms"], 1000)
         first = self.data()
         first.ask("stats_get", "stats")
@@ -721,7 +721,7 @@ class Clocks(ClusterTest):
         table, free = self.open(pc.BSP), self.open(pc.ASP)
         shard = self.a.owner(0)
         self.a.tick(0)
-        parked = shard.start(pc.push(free, [0], [(1,)]), pc.pull(table, [0]), clock=1, budget_s=0.2)
+        parked = shard.start(pc.push(free, [0], [(1,)]), pc.pull(table, [0]), clock=1, budget_s=2)
         with self.refused(pc.DEADLINE):
             shard.finish(parked)
         self.assertEqual(self.observer.pull(free, [0]), [(1,)])

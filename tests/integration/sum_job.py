@@ -20,7 +20,7 @@ class Cluster:
     """Ps processes, each with a port for control and one for data; with `proxied`, workers reach
     them through self.control and self.data, and ps reach the coordinator through self.control."""
 
-    def __init__(self, test, ps_count=2, worker_count=4, lease_s=2, reactors=1, proxied=True,
+    def __init__(self, test, ps_count=2, worker_count=4, lease_s=10, reactors=1, proxied=True,
                  extra=()):
         self.test = test
         self.worker_count = worker_count
@@ -77,10 +77,11 @@ class Cluster:
 
 
 class SumJob:
-    """Workers of one job, and what they have written down."""
+    """Workers of one job, and what they have written down. With `gated`, none of them ends before
+    open_gate: what the test has to do meanwhile may take it long."""
 
     def __init__(self, test, cluster, consistency, iterations=120, timeout_ms=60000, pause_ms=4,
-                 goes_on=False, flags=()):
+                 goes_on=False, gated=False, flags=()):
         self.test = test
         self.cluster = cluster
         self.consistency = consistency
@@ -89,6 +90,9 @@ class SumJob:
                        timeout_ms, "--pause-ms", pause_ms, *flags] + (["--goes-on"] if goes_on else [])
         self.runs = collections.Counter()  # by worker
         self._records = tempfile.mkdtemp(prefix="records-", dir=test.folder)
+        self._gate = os.path.join(self._records, "gate")
+        if gated:
+            self._flags += ["--gate", self._gate]
 
     def start(self, index):
         """Starts worker `index`, or another in its place."""
@@ -97,6 +101,11 @@ class SumJob:
         return self.test.start("sum_worker", "--coordinator", self.cluster.coordinator,
                                "--task-index", index, "--workers", self.cluster.worker_count,
                                "--run", run, "--record", self._record(index), *self._flags)
+
+    def open_gate(self):
+        """Whoever waits before his last iteration goes on, and whoever comes to it later."""
+        with open(self._gate, "xb"):
+            pass
 
     def start_all(self):
         return [self.start(index) for index in range(self.cluster.worker_count)]
@@ -168,5 +177,6 @@ def witness_base(worker, run, iteration):
 def pull(client, table, keys, batch=1000):
     values = []
     for at in range(0, len(keys), batch):
+        client.control.tell("heartbeat", 0)  # it has a lease, too
         values += [row[0] for row in client.pull(table, keys[at:at + batch])]
     return values

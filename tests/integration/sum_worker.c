@@ -22,6 +22,8 @@
 #define MS_PER_S     1000
 #define NS_PER_MS    1000000
 #define WITNESS_BITS 16 /* among so many keys one is on each shard */
+#define OPEN_MS      60000
+#define LOOK_MS      5
 
 struct job {
     struct sl_client_options client;
@@ -29,8 +31,9 @@ struct job {
     uint32_t iterations;
     uint32_t run; /* 0 for the first process of this index, 1 for the one in its place, ... */
     uint32_t timeout_ms, pause_ms;
-    bool goes_on; /* after a step that failed; such a worker does not tick */
-    int record;   /* file descriptor */
+    bool goes_on;     /* after a step that failed; such a worker does not tick */
+    const char *gate; /* a file: until it is there, the last iteration waits; NULL: it does not */
+    int record;       /* file descriptor */
 };
 
 struct worker {
@@ -165,10 +168,20 @@ static void rest(uint32_t pause_ms)
     (void)nanosleep(&pause, NULL);
 }
 
+/* So that a worker is not done before the test has come to it, however fast it is. */
+static void wait_at_gate(const struct job *job, uint32_t iteration)
+{
+    bool waits = job->gate != NULL && iteration + 1 >= job->iterations;
+    while (waits && access(job->gate, F_OK) != 0) {
+        rest(LOOK_MS);
+    }
+}
+
 static void work(struct worker *worker, uint32_t begin)
 {
     const struct job *job = worker->job;
     for (uint32_t i = begin; i < job->iterations; i++) {
+        wait_at_gate(job, i);
         if (iterate(worker, i) == 0) {
             worker->acknowledged++;
         } else if (++worker->failed != 0 && !job->goes_on) {
@@ -189,8 +202,7 @@ static int open_tables(struct worker *worker)
         (void)snprintf(spec.name, sizeof spec.name, "%s", TABLES[i].name);
         spec.optimizer = TABLES[i].optimizer;
         spec.consistency = worker->job->consistency;
-        err = sl_client_table_open(worker->client, &spec, worker->job->timeout_ms,
-                                   &worker->tables[i]);
+        err = sl_client_table_open(worker->client, &spec, OPEN_MS, &worker->tables[i]);
     }
     return err;
 }
@@ -245,6 +257,7 @@ enum flag {
     PAUSE,
     RECORD,
     GOES_ON,
+    GATE,
     NO_SHM,
 };
 
@@ -259,6 +272,7 @@ static const struct option FLAGS[] = {
     {"pause-ms", required_argument, NULL, PAUSE},
     {"record", required_argument, NULL, RECORD},
     {"goes-on", no_argument, NULL, GOES_ON},
+    {"gate", required_argument, NULL, GATE},
     {"no-shm", no_argument, NULL, NO_SHM},
     {NULL, 0, NULL, 0},
 };
@@ -295,6 +309,9 @@ static bool take_flag(struct job *job, enum flag flag)
         return job->record >= 0;
     case GOES_ON:
         job->goes_on = true;
+        return true;
+    case GATE:
+        job->gate = optarg;
         return true;
     case NO_SHM:
         job->client.no_shm = true;

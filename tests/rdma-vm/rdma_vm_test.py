@@ -9,6 +9,10 @@ import tempfile
 import time
 import unittest
 
+sys.dont_write_bytecode = True
+
+import cache  # noqa: E402
+
 TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rdma-vm")
 RUN_LIST = os.path.join(os.path.dirname(TOOL), "guest", "run-list")
 SKIPPED = 77
@@ -123,10 +127,27 @@ class RdmaVmTest(unittest.TestCase):
         except FileNotFoundError:
             return False
 
-    def test_what_is_missing_is_said(self):
-        no_archive = os.path.join(self.folder, "apt.conf")
-        with open(no_archive, "w", encoding="ascii") as file:
+    def without_an_archive(self):
+        """apt's settings, as a file."""
+        settings = os.path.join(self.folder, "apt.conf")
+        with open(settings, "w", encoding="ascii") as file:
             file.write('Dir::Etc::sourcelist "/dev/null"; Dir::Etc::sourceparts "/dev/null";')
+        return settings
+
+    def test_a_module_that_cannot_be_built(self):
+        kernel = os.path.join(cache.path(), "kernel")
+        fresh = os.path.join(self.folder, "kernel")
+        os.mkdir(fresh)
+        for name in os.listdir(kernel):
+            if name != "siw":
+                os.symlink(os.path.join(kernel, name), os.path.join(fresh, name))
+        status, output, errors = run("--siw", "--", "true", env={
+            "APT_CONFIG": self.without_an_archive(), "STARLING_RDMA_VM_CACHE": self.folder})
+        self.assertEqual((status, output), (SKIPPED, ""))
+        self.assertIn("skipped: cannot download linux-headers-", errors)
+
+    def test_what_is_missing_is_said(self):
+        no_archive = self.without_an_archive()
         status, output, errors = run("--", "true", env={
             "APT_CONFIG": no_archive, "STARLING_RDMA_VM_CACHE": self.folder,
             "STARLING_RDMA_VM_KERNEL": "linux-image-of-nowhere"})

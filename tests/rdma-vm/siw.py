@@ -56,9 +56,9 @@ def _unpack_headers(archive, package, version, scratch):
 def _build(archive, from_kernel, scratch, target):
     package, version = kernel.version(from_kernel)
     series = re.match(r"linux-image-(\d+\.\d+)", package).group(1)
-    source = archive.fetch(f"linux-source-{series}", version)
     folder, compiler, debs = _unpack_headers(archive, package, version, scratch)
     cache.require(compiler, compiler)
+    source = archive.fetch(f"linux-source-{series}", version)
     module = os.path.join(scratch, "siw")
     os.mkdir(module)
     _take_source(source, series, module)
@@ -83,5 +83,9 @@ def prepare(folder, budget, from_kernel):
         cache.say(f"fetching the kernel's source (about 155 MB) into {folder}, and building siw")
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with cache.scratch(folder) as scratch:
-            _build(cache.Archive(folder, budget), from_kernel, scratch, target)
+            try:
+                _build(cache.Archive(folder, budget), from_kernel, scratch, target)
+            except cache.Missing as missing:
+                raise cache.Missing(f"{missing}; where the archive has moved on to a newer kernel, "
+                                    f"delete {from_kernel}") from None
     return target

@@ -3,7 +3,7 @@
 # would only be slower: the same code runs there over what stands in for a device.
 
 # Every program that asks for a device, on both kinds, takes some ten minutes where the processor is emulated.
-option(STARLING_VM_ALL "All tests on RDMA devices, Soft-iWARP's among them, instead of the quick ones" OFF)
+option(STARLING_VM_ALL "All tests on both kinds of RDMA devices, instead of the quick ones" OFF)
 set(STARLING_VM_KINDS rxe)
 if(STARLING_VM_ALL)
     set(STARLING_VM_KINDS rxe siw)

@@ -35,6 +35,21 @@ static void session_near__is_the_way_that_is_taken(void **state)
     near_teardown(&fixture);
 }
 
+/* Whoever closes several transports under connections that have not ended closes one before the
+ * other: that of the endpoint is gone when the near connection hears of its end. */
+static void session_near__outlives_the_transport_of_its_endpoint(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    near_setup(&fixture);
+    near_listen(&fixture);
+    near_listen_far(&fixture);
+    near_greeted(&fixture, true);
+    sl_session_close(&fixture.base.session);
+    sl_transport_close(&fixture.base.pair.a.transport);
+    near_teardown(&fixture);
+}
+
 /* The process's standard error goes to a pipe meanwhile. */
 static void with_words(struct near_fixture *fixture, void (*act)(struct near_fixture *, bool),
                        bool near, char *words, size_t bytes)
@@ -525,6 +540,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(session_near__is_the_way_that_is_taken),
+        cmocka_unit_test(session_near__outlives_the_transport_of_its_endpoint),
         cmocka_unit_test(session_near__that_is_refused_goes_on_by_the_endpoint_at_once),
         cmocka_unit_test(session_near__that_was_refused_is_left_alone_for_a_while),
         cmocka_unit_test(session_set_near__forgets_that_it_was_refused),

@@ -180,6 +180,59 @@ static void disconnect__who_moves_is_not_tried_again(void **state)
     assert_int_equal(conn->end_err, SL_OK);
 }
 
+/* ---- iWARP: who connected speaks first --------------------------------------------------------
+ */
+
+static void speak__again_until_there_is_an_answer(void **state)
+{
+    struct fixture *fixture = *state;
+    sl_rdma_sweep_speak(fixture->a->conn);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fixture->a->posted, 1);
+    assert_int_equal(rdma_wire_head(&fixture->a->requests[0]).kind, SL_RDMA_NOTE);
+    rdma_fake_sleep(&fixture->wire.fake, 30);
+    assert_int_equal(fixture->a->posted, 2);
+    struct sl_rdma_packet again = rdma_wire_head(&fixture->a->requests[1]);
+    assert_int_equal(again.kind, SL_RDMA_NOTE);
+    assert_int_equal(again.flags, SL_RDMA_PING);
+    rdma_wire_settle(&fixture->wire);
+    const uint32_t posted = fixture->a->posted;
+    rdma_fake_sleep(&fixture->wire.fake, 1000);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fixture->a->posted, posted);
+    assert_int_equal(fixture->a->conn->life, SL_RDMA_LIVE);
+}
+
+/* Each takes a receive buffer of a peer that does not look. */
+static void speak__not_for_ever(void **state)
+{
+    struct fixture *fixture = *state;
+    sl_rdma_sweep_speak(fixture->a->conn);
+    rdma_wire_turn(&fixture->wire);
+    for (uint32_t i = 0; i < 20; i++) {
+        rdma_fake_sleep(&fixture->wire.fake, 100);
+    }
+    assert_int_equal(fixture->a->posted, SL_RDMA_SPARE);
+    assert_int_equal(fixture->a->conn->life, SL_RDMA_LIVE);
+}
+
+/* All that it was to say was said before it left, and may not have been looked at. */
+static void disconnected__what_came_before_the_connection_was_open_counts(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_conn *conn = fixture->b->conn;
+    conn->life = SL_RDMA_ACCEPTING;
+    conn->unannounced = true;
+    sl_rdma_conn_disconnected(conn);
+    (void)sl_rdma_conn_visit(conn);
+    assert_int_equal(conn->life, SL_RDMA_ACCEPTING);
+    assert_true(conn->ready);
+    fixture->wire.fake.rail.empties++;
+    (void)sl_rdma_conn_visit(conn);
+    assert_int_equal(conn->life, SL_RDMA_ENDED);
+    assert_int_equal(conn->end_err, SL_ERR_CLOSED);
+}
+
 /* ---- Hand-overs -------------------------------------------------------------------------------
  */
 
@@ -294,6 +347,82 @@ static void end__who_was_handed_over_ends_where_it_goes_to(void **state)
     assert_ptr_equal(owner.user, &user);
 }
 
+/* What visit does once the owner's side was told of it. */
+static void visit_others(struct fixture *fixture, const struct sl_rdma_conn *old)
+{
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    for (uint32_t i = 0; i < rdma->conn_capacity; i++) {
+        struct sl_rdma_conn *conn = rdma->conns[i];
+        if (conn != NULL && conn != fixture->a->conn && conn != old) {
+            (void)sl_rdma_conn_visit(conn);
+        }
+    }
+}
+
+/* So many that no other has a place, as if there were no memory for a larger table. */
+#define PLACES (1U << 17)
+
+static const struct sl_transport_events owner_events = {.accepted = on_accepted,
+                                                        .closed = on_closed};
+
+/* It is given to its owner when there is memory for it again, and not lost. */
+static void arrive__without_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    struct sl_rdma_conn *conn = fixture->b->conn, **table = rdma->conns;
+    const uint32_t capacity = rdma->conn_capacity;
+    struct next_owner owner = {.accepted = 0};
+    int user;
+    struct sl_rdma_conn **full = malloc(PLACES * sizeof *full);
+    assert_non_null(full);
+    for (uint32_t i = 0; i < PLACES; i++) {
+        full[i] = conn;
+    }
+    conn->base.accepted = true;
+    assert_int_equal(sl_rdma_move_hand_over(&conn->base, &rdma->base, &owner_events, &owner, &user),
+                     0);
+    sl_rdma_conn_end(conn, SL_ERR_IO);
+    rdma->conns = full;
+    rdma->conn_capacity = PLACES;
+    (void)sl_rdma_conn_visit(conn);
+    rdma_fake_sleep(&fixture->wire.fake, 20);
+    rdma->conns = table;
+    rdma->conn_capacity = capacity;
+    free(full);
+    visit_others(fixture, conn);
+    assert_int_equal(owner.accepted, 0);
+    rdma_fake_sleep(&fixture->wire.fake, 20);
+    for (uint32_t i = 0; i < 4; i++) {
+        visit_others(fixture, conn);
+    }
+    assert_int_equal(owner.accepted, 1);
+    assert_int_equal(owner.closed, 1);
+    assert_int_equal(owner.err, SL_ERR_IO);
+    assert_ptr_equal(owner.user, &user);
+}
+
+/* On its way to its owner when his transport closes. */
+static void cancel_all__what_was_handed_over_ends_at_its_owner(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma *rdma = &fixture->wire.fake.rdma;
+    struct sl_rdma_conn *conn = fixture->b->conn;
+    struct next_owner owner = {.accepted = 0};
+    int user;
+    conn->base.accepted = true;
+    assert_int_equal(sl_rdma_move_hand_over(&conn->base, &rdma->base, &owner_events, &owner, &user),
+                     0);
+    sl_rdma_conn_end(conn, SL_ERR_IO);
+    (void)sl_rdma_conn_visit(conn);
+    rdma->closing = true;
+    sl_rdma_conn_cancel_all(rdma);
+    assert_int_equal(owner.accepted, 1);
+    assert_int_equal(owner.closed, 1);
+    assert_int_equal(owner.err, SL_ERR_CANCELLED);
+    assert_ptr_equal(owner.user, &user);
+}
+
 /* Nobody would give the buffers back. */
 static void credit_heard__without_a_queue_pair_nothing_is_promised(void **state)
 {
@@ -378,9 +507,14 @@ int main(void)
         CASE(rail_lose__a_connection_between_two_queue_pairs_keeps_the_device),
         CASE(end__completions_are_looked_at_before_the_queue_pair_goes),
         CASE(disconnect__who_moves_is_not_tried_again),
+        CASE(speak__again_until_there_is_an_answer),
+        CASE(speak__not_for_ever),
+        CASE(disconnected__what_came_before_the_connection_was_open_counts),
         CASE(move_take__no_more_comes_along_than_there_was_credit_for),
         CASE(move_take__what_notes_say_counts),
         CASE(end__who_was_handed_over_ends_where_it_goes_to),
+        CASE(arrive__without_memory),
+        CASE(cancel_all__what_was_handed_over_ends_at_its_owner),
         CASE(credit_heard__without_a_queue_pair_nothing_is_promised),
         CASE(cm_keep__the_channel_outlives_the_transport),
         cmocka_unit_test(hello__is_checked),

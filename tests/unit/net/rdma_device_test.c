@@ -54,7 +54,9 @@ static int setup(void **state)
     rdma_fake_init(&fixture->fake);
     fixture->fake.library.get_async_event = fake_get_async_event;
     fixture->fake.library.ack_async_event = fake_ack_async_event;
-    fixture->fake.verbs.async_fd = eventfd(0, EFD_CLOEXEC);
+    fixture->fake.verbs.async_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    fixture->fake.verbs.cmd_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    fixture->fake.device.dev_path[0] = '/';
     for (uint32_t i = 0; i < RAILS; i++) {
         bool is_first = false;
         fixture->rails[i] = fixture->fake.rail;
@@ -76,6 +78,7 @@ static int teardown(void **state)
     }
     assert_int_equal(fixture->read, fixture->acknowledged);
     close(fixture->fake.verbs.async_fd);
+    close(fixture->fake.verbs.cmd_fd);
     rdma_fake_fini(&fixture->fake);
     free(fixture);
     return 0;
@@ -153,6 +156,58 @@ static void leave__others_still_hear(void **state)
     assert_int_equal(fixture->acknowledged, 2);
 }
 
+/* Nothing to be read now, rather than nothing ever. */
+static bool leads_somewhere(int fd)
+{
+    eventfd_t value;
+    return read(fd, &value, sizeof value) == -1 && errno == EAGAIN;
+}
+
+static void leave_all(struct fixture *fixture)
+{
+    for (uint32_t i = 0; i < RAILS; i++) {
+        assert_true(leads_somewhere(fixture->fake.verbs.async_fd));
+        assert_true(leads_somewhere(fixture->fake.verbs.cmd_fd));
+        sl_rdma_device_leave(&fixture->members[i]);
+    }
+}
+
+static void remove__all_are_told_and_the_last_lets_go(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_device_event event;
+    sl_rdma_device_remove(&fixture->members[1]);
+    sl_rdma_device_remove(&fixture->members[2]);
+    for (uint32_t i = 0; i < RAILS; i++) {
+        assert_true(is_awake(fixture, i));
+        assert_true(sl_rdma_device_next(&fixture->members[i], &event));
+        assert_int_equal(event.type, IBV_EVENT_DEVICE_FATAL);
+        assert_false(sl_rdma_device_next(&fixture->members[i], &event));
+    }
+    leave_all(fixture);
+    assert_false(leads_somewhere(fixture->fake.verbs.async_fd));
+    assert_false(leads_somewhere(fixture->fake.verbs.cmd_fd));
+    sl_rdma_device_remove(&fixture->members[0]);
+}
+
+static void leave__a_device_that_is_there_stays_open(void **state)
+{
+    struct fixture *fixture = *state;
+    leave_all(fixture);
+    assert_true(leads_somewhere(fixture->fake.verbs.async_fd));
+    assert_true(leads_somewhere(fixture->fake.verbs.cmd_fd));
+}
+
+static void is_there__by_its_entry_in_sysfs(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_true(sl_rdma_device_is_there(&fixture->members[0]));
+    fixture->fake.device.dev_path[1] = '?';
+    assert_false(sl_rdma_device_is_there(&fixture->members[0]));
+    sl_rdma_device_leave(&fixture->members[0]);
+    assert_true(sl_rdma_device_is_there(&fixture->members[0]));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -162,6 +217,9 @@ int main(void)
         CASE(next__what_is_the_device_s_goes_to_all),
         CASE(next__many_come_in_order),
         CASE(leave__others_still_hear),
+        CASE(remove__all_are_told_and_the_last_lets_go),
+        CASE(leave__a_device_that_is_there_stays_open),
+        CASE(is_there__by_its_entry_in_sysfs),
     };
     return cmocka_run_group_tests_name("rdma_device", tests, NULL, NULL);
 }

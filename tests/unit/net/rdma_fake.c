@@ -98,10 +98,34 @@ static int fake_resize_cq(struct ibv_cq *cq, int entries)
     return 0;
 }
 
+static uint64_t now_ns(void *ctx)
+{
+    return ((const struct rdma_fake *)ctx)->now_ns;
+}
+
+void rdma_fake_sleep(struct rdma_fake *fake, uint32_t ms)
+{
+    fake->now_ns += ms * SL_CLOCK_NS_PER_MS;
+    (void)sl_reactor_turn(fake->reactor, fake->now_ns);
+}
+
+static void make_reactor(struct rdma_fake *fake)
+{
+    fake->now_ns = SL_CLOCK_NS_PER_S;
+    fake->clock = (struct sl_clock){.now_ns = now_ns, .ctx = fake};
+    struct sl_reactor_options options = {
+        .core = -1, .stepped = true, .clock = &fake->clock, .seed = 1, .name = "fake"};
+    assert_int_equal(sl_reactor_create(&options, &fake->reactor), 0);
+}
+
 void rdma_fake_init(struct rdma_fake *fake)
 {
     memset(fake, 0, sizeof *fake);
     current = fake;
+    make_reactor(fake);
+    fake->rdma.base.reactor = fake->reactor;
+    fake->rdma.peer_timeout_ms = SL_RDMA_PEER_TIMEOUT_MS;
+    sl_rdma_sweep_open(&fake->rdma);
     fake->library.reg_mr = fake_reg_mr;
     fake->library.dereg_mr = fake_dereg_mr;
     fake->library.resize_cq = fake_resize_cq;
@@ -131,6 +155,8 @@ void rdma_fake_fini(struct rdma_fake *fake)
 {
     assert_int_equal(fake->registered, fake->deregistered);
     assert_int_equal(fake->live_bytes, 0);
+    sl_rdma_sweep_close(&fake->rdma);
+    sl_reactor_destroy(&fake->reactor);
     current = NULL;
 }
 

@@ -17,6 +17,9 @@ struct rdma_fake_region {
 };
 
 struct rdma_fake {
+    struct sl_clock clock;
+    uint64_t now_ns;
+    struct sl_reactor *reactor; /* stepped */
     struct sl_rdma_library library;
     struct sl_rdma rdma;
     struct sl_rdma_rail rail; /* of rdma, in its list */
@@ -40,6 +43,9 @@ struct rdma_fake {
 /* A rail with a shared receive queue. */
 void rdma_fake_init(struct rdma_fake *fake);
 void rdma_fake_fini(struct rdma_fake *fake); /* asserts that nothing is registered any more */
+
+/* Time goes by, and timers run. */
+void rdma_fake_sleep(struct rdma_fake *fake, uint32_t ms);
 
 /* The live registration that a key is of. */
 const struct rdma_fake_region *rdma_fake_region_of(const struct rdma_fake *fake, uint32_t key);

@@ -158,18 +158,44 @@ static void landing__whose_place_is_taken(void **state)
     assert_ptr_equal(sl_rdma_send_landing(fixture->a->conn, 1, &bytes), landing);
 }
 
-/* In memory that nobody registered: for the occasion, until it is answered. */
+/* Memory that nobody registered is never opened to the peer: the answer is read. */
 static void landing__anywhere(void **state)
 {
     struct fixture *fixture = *state;
+    uint32_t bytes;
     fixture->a->sink = fixture->sink;
     ask(fixture, 1, fixture->sink, 200000);
+    assert_null(sl_rdma_send_landing(fixture->a->conn, 1, &bytes));
     answer(fixture, 1, 150000, 9);
     rdma_wire_settle(&fixture->wire);
-    assert_int_equal(fixture->b->requests[0].opcode, IBV_WR_RDMA_WRITE);
     rdma_wire_expect(fixture->a, 0, 1, 150000, 9);
-    uint32_t bytes;
-    assert_null(sl_rdma_send_landing(fixture->a->conn, 1, &bytes));
+    assert_ptr_equal(fixture->a->messages[0].payload, fixture->sink);
+    for (uint32_t i = 0; i < RDMA_FAKE_REGIONS; i++) {
+        const struct rdma_fake_region *region = &fixture->wire.fake.regions[i];
+        assert_true(region->at < (uintptr_t)fixture->sink ||
+                    region->at >= (uintptr_t)fixture->sink + MEMORY_BYTES ||
+                    (region->access & IBV_ACCESS_REMOTE_WRITE) == 0);
+    }
+}
+
+/* What the caller registered, from wherever: written there. */
+static void landing__in_memory_of_the_callers(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_transport *transport = &fixture->wire.fake.rdma.base;
+    fixture->a->sink = fixture->sink;
+    assert_int_equal(sl_rdma_memory_register(transport, fixture->sink, MEMORY_BYTES), 0);
+    const uint32_t before = fixture->wire.fake.registered;
+    for (uint32_t i = 0; i < 3; i++) {
+        ask(fixture, i + 1, fixture->sink, 200000);
+        const uint32_t posted = fixture->b->posted;
+        answer(fixture, i + 1, 150000, (uint8_t)i);
+        rdma_wire_settle(&fixture->wire);
+        assert_int_equal(fixture->b->requests[posted].opcode, IBV_WR_RDMA_WRITE);
+        rdma_wire_expect(fixture->a, i, i + 1, 150000, (uint8_t)i);
+    }
+    assert_in_range(fixture->wire.fake.registered, before + 1, before + 2); /* the answers' too */
+    sl_rdma_memory_unregister(transport, fixture->sink);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -179,7 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(landing__one_trip),     CASE(landing__and_sink_says_elsewhere),
         CASE(landing__is_used_once), CASE(landing__whose_place_is_taken),
-        CASE(landing__anywhere),
+        CASE(landing__anywhere),     CASE(landing__in_memory_of_the_callers),
     };
     return cmocka_run_group_tests_name("rdma_landing", tests, NULL, NULL);
 }

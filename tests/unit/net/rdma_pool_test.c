@@ -152,6 +152,23 @@ static void promise__the_completion_queue_grows(void **state)
     assert_true(fixture->fake.resizes > 0);
 }
 
+/* With iWARP reads are outstanding beside them. */
+static void promise__what_iwarp_reads_has_room_too(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->fake.rail.can.is_iwarp = true;
+    fixture->fake.rail.can.reads_max = SL_RDMA_READS;
+    for (uint32_t i = 0; i < CONNS; i++) {
+        assert_true(promise(fixture, i, SL_RDMA_WINDOW_MIN));
+        assert_int_equal(fixture->fake.rail.cq_promised,
+                         (i + 1) * (SL_RDMA_SENDS + SL_RDMA_READS + MINIMUM));
+    }
+    for (uint32_t i = 0; i < CONNS; i++) {
+        release(fixture, i);
+    }
+    assert_int_equal(fixture->fake.rail.cq_promised, 0);
+}
+
 static void promise__is_refused_where_completions_have_no_room(void **state)
 {
     struct fixture *fixture = *state;
@@ -413,6 +430,7 @@ int main(void)
         CASE(promise__a_larger_window_is_bounded_and_the_smallest_is_not),
         CASE(promise__the_shared_queue_is_not_overfilled),
         CASE(promise__the_completion_queue_grows),
+        CASE(promise__what_iwarp_reads_has_room_too),
         CASE(promise__is_refused_where_completions_have_no_room),
         CASE(promise__little_memory_is_enough_for_few),
         CASE(put__posts_in_batches),

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/shared.h"
+#include "net/rdma/cache.h"
 #include "tests/unit/net/rdma_wire.h"
 
 #define MEMORY_BYTES (1U << 20)
@@ -428,7 +429,8 @@ static void long__many_at_once(void **state)
     expect_row(fixture, 30, 10000);
 }
 
-/* No memory can be registered: what can be copied still goes, the rest ends the connection. */
+/* No memory can be registered: what can be copied still goes, the rest waits, and ends the
+ * connection when that took too long. */
 static void long__without_keys(void **state)
 {
     struct fixture *fixture = *state;
@@ -443,9 +445,79 @@ static void long__without_keys(void **state)
     assert_int_equal(fixture->a->sent_count, 2);
     rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 3, 400000, 3);
     rdma_wire_send(fixture->a, fixture->memory, cookie(3));
-    rdma_wire_turn(&fixture->wire);
+    for (uint32_t ms = 0; ms < SL_RDMA_PEER_TIMEOUT_MS; ms += 500) {
+        rdma_wire_settle(&fixture->wire);
+        assert_int_equal(fixture->a->conn->life, SL_RDMA_LIVE);
+        rdma_fake_sleep(&fixture->wire.fake, 500);
+    }
+    rdma_wire_settle(&fixture->wire);
     assert_int_equal(fixture->a->conn->life, SL_RDMA_ENDED);
     assert_int_equal(fixture->a->conn->end_err, SL_ERR_NO_MEMORY);
+}
+
+/* It goes when there is memory again, and what waits behind it too, in order. */
+static void long__waits_for_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rdma_fake *fake = &fixture->wire.fake;
+    for (uint32_t round = 0; round < 2; round++) { /* patience begins anew with each frame */
+        fake->live_bytes_max = fake->live_bytes;
+        rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 400000 + round, 1);
+        rdma_wire_send(fixture->a, fixture->memory, cookie(1));
+        rdma_wire_frame(fixture->memory + 500000, SL_FRAME_REQUEST, 2, 10, 2);
+        rdma_wire_send(fixture->a, fixture->memory + 500000, cookie(2));
+        rdma_wire_settle(&fixture->wire);
+        rdma_fake_sleep(fake, SL_RDMA_PEER_TIMEOUT_MS - 1000);
+        assert_true(fake->rdma.awake); /* the reactor does not sleep over it */
+        rdma_wire_settle(&fixture->wire);
+        fake->live_bytes_max = 0;
+        rdma_wire_settle(&fixture->wire); /* not before the next round of retries */
+        assert_int_equal(fixture->b->received, 2 * round);
+        rdma_fake_sleep(fake, 20);
+        rdma_wire_settle(&fixture->wire);
+        assert_int_equal(fixture->b->received, 2 * round + 2);
+        rdma_wire_expect(fixture->b, 2 * round, 1, 400000 + round, 1);
+        rdma_wire_expect(fixture->b, 2 * round + 1, 2, 10, 2);
+        sl_rdma_cache_shrink(fake->rail.cache);
+    }
+}
+
+/* There is room for the payload or for the landing: the payload goes, the answer comes as any. */
+static void long__its_landing_does_not_take_its_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rdma_fake *fake = &fixture->wire.fake;
+    register_shared(fixture);
+    fake->live_bytes_max = fake->live_bytes + MEMORY_BYTES + 1000;
+    rdma_wire_frame(fixture->memory, SL_FRAME_REQUEST, 1, 400000, 1);
+    const struct sl_transport_frame frame = {.head = fixture->memory,
+                                             .head_bytes = FRAME(400000),
+                                             .landing = fixture->shared.base,
+                                             .landing_bytes = 400000,
+                                             .cookie = cookie(1)};
+    assert_int_equal(sl_rdma_send_burst(&fixture->a->conn->base, &frame, 1), 1);
+    rdma_wire_settle(&fixture->wire);
+    rdma_wire_expect(fixture->b, 0, 1, 400000, 1);
+    unregister_shared(fixture);
+}
+
+/* What was copied for peers to read leaves a block to receive with. */
+static void long__copies_leave_a_block(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rdma_fake *fake = &fixture->wire.fake;
+    const uint32_t total = fake->rail.pool.total[SL_RDMA_BLOCK_STAGING];
+    fake->live_bytes_max = fake->live_bytes;
+    fixture->b->conn->window = fixture->b->conn->limit_told = 2 * total;
+    fixture->a->conn->limit_theirs = fixture->b->conn->limit_ours = 2 * total;
+    send_row(fixture, total + 2, 10000);
+    rdma_wire_turn(&fixture->wire);
+    assert_int_equal(fake->rail.pool.total[SL_RDMA_BLOCK_STAGING], total);
+    assert_int_equal(fake->rail.pool.lent, total - 1);
+    rdma_wire_settle(&fixture->wire);
+    rdma_fake_sleep(fake, 20);
+    rdma_wire_settle(&fixture->wire);
+    expect_row(fixture, total + 2, 10000);
 }
 
 /* There is a block for the first half of a payload only: it is registered after all, and comes
@@ -499,6 +571,9 @@ int main(void)
         CASE(long__a_short_beginning_comes_along),
         CASE(long__many_at_once),
         CASE(long__without_keys),
+        CASE(long__waits_for_memory),
+        CASE(long__its_landing_does_not_take_its_memory),
+        CASE(long__copies_leave_a_block),
         CASE(long__what_was_copied_in_part_is_not_sent_twice),
     };
     return cmocka_run_group_tests_name("rdma_send", tests, NULL, NULL);

@@ -250,12 +250,6 @@ void rdma_wire_settle(struct rdma_wire *wire)
     }
 }
 
-static uint64_t now_ns(void *ctx)
-{
-    (void)ctx;
-    return SL_CLOCK_NS_PER_S;
-}
-
 static void nothing(struct rdma_cm_id *id)
 {
     (void)id;
@@ -294,11 +288,6 @@ void rdma_wire_init(struct rdma_wire *wire)
     struct rdma_fake *fake = &wire->fake;
     rdma_fake_init(fake);
     sl_log_setup(SL_LOG_ERROR, "test");
-    wire->clock = (struct sl_clock){.now_ns = now_ns};
-    struct sl_reactor_options options = {
-        .core = -1, .stepped = true, .clock = &wire->clock, .seed = 1, .name = "wire"};
-    assert_int_equal(sl_reactor_create(&options, &wire->reactor), 0);
-    fake->rdma.base.reactor = wire->reactor;
     fake->verbs.ops.post_send = post_send;
     fake->library.destroy_qp = nothing;
     fake->library.destroy_id = fine;
@@ -307,6 +296,7 @@ void rdma_wire_init(struct rdma_wire *wire)
     fake->rail.can.sge_max = SL_RDMA_PIECES + 2;
     fake->rail.can.reads_max = SL_RDMA_READS;
     assert_int_equal(sl_rdma_memory_open(&fake->rail), 0);
+    assert_int_equal(sl_rdma_pool_open(&fake->rail), 0);
     connect_end(wire, &wire->ends[0]);
     connect_end(wire, &wire->ends[1]);
 }
@@ -320,7 +310,6 @@ void rdma_wire_fini(struct rdma_wire *wire)
     sl_rdma_pool_close(&fake->rail);
     sl_rdma_conn_free_all(&fake->rdma);
     rdma_fake_fini(fake);
-    sl_reactor_destroy(&wire->reactor);
 }
 
 /* ---- Frames -----------------------------------------------------------------------------------

@@ -43,8 +43,6 @@ struct rdma_wire_end {
 
 struct rdma_wire {
     struct rdma_fake fake;
-    struct sl_clock clock;
-    struct sl_reactor *reactor;
     struct rdma_wire_end ends[2];
 };
 

@@ -137,7 +137,11 @@ static void coordinator_job__gives_up_when_not_all_come(void **state)
     pass(f, 2 * SECOND, (sl_coordinator_peer[]){1, 0});
     expect(f, "1#5 waiting for ps/0 worker/1");
     expect(f, "stage 3 err deadline: after 60 s it still waits for ps/0, worker/1");
+    expect(f, "1#5 error refused: the job has not begun: "
+              "after 60 s it still waits for ps/0, worker/1");
+    expect_nothing(f);
     assert_int_equal(hello_any(f, 9, WORKER, 9), SL_ERR_REFUSED);
+    assert_non_null(strstr(f->reason, "it still waits for ps/0, worker/1"));
 }
 
 static void coordinator_job__one_that_leaves_before_it_begins_is_missing(void **state)
@@ -258,6 +262,66 @@ static struct sl_message register_2_shards(void)
     return (struct sl_message){.kind = SL_MESSAGE_REGISTER,
                                .id = 2,
                                .reg = {.shard_count = 2, .data_endpoint = "tcp://h:1"}};
+}
+
+/* A ps that has come learns it at once, too; but not that the job has ended, for this may be one
+ * that goes on without its scheduler. */
+static void coordinator_job__tells_a_ps_that_it_gives_up(void **state)
+{
+    struct fixture *f = *state;
+    fixture_follow(f, 1, 1);
+    assert_int_equal(hello_any(f, 11, PS, 11), 0);
+    say(f, 11, register_2_shards());
+    pass(f, 59 * SECOND, (sl_coordinator_peer[]){11, 0});
+    f->sent_count = 0;
+    pass(f, 2 * SECOND, (sl_coordinator_peer[]){11, 0});
+    expect(f, "11#2 waiting for worker/0");
+    expect(f, "stage 3 err deadline: after 60 s it still waits for worker/0");
+    expect(f, "11#2 error deadline: the job has not begun: after 60 s it still waits for worker/0");
+    expect_nothing(f);
+    say(f, 11, register_2_shards());
+    expect_part(f, "11#2 error deadline");
+    expect_nothing(f);
+}
+
+/* Those who gave up earlier are not blamed for those who never came. */
+static void coordinator_job__names_apart_who_came_and_left(void **state)
+{
+    struct fixture *f = *state;
+    fixture_follow(f, 2, 3);
+    assert_int_equal(hello_any(f, 1, WORKER, 1), 0);
+    register_worker(f, 1, 5);
+    assert_int_equal(hello_any(f, 11, PS, 11), 0);
+    say(f, 11, register_2_shards());
+    assert_int_equal(hello_any(f, 2, WORKER, 2), 1);
+    register_worker(f, 2, 6);
+    pass(f, 59 * SECOND, (sl_coordinator_peer[]){1, 2, 11, 0});
+    goodbye(f, 1);
+    goodbye(f, 11);
+    cut(f, 2);
+    f->sent_count = 0;
+    pass(f, 2 * SECOND, (sl_coordinator_peer[]){0});
+    expect(f, "stage 3 err deadline: after 60 s it still waits for ps/1, worker/2; "
+              "came and left: ps/0, worker/0, worker/1");
+    expect_nothing(f);
+}
+
+static void coordinator_job__names_who_left_where_all_had_come(void **state)
+{
+    struct fixture *f = *state;
+    fixture_follow(f, 1, 2);
+    assert_int_equal(hello_any(f, 1, WORKER, 1), 0);
+    assert_int_equal(hello_any(f, 2, WORKER, 2), 1);
+    register_worker(f, 1, 5);
+    register_worker(f, 2, 5);
+    goodbye(f, 2);
+    assert_int_equal(hello_any(f, 11, PS, 11), 0);
+    say(f, 11, register_2_shards());
+    pass(f, 61 * SECOND, (sl_coordinator_peer[]){1, 11, 0});
+    while (f->sent_count > 0 && strncmp(f->sent[0], "stage", 5) != 0) {
+        expect_part(f, "waiting for worker/1");
+    }
+    expect(f, "stage 3 err deadline: after 60 s it still waits for worker/1, which came and left");
 }
 
 /* ps/1, peer 12, is lost; what was sent of it is forgotten. */
@@ -392,6 +456,9 @@ int main(void)
         CASE(coordinator_job__begins_when_all_are_there),
         CASE(coordinator_job__who_waits_is_told_which_workers_are_missing),
         CASE(coordinator_job__gives_up_when_not_all_come),
+        CASE(coordinator_job__tells_a_ps_that_it_gives_up),
+        CASE(coordinator_job__names_apart_who_came_and_left),
+        CASE(coordinator_job__names_who_left_where_all_had_come),
         CASE(coordinator_job__one_that_leaves_before_it_begins_is_missing),
         CASE(coordinator_job__ends_when_all_workers_have_left),
         CASE(coordinator_job__a_ps_that_was_away_is_told_when_it_is_back),

@@ -203,6 +203,26 @@ static void coordinator_tick__a_coordinator_that_was_held_up_blames_nobody(void 
     f->sent_count = 0;
 }
 
+/* Half a lease more is no sign of life: who wants the place of one that has died gets it then. */
+static void coordinator_tick__a_delay_does_not_raise_the_dead(void **state)
+{
+    struct fixture *f = *state;
+    cluster_start(f);
+    workers_join(f);
+    const sl_coordinator_peer others[] = {11, 12, 1, 2, 0};
+    pass(f, 3 * SECOND, others);
+    assert_int_equal(hello_as(f, 4, SL_MESSAGE_ROLE_WORKER, 2, 9), SL_ERR_AGAIN);
+    pass(f, 3 * SECOND, others);
+    f->now_ns += 6 * SECOND;
+    sl_coordinator_tick(f->coordinator, f->now_ns);
+    assert_int_equal(hello_as(f, 4, SL_MESSAGE_ROLE_WORKER, 2, 9), SL_ERR_AGAIN);
+    expect_nothing(f);
+    pass(f, 5 * SECOND, others);
+    expect(f, "3 closed");
+    f->sent_count = 0;
+    assert_int_equal(hello_as(f, 4, SL_MESSAGE_ROLE_WORKER, 2, 9), 0);
+}
+
 /* Held up for less than half a lease, when members had less than that left. */
 static void coordinator_tick__a_short_delay_blames_nobody_either(void **state)
 {
@@ -361,6 +381,7 @@ int main(void)
         CASE(coordinator_hello__another_process_is_refused_while_the_first_is_heard),
         CASE(coordinator_hello__another_process_replaces_one_that_is_away),
         CASE(coordinator_tick__a_coordinator_that_was_held_up_blames_nobody),
+        CASE(coordinator_tick__a_delay_does_not_raise_the_dead),
         CASE(coordinator_tick__a_short_delay_blames_nobody_either),
         CASE(coordinator_lost__a_ps_that_was_away_is_told_when_it_is_back),
         CASE(coordinator_lost__a_worker_that_came_back_is_not_reported_late),

@@ -257,7 +257,7 @@ uint64_t peer_send_request(struct peer *peer, const struct shard_request *reques
 static bool receive_bytes(struct peer *peer, uint8_t *to, size_t count)
 {
     while (count > 0) {
-        ssize_t received = recv(peer->fd, to, count, 0);
+        ssize_t received = TEMP_FAILURE_RETRY(recv(peer->fd, to, count, 0));
         if (received <= 0) {
             assert_true(received == 0 || errno != EAGAIN); /* else the deadline passed */
             return false;

@@ -122,12 +122,15 @@ static void step_wait__says_why_a_ps_that_is_gone_is_not_connected(void **state)
     (void)state;
     struct sl_table *table = table_of_ones("gone");
     sl_cluster_kill(fixture.cluster, 1);
-    for (int i = 0; i < 3; i++) {
+    /* The first may end before the client has heard of it. */
+    for (int named = 0, tries = 0; named < 3; tries++) {
+        assert_true(tries < 100);
         struct sl_step *step = submit_pull(table, 200);
         assert_int_equal(sl_step_wait(step), SL_ERR_DEADLINE);
         assert_contains(sl_step_error(step), fixture_shm ? "ps/1 shard 0 (shm://127.0.0.1:"
                                                          : "ps/1 shard 0 (tcp://127.0.0.1:");
-        assert_contains(sl_step_error(step), "): deadline of 200 ms passed: not connected: ");
+        assert_contains(sl_step_error(step), "): deadline of 200 ms passed");
+        named += strstr(sl_step_error(step), ": not connected: ") != NULL ? 1 : 0;
         sl_step_end(&step);
     }
     struct sl_table *other;
@@ -211,7 +214,7 @@ static void client_create__logs_for_which_ps_it_waits(void **state)
     struct capture capture = capture_begin();
     struct sl_cluster *cluster = sl_cluster_start(&options);
     const struct sl_client_options client_options = {
-        .coordinator = sl_cluster_coordinator(cluster), .task_index = -1, .start_timeout_ms = 2500};
+        .coordinator = sl_cluster_coordinator(cluster), .task_index = -1, .start_timeout_ms = 4000};
     struct sl_client *client = NULL;
     int err = sl_client_create(&client_options, &client);
     sl_cluster_stop(&cluster);

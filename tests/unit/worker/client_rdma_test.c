@@ -1,6 +1,8 @@
 /* A client whose ps can be reached over RDMA: when it goes that way, and what lands where. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/log.h"
 #include "tests/unit/worker/client_near.h"
@@ -117,6 +119,7 @@ static void start__takes_no_rdma(void **state)
         world->near.is_missing = i == 2;
         start_rdma(world);
         near_expect_way(world, false);
+        assert_null(world->client->hub_options.wire); /* nobody would read from there */
         if (i < 2) {
             assert_int_equal(peer_teardown(state), 0);
         }
@@ -188,17 +191,16 @@ static void hub_share__registers_all_that_is_sent_and_received(void **state)
     assert_false(near_is_registered(world, near_rows));
 }
 
-static void link__asks_for_long_answers_in_any_memory(void **state)
+static void link__asks_for_long_answers_in_memory_that_is_lent(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
     peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
+    assert_null(world->near.landing); /* the transport does not know it, and fetches the answer */
+    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
+    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
     assert_ptr_equal(world->near.landing, near_rows);
     assert_int_equal(world->near.landing_bytes, NEAR_KEYS * sizeof *near_rows);
-    peer_expect(world, near_submit_pull(world, near_rows, 1000), 0,
-                ""); /* not worth a registration */
-    assert_null(world->near.landing);
-    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
     peer_expect(world, near_submit_pull(world, near_rows, 1000), 0, "");
     assert_ptr_equal(world->near.landing, near_rows);
     peer_expect(world, near_submit_pull(world, near_rows, 10), 0, "");
@@ -207,10 +209,11 @@ static void link__asks_for_long_answers_in_any_memory(void **state)
 }
 
 /* The device may write there as long as the connection stands. */
-static void part__ends_the_connection_before_it_gives_up_any_memory(void **state)
+static void part__ends_the_connection_before_it_gives_up_memory_that_is_lent(void **state)
 {
     struct peer_world *world = *state;
     start_rdma(world);
+    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
     world->manner = PEER_SILENT;
     struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
     for (int turns = 0; !sl_step_done(step) && turns < PEER_TURNS_MAX; turns++) {
@@ -222,6 +225,126 @@ static void part__ends_the_connection_before_it_gives_up_any_memory(void **state
     world->manner = PEER_CORRECT;
     peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
     assert_int_equal(world->data_connections, 2);
+}
+
+static void part__keeps_the_connection_where_nothing_was_lent(void **state)
+{
+    struct peer_world *world = *state;
+    start_rdma(world);
+    world->manner = PEER_SILENT;
+    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), SL_ERR_DEADLINE,
+                "deadline of 500 ms passed");
+    world->manner = PEER_CORRECT;
+    peer_expect(world, near_submit_pull(world, near_rows, NEAR_KEYS), 0, "");
+    assert_int_equal(world->data_connections, 1);
+}
+
+/* Who keeps the deadline says so, and writes no more. */
+static void part__keeps_the_connection_to_a_shard_that_keeps_the_deadline(void **state)
+{
+    struct peer_world *world = *state;
+    start_rdma(world);
+    near_call_hub(world, sl_hub_lend, near_rows, NEAR_LENT_BYTES);
+    world->manner = PEER_SILENT;
+    struct sl_step *step = near_submit_pull(world, near_rows, NEAR_KEYS);
+    peer_turns(world, 510);
+    assert_false(sl_step_done(step));
+    peer_refuse(world, SL_ERR_DEADLINE);
+    peer_expect(world, step, SL_ERR_DEADLINE, "deadline of 500 ms passed");
+    assert_int_equal(world->data_connections, 1);
+}
+
+/* ---- What is missing */
+
+static int open_err;
+static uint32_t open_count;
+
+static int open_not(struct sl_reactor *reactor, const struct sl_transport_options *options,
+                    struct sl_transport **out)
+{
+    (void)reactor;
+    (void)options;
+    (void)out;
+    open_count++;
+    return open_err;
+}
+
+static const struct sl_transport_ops *find_broken(enum sl_endpoint_scheme scheme)
+{
+    static struct sl_transport_ops ops;
+    (void)scheme;
+    ops = sl_loop_transport_ops;
+    ops.open = open_not;
+    return &ops;
+}
+
+static uint32_t count_lines(const char *text)
+{
+    uint32_t count = 0;
+    for (; (text = strchr(text, '\n')) != NULL; text++) {
+        count++;
+    }
+    return count;
+}
+
+/* Two hubs of a client, of which the first has no shard of this kind, ask some times. The log's
+ * lines go to words. */
+static void ask_for_rdma(struct peer_world *world, char *words, size_t bytes)
+{
+    const struct sl_hub_options options = {.find_transport = find_broken,
+                                           .spokesman = {[SL_ENDPOINT_RDMA] = 2}};
+    struct sl_hub *hubs = calloc(3, sizeof *hubs);
+    int ends[2];
+    int old = dup(STDERR_FILENO);
+    assert_non_null(hubs);
+    assert_int_equal(pipe(ends), 0);
+    assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
+    sl_log_setup(SL_LOG_INFO, "test");
+    open_count = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        hubs[i].reactor = world->reactors[1];
+        hubs[i].index = i;
+        hubs[i].options = &options;
+        hubs[i].first_shard = i;
+    }
+    for (uint32_t i = 0; i < 9; i++) {
+        assert_null(sl_hub_near_transport(&hubs[2 - i % 2], SL_ENDPOINT_RDMA));
+    }
+    sl_log_setup(SL_LOG_OFF, "test");
+    assert_true(dup2(old, STDERR_FILENO) >= 0);
+    close(old);
+    close(ends[1]);
+    ssize_t got = read(ends[0], words, bytes - 1);
+    words[got > 0 ? got : 0] = '\0';
+    close(ends[0]);
+    free(hubs);
+}
+
+/* The system's transport needs a device; one of a test's own needs nothing. */
+static void hub_may_open__what_the_system_has(void **state)
+{
+    (void)state;
+    struct sl_hub_options options = {.find_transport = sl_transport_find};
+    assert_int_equal(sl_hub_may_open(&options, SL_ENDPOINT_RDMA),
+                     sl_transport_missing(SL_ENDPOINT_RDMA) == NULL);
+    assert_true(sl_hub_may_open(&options, SL_ENDPOINT_TCP));
+    assert_false(sl_hub_may_open(&options, SL_ENDPOINT_DPDK));
+    options.find_transport = find_broken;
+    assert_true(sl_hub_may_open(&options, SL_ENDPOINT_RDMA));
+}
+
+static void hub_near_transport__says_once_what_is_missing(void **state)
+{
+    char words[1024];
+    start_rdma(*state);
+    open_err = SL_ERR_UNSUPPORTED;
+    ask_for_rdma(*state, words, sizeof words);
+    assert_int_equal(count_lines(words), 1);
+    assert_int_equal(open_count, 2); /* each reactor has asked once */
+    open_err = SL_ERR_NO_MEMORY;
+    ask_for_rdma(*state, words, sizeof words);
+    assert_int_equal(count_lines(words), 1);
+    assert_int_equal(open_count, 9); /* there may be some now */
 }
 
 /* What does not end where its place does is moved there: nothing is written behind it. */
@@ -305,8 +428,12 @@ int main(void)
         CASE(start__says_why_there_is_no_rdma),
         CASE(link__goes_over_tcp_when_rdma_fails_and_back),
         CASE(hub_share__registers_all_that_is_sent_and_received),
-        CASE(link__asks_for_long_answers_in_any_memory),
-        CASE(part__ends_the_connection_before_it_gives_up_any_memory),
+        CASE(link__asks_for_long_answers_in_memory_that_is_lent),
+        CASE(part__ends_the_connection_before_it_gives_up_memory_that_is_lent),
+        CASE(part__keeps_the_connection_where_nothing_was_lent),
+        CASE(part__keeps_the_connection_to_a_shard_that_keeps_the_deadline),
+        cmocka_unit_test(hub_may_open__what_the_system_has),
+        CASE(hub_near_transport__says_once_what_is_missing),
         CASE(link__lets_long_answers_land_before_they_are_scattered),
         CASE(link_forget__leaves_the_buffer_to_the_shard),
     };

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""A job over RDMA between two virtual machines on one wire: the ps in one, its workers in the other."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+
+import harness
+
+SKIPPED = 77
+TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../rdma-vm/rdma-vm")
+PS, WORKERS = "10.9.0.1", "10.9.0.2"
+CONTROL, DATA, END = 4000, 4001, 4002
+COMMAND_S = 240
+
+# The ps ends when somebody connects to this port, which stands for a person at its terminal.
+SERVE = """
+{ps} & ps=$!
+busybox nc -l -p {end}
+kill -TERM $ps
+wait $ps
+"""
+
+LEARN = """
+for index in 0 1; do
+    {worker} --task-index $index --report report.json & workers="$workers $!"
+done
+status=0
+for worker in $workers; do wait $worker || status=1; done
+cat report.json
+busybox nc {host} {end} </dev/null
+exit $status
+"""
+
+
+class TwoMachines(harness.StarlingTest):
+    def machine(self, address, script):
+        machine = subprocess.Popen(
+            [sys.executable, TOOL, "--link", os.path.join(self.folder, "wire"), "--ip", f"{address}/24",
+             "--timeout", str(COMMAND_S), "--", "sh", "-c", f"cd {self.folder}\n{script}"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=harness.environment(),
+            preexec_fn=harness.end_with_parent)
+        self.addCleanup(self.end_machine, machine)
+        return machine
+
+    @staticmethod
+    def end_machine(machine):
+        if machine.poll() is None:
+            machine.send_signal(signal.SIGTERM)
+        machine.communicate()
+
+    def program(self, name, *args):
+        flags = ["--ps-hosts", f"{PS}:{CONTROL}", "--worker-hosts", "a,b", "--endpoint-map",
+                 os.path.join(self.folder, "map")]
+        return shlex.join([os.path.abspath(harness.program(name)), *flags, *args])
+
+    def test_ps_here_and_workers_there(self):
+        self.file("map", f"{PS}:{CONTROL}=rdma://{PS}:{DATA}\n")
+        self.run_to_end("starling-bench", "generate", "--out", self.folder, "--rows", "2000",
+                        "--test-rows", "1000", "--seed", "7")
+        ps = self.program("starling-ps", "--job-name", "ps", "--task-index", "0", "--insecure")
+        worker = self.program("starling-worker", "--job-name", "worker", "--data", "train.tsv", "--test",
+                              "test.tsv", "--format", "criteo", "--model", "fm", "--epochs", "1",
+                              "--consistency", "bsp")
+        serves = self.machine(PS, SERVE.format(ps=ps, end=END))
+        learns = self.machine(WORKERS, LEARN.format(worker=worker, host=PS, end=END))
+        output, errors = learns.communicate()
+        self.assertEqual(learns.returncode, 0, output + errors)
+        self.assertGreater(json.loads(output[output.index("{"):])["test"]["auc"], 0.5)
+        output, errors = serves.communicate()
+        self.assertEqual(serves.returncode, 0, output + errors)
+        self.assertIn("ready: control", output)
+
+
+if __name__ == "__main__":
+    prepared = subprocess.run([sys.executable, TOOL, "--prepare", "--prepare-timeout", "300"],
+                              capture_output=True, text=True, check=False)
+    if prepared.returncode == SKIPPED:
+        print(prepared.stderr, end="")
+        sys.exit(SKIPPED)
+    harness.main()
