@@ -17,6 +17,8 @@
 #define RTO_NS_MAX           (250 * SL_CLOCK_NS_PER_MS)
 #define RTO_NS_UNKNOWN       (250 * SL_CLOCK_NS_PER_MS)
 #define TIMEOUTS_TO_LOSE_ALL 3U
+/* What a probe waits beyond a round trip, at least: peers poll in turns. */
+#define PROBE_NS_MIN         (50 * SL_CLOCK_NS_PER_US)
 
 enum state { SETTLED = 0, OUTSTANDING = 1 };
 
@@ -209,7 +211,7 @@ bool sl_dpdk_flights_acknowledged(struct sl_dpdk_flights *flights, uint32_t ackn
         if (!sl_dpdk_before(newest, flights->largest_acked)) {
             sl_dpdk_flights_measured(flights, now_ns - at(flights, newest)->sent_ns);
         }
-        flights->timeouts = 0;
+        flights->probes = flights->timeouts = 0;
         flights->quiet_ns = now_ns;
         take_words(flights, acknowledged, sack, sack_words, events);
     }
@@ -234,12 +236,31 @@ static uint64_t timeout_ns(const struct sl_dpdk_flights *flights)
     return ns < flights->rto_max_ns ? ns : flights->rto_max_ns;
 }
 
+/* As a tail loss probe (RFC 8985, section 7), and a probe timeout (RFC 9002, section 6.2). */
+static uint64_t probe_ns(const struct sl_dpdk_flights *flights)
+{
+    const struct sl_dpdk_rtt *rtt = &flights->rtt;
+    uint64_t more_ns =
+        rtt->smoothed_ns > 4 * rtt->variance_ns ? rtt->smoothed_ns : 4 * rtt->variance_ns;
+    more_ns = more_ns > PROBE_NS_MIN ? more_ns : PROBE_NS_MIN;
+    return rtt->smoothed_ns == 0 || flights->timeouts > 0
+               ? SL_CLOCK_NEVER
+               : (rtt->smoothed_ns + more_ns) << flights->probes;
+}
+
+/* How long it is to be quiet before the peer is asked. */
+static uint64_t patience_ns(const struct sl_dpdk_flights *flights)
+{
+    uint64_t probe = probe_ns(flights), timeout = timeout_ns(flights);
+    return probe < timeout ? probe : timeout;
+}
+
 uint64_t sl_dpdk_flights_timer(const struct sl_dpdk_flights *flights)
 {
     if (sl_dpdk_flights_none(flights)) {
         return SL_CLOCK_NEVER;
     }
-    uint64_t timeout = flights->quiet_ns + timeout_ns(flights);
+    uint64_t timeout = flights->quiet_ns + patience_ns(flights);
     return timeout < flights->loss_ns ? timeout : flights->loss_ns;
 }
 
@@ -260,10 +281,15 @@ bool sl_dpdk_flights_expire(struct sl_dpdk_flights *flights, uint64_t now_ns,
     if (flights->loss_ns <= now_ns) {
         find_lost(flights, now_ns, events);
     }
-    if (sl_dpdk_flights_none(flights) || flights->quiet_ns + timeout_ns(flights) > now_ns) {
+    if (sl_dpdk_flights_none(flights) || flights->quiet_ns + patience_ns(flights) > now_ns) {
         return false;
     }
+    const bool is_timeout = timeout_ns(flights) <= probe_ns(flights);
     flights->quiet_ns = now_ns;
+    if (!is_timeout) {
+        flights->probes++;
+        return true;
+    }
     flights->timeouts++;
     if (flights->timeouts >= TIMEOUTS_TO_LOSE_ALL) {
         lose_all(flights, events);

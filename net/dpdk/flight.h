@@ -35,7 +35,8 @@ struct sl_dpdk_flights {
     struct sl_dpdk_rtt rtt;
     uint64_t loss_ns;  /* when a packet in flight counts as lost for its age; SL_CLOCK_NEVER */
     uint64_t quiet_ns; /* since when nothing was sent, and nothing new acknowledged */
-    uint32_t timeouts; /* in a row */
+    uint32_t probes;   /* asked before a timeout, in a row */
+    uint32_t timeouts; /* likewise */
     uint64_t rto_min_ns, rto_max_ns; /* open: 1 ms and 250 ms; may be changed */
 };
 
@@ -83,15 +84,18 @@ bool sl_dpdk_flights_acknowledged(struct sl_dpdk_flights *flights, uint32_t ackn
                                   const uint64_t *sack, uint32_t sack_words, uint64_t now_ns,
                                   const struct sl_dpdk_flight_events *events);
 
-/* When sl_dpdk_flights_expire must be called: for a packet's age, or since nothing was heard for a
- * retransmission timeout (smoothed + 4 variances, within its limits, doubled with each in a row up
- * to the upper one; a quarter second before the round trip time is known). SL_CLOCK_NEVER: nothing
- * is outstanding. */
+/* When sl_dpdk_flights_expire must be called: for a packet's age, or since nothing was heard for as
+ * long as a probe waits, or a retransmission timeout. SL_CLOCK_NEVER: nothing is outstanding.
+ *
+ * A probe waits for two round trips, or one and 4 variances, and 50 us at least beyond the one;
+ * twice as long with each in a row, as long as that is less than a timeout: a lost tail is found
+ * soon, and a peer that was asleep is not sent again what it has. A timeout is smoothed + 4
+ * variances, within its limits, doubled with each in a row up to the upper one; a quarter second
+ * before the round trip time is known. */
 uint64_t sl_dpdk_flights_timer(const struct sl_dpdk_flights *flights);
 
-/* At that time: says what is lost by its age. Returns whether a timeout passed: then the peer must
- * be asked (a packet, any, with ANSWER), and from the third in a row on all that is outstanding was
- * said lost. */
+/* At that time: says what is lost by its age. Returns whether the peer must be asked (a packet,
+ * any, with ANSWER); from the third timeout in a row on all that is outstanding was said lost. */
 bool sl_dpdk_flights_expire(struct sl_dpdk_flights *flights, uint64_t now_ns,
                             const struct sl_dpdk_flight_events *events);
 

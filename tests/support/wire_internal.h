@@ -22,6 +22,7 @@ struct sl_wire_slot {
 struct sl_wire_queue {
     struct sl_wire_slot *slots;
     uint32_t head, count;
+    uint64_t busy_ns; /* until then the link brings what came before */
 };
 
 struct sl_wire_region {

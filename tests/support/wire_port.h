@@ -48,6 +48,7 @@ struct sl_wire_device_options {
     uint16_t frame_bytes_max; /* 0: 1514 */
     uint16_t queue_packets;   /* of one receive queue; 0: 256 */
     uint16_t packets;         /* of one port, received and not released; 0: 1024 */
+    uint32_t byte_ps;         /* picoseconds that each byte takes to arrive, one queue; 0: none */
     bool drops;               /* what finds a queue full is lost; else its sender keeps it */
     bool gathers, sums, wakes;
 };

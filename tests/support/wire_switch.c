@@ -45,6 +45,19 @@ static uint16_t steer(const struct sl_wire_device *device, const uint8_t *bytes,
     return 0;
 }
 
+static uint64_t due_ns(const struct sl_wire_device *device, struct sl_wire_queue *queue,
+                       uint32_t length)
+{
+    const struct sl_wire *wire = device->wire;
+    if (wire->delay_ns == 0 && device->options.byte_ps == 0) {
+        return 0;
+    }
+    const uint64_t now_ns = sl_clock_now_ns(wire->clock);
+    queue->busy_ns = queue->busy_ns > now_ns ? queue->busy_ns : now_ns;
+    queue->busy_ns += (uint64_t)length * device->options.byte_ps / 1000;
+    return queue->busy_ns + wire->delay_ns;
+}
+
 /* False: the queue is full, and its sender keeps the packet. */
 static bool arrive(struct sl_wire_device *device, const uint8_t *bytes, uint32_t length,
                    uint16_t left_by, bool may_refuse)
@@ -61,8 +74,7 @@ static bool arrive(struct sl_wire_device *device, const uint8_t *bytes, uint32_t
     }
     struct sl_wire_slot *slot =
         &queue->slots[(queue->head + queue->count) % device->options.queue_packets];
-    const struct sl_wire *wire = device->wire;
-    slot->due_ns = wire->delay_ns == 0 ? 0 : sl_clock_now_ns(wire->clock) + wire->delay_ns;
+    slot->due_ns = due_ns(device, queue, length);
     slot->length = length;
     memcpy(slot->bytes, bytes, length);
     queue->count++;

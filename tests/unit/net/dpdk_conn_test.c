@@ -110,7 +110,7 @@ static void ended__tells_again(void **state)
     hosts_open(&hosts, NULL);
     struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
     sl_transport_disconnect(client->conn);
-    hosts.lose[SL_DPDK_BYE] = 1000;
+    hosts.lose[SL_DPDK_BYE] = UINT32_MAX;
     hosts.lose[SL_DPDK_RESET] = 1;
     hosts_until(&hosts, &client->closed, 1);
     assert_int_equal(server->closed, 0);

@@ -210,13 +210,51 @@ static void flights_timer__doubles_and_the_third_loses_all(void **state)
     assert_int_equal(fixture->flights.timeouts, 0);
 }
 
+/* A lost tail is asked for soon, and nothing counts as lost for it: the peer may have slept. */
+static void flights_timer__probes_come_before_a_timeout(void **state)
+{
+    struct fixture *fixture = *state;
+    sl_dpdk_flights_measured(&fixture->flights, 100 * US); /* and 4 times 50 us */
+    send_count(fixture, 2, 0);
+    uint64_t at = 300 * US;
+    assert_true(sl_dpdk_flights_timer(&fixture->flights) == at);
+    assert_true(expire(fixture, at));
+    at += 600 * US;
+    assert_true(sl_dpdk_flights_timer(&fixture->flights) == at);
+    assert_true(expire(fixture, at));
+    assert_int_equal(fixture->flights.timeouts, 0);
+    for (uint32_t n = 0; n < 3; n++) { /* 1, 2 and 4 ms: no probes between them */
+        assert_int_equal(fixture->flights.timeouts, n);
+        assert_int_equal(fixture->lost, 0);
+        at += (1U << n) * MS;
+        assert_true(sl_dpdk_flights_timer(&fixture->flights) == at);
+        assert_true(expire(fixture, at));
+    }
+    assert_int_equal(fixture->lost, 2);
+}
+
+static void flights_expire__a_probe_finds_a_lost_tail(void **state)
+{
+    struct fixture *fixture = *state;
+    sl_dpdk_flights_measured(&fixture->flights, 10 * US);
+    send_count(fixture, 3, 0);
+    assert_true(acknowledge(fixture, 2, 0, 10 * US));
+    uint64_t at = sl_dpdk_flights_timer(&fixture->flights);
+    assert_true(at < 100 * US);
+    assert_true(expire(fixture, at));
+    send_at(fixture, 3, at);
+    assert_true(acknowledge(fixture, 2, 1, at + 10 * US)); /* the probe has come */
+    assert_int_equal(fixture->lost, 1);
+    assert_int_equal(fixture->last_lost, 2);
+}
+
 static void flights_timer__stays_within_its_limits(void **state)
 {
     struct fixture *fixture = *state;
     send_at(fixture, 0, 0);
     assert_true(sl_dpdk_flights_timer(&fixture->flights) == 250 * MS); /* not known yet */
     sl_dpdk_flights_measured(&fixture->flights, 10 * US);
-    assert_true(sl_dpdk_flights_timer(&fixture->flights) == MS);
+    assert_true(sl_dpdk_flights_timer(&fixture->flights) == 60 * US);
     for (uint64_t at = 0, n = 1; n < 100; n++) {
         uint64_t next = sl_dpdk_flights_timer(&fixture->flights);
         assert_true(next > at && next - at <= 250 * MS);
@@ -516,6 +554,8 @@ int main(void)
         TEST(flights_expire__age_is_a_loss_when_a_later_one_has_come),
         TEST(flights_acknowledged__words_say_more_than_their_bits),
         TEST(flights_timer__doubles_and_the_third_loses_all),
+        TEST(flights_timer__probes_come_before_a_timeout),
+        TEST(flights_expire__a_probe_finds_a_lost_tail),
         TEST(flights_timer__stays_within_its_limits),
         TEST(flights_timer__what_is_heard_puts_it_off),
         TEST(flights_measured__as_rfc_9002),
