@@ -258,6 +258,21 @@ static void owe_acknowledgement(struct sl_dpdk_conn *conn, const struct sl_dpdk_
     sl_dpdk_mark_dirty(conn);
 }
 
+/* It says how many messages there are: not fewer than were delivered, nor more than can be on their
+ * way; and always the same. */
+static void take_bye(struct sl_dpdk_conn *conn, uint32_t message)
+{
+    if (conn->life == SL_DPDK_LIVE &&
+        (message - sl_dpdk_receive_next(conn) > 2 * SL_DPDK_MESSAGES ||
+         (conn->bye_received && message != conn->bye_message))) {
+        sl_dpdk_conn_refuse(conn, "it said an end that cannot be");
+        return;
+    }
+    conn->bye_received = true;
+    conn->bye_message = message;
+    sl_dpdk_mark_ready(conn);
+}
+
 /* What a numbered packet carries. Returns whether it was taken. */
 static bool take_content(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packet,
                          const struct sl_dpdk_parsed *parsed, bool *kept)
@@ -286,9 +301,7 @@ static bool take_content(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packe
         sl_dpdk_move_take(conn, parsed);
         return true;
     case SL_DPDK_BYE:
-        conn->bye_received = true;
-        conn->bye_message = parsed->header.message;
-        sl_dpdk_mark_ready(conn);
+        take_bye(conn, parsed->header.message);
         return true;
     default:
         return true;

@@ -395,6 +395,8 @@ enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpd
 bool sl_dpdk_receive_deliver(struct sl_dpdk_conn *conn);
 /* The number of the message at the head: all before have been delivered. */
 uint32_t sl_dpdk_receive_next(const struct sl_dpdk_conn *conn);
+/* The message at the head is one for which `sink` has had no memory yet. */
+bool sl_dpdk_receive_waits_for_sink(const struct sl_dpdk_conn *conn);
 /* The peer has begun a message, may send more of it, and has yet to: it is not we whom it waits
  * for. */
 bool sl_dpdk_receive_is_owed(const struct sl_dpdk_conn *conn);

@@ -21,11 +21,15 @@ uint32_t sl_dpdk_receive_next(const struct sl_dpdk_conn *conn)
     return conn->receive->head;
 }
 
+bool sl_dpdk_receive_waits_for_sink(const struct sl_dpdk_conn *conn)
+{
+    return conn->receive->is_known && conn->receive->sink == NULL;
+}
+
 bool sl_dpdk_receive_is_owed(const struct sl_dpdk_conn *conn)
 {
-    const struct sl_dpdk_receiving *receive = conn->receive;
-    bool is_ours_to_do = receive->is_known && receive->sink == NULL;
-    return receive->begun > 0 && !is_ours_to_do && conn->grant.granted != conn->grant.arrived;
+    return conn->receive->begun > 0 && !sl_dpdk_receive_waits_for_sink(conn) &&
+           conn->grant.granted != conn->grant.arrived;
 }
 
 int sl_dpdk_receive_decode_closely(const uint8_t *header, struct sl_frame *out)

@@ -41,14 +41,15 @@ static void look_for_silence(struct sl_dpdk_conn *conn, uint64_t now_ns)
     }
 }
 
-/* It answers, and stopped in a message that it may go on with. */
-static void look_for_standstill(struct sl_dpdk_conn *conn, uint64_t now_ns)
+/* Nothing comes of what the peer owes. */
+static void look_for_standstill(struct sl_dpdk_conn *conn, bool is_owed, const char *what,
+                                uint64_t now_ns)
 {
     struct sl_dpdk_silence *silence = &conn->silence;
     if (conn->life != SL_DPDK_LIVE) {
         return;
     }
-    if (!sl_dpdk_receive_is_owed(conn) || silence->arrived != conn->grant.arrived) {
+    if (!is_owed || silence->arrived != conn->grant.arrived) {
         silence->arrived = conn->grant.arrived;
         silence->stuck_since_ns = now_ns;
         silence->stuck_rounds = 0;
@@ -56,17 +57,23 @@ static void look_for_standstill(struct sl_dpdk_conn *conn, uint64_t now_ns)
     }
     silence->stuck_rounds++;
     if (is_over(conn->dpdk, silence->stuck_rounds, silence->stuck_since_ns, now_ns)) {
-        sl_dpdk_conn_lost(conn, "it has stopped within a message");
+        sl_dpdk_conn_lost(conn, what);
     }
 }
 
 static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
 {
-    if (conn->life != SL_DPDK_LIVE || conn->bye_received) {
-        return; /* it has a deadline of its own; or the peer has gone, and waits for nothing */
+    if (conn->life != SL_DPDK_LIVE) {
+        return; /* it has a deadline of its own */
+    }
+    if (conn->bye_received) { /* whose sender waits for nothing, and has been gone since */
+        look_for_standstill(conn, !sl_dpdk_receive_waits_for_sink(conn),
+                            "it has gone before all that it sent had come", now_ns);
+        return;
     }
     look_for_silence(conn, now_ns);
-    look_for_standstill(conn, now_ns);
+    look_for_standstill(conn, sl_dpdk_receive_is_owed(conn), "it has stopped within a message",
+                        now_ns);
     if (conn->silence.rounds > 1) {
         (void)sl_dpdk_route_find(conn); /* the neighbour's Ethernet address may be another now */
     }

@@ -102,6 +102,29 @@ static void disconnect__waits_for_the_receivers_memory(void **state)
     hosts_close(&hosts);
 }
 
+/* The peer has said how much there is, and is gone before all of it has come. */
+static void bye__and_the_rest_never_comes(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts), *server = server_of(&hosts);
+    hosts.lose[SL_DPDK_TRAIN] = 1;
+    link_send(client, 1, 100);
+    sl_transport_disconnect(client->conn);
+    hosts_until(&hosts, &hosts.seen[SL_DPDK_BYE], 1);
+    hosts_step(&hosts, STEP_NS);
+    hosts_step(&hosts, STEP_NS);
+    assert_true(link_conn(server)->bye_received);
+    sl_wire_device_set_down(hosts.device_b, true);
+    hosts_run_ms(&hosts, TIMEOUT_MS - 100);
+    assert_int_equal(server->closed, 0);
+    hosts_run_ms(&hosts, TIMEOUT_MS);
+    assert_int_equal(server->closed, 1);
+    assert_int_equal(server->err, SL_ERR_DEADLINE);
+    hosts_close(&hosts);
+}
+
 /* Who ended speaks once more to a peer that has not heard of it. */
 static void ended__tells_again(void **state)
 {
@@ -213,7 +236,7 @@ static uint64_t forged_at(struct hosts *hosts, uint32_t node)
 
 struct change {
     uint64_t id;
-    uint32_t sequence, acknowledged;
+    uint32_t sequence, acknowledged, message;
     uint16_t behind;
     uint8_t kind;
 };
@@ -226,6 +249,7 @@ static void make(void *ctx, struct sl_dpdk_header *header)
     header->sequence = change->sequence;
     header->acknowledged = change->acknowledged;
     header->behind = change->behind;
+    header->message = change->message;
     header->body_bytes = change->kind == SL_DPDK_RESET   ? 1
                          : change->kind == SL_DPDK_TRAIN ? SL_FRAME_HEADER_BYTES
                          : change->kind == SL_DPDK_DATA  ? 8
@@ -368,6 +392,26 @@ static void peer__that_is_mad(void **state)
     hosts_close(&hosts);
 }
 
+/* It would be waited for in vain. */
+static void bye__of_what_cannot_be(void **state)
+{
+    (void)state;
+    static const uint32_t messages[] = {UINT32_MAX, 2000, 1U << 31};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct hosts hosts;
+        hosts_open(&hosts, NULL);
+        struct link *client = hosts_pair(&hosts);
+        record_ack(&hosts, client);
+        struct change change = truth(client, SL_DPDK_BYE);
+        change.message = messages[i];
+        hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+        hosts_run_ms(&hosts, 5);
+        assert_int_equal(server_of(&hosts)->closed, 1);
+        assert_int_equal(server_of(&hosts)->err, SL_ERR_PROTOCOL);
+        hosts_close(&hosts);
+    }
+}
+
 /* ---- Sleep ------------------------------------------------------------------------------------
  */
 
@@ -443,6 +487,8 @@ int main(void)
         cmocka_unit_test(disconnect__by_both),
         cmocka_unit_test(disconnect__nobody_answers),
         cmocka_unit_test(disconnect__waits_for_the_receivers_memory),
+        cmocka_unit_test(bye__and_the_rest_never_comes),
+        cmocka_unit_test(bye__of_what_cannot_be),
         cmocka_unit_test(ended__tells_again),
         cmocka_unit_test(transport_close__is_told),
         cmocka_unit_test(silence__of_a_peer_that_owes),
