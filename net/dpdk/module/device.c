@@ -48,14 +48,23 @@ static int refuse(const struct sl_module_device *device, const char *what, int c
 
 static uint32_t room_of(const struct sl_module_device *device)
 {
-    const uint32_t bytes = device->frame_bytes_max + 12U; /* tags, and the check sequence */
+    uint32_t bytes = device->frame_bytes_max + 12U; /* tags, and the check sequence */
+    bytes = bytes > device->traits.room_bytes_min ? bytes : device->traits.room_bytes_min;
     return RTE_PKTMBUF_HEADROOM + RTE_ALIGN_CEIL(bytes < 2048U ? 2048U : bytes, 64U);
 }
 
 static uint32_t pool_count(const struct sl_module_device *device)
 {
-    const uint32_t share = (device->queues / device->reactors) * DESCRIPTORS;
-    return device->packets + RESERVED + 2 * CACHE + (device->traits.copies ? 0 : 2 * share);
+    const uint32_t share = device->queues / device->reactors;
+    const uint32_t kept =
+        device->traits.packets_kept != 0 ? device->traits.packets_kept : 2 * DESCRIPTORS;
+    return device->packets + RESERVED + 2 * CACHE + (device->traits.copies ? 0 : share * kept);
+}
+
+static uint32_t queues_of(const struct sl_dpdk_device *wanted, uint32_t reactor_count)
+{
+    const uint32_t reactors = wanted->reactors != 0 ? wanted->reactors : reactor_count;
+    return wanted->queues != 0 ? wanted->queues : reactors;
 }
 
 /* What all devices of the options may want, for the EAL to set aside. */
@@ -65,9 +74,9 @@ static uint64_t bytes_of(const struct sl_dpdk_options *options, uint32_t reactor
     for (uint32_t i = 0; i < options->device_count; i++) {
         const struct sl_dpdk_device *wanted = &options->devices[i];
         const uint64_t reactors = wanted->reactors != 0 ? wanted->reactors : reactor_count;
-        const uint64_t queues = wanted->queues != 0 ? wanted->queues : reactors;
-        const uint64_t frame = wanted->mtu > 2048 ? wanted->mtu : 2048;
-        bytes += (reactors * (PACKETS + RESERVED + 2 * CACHE + RESTS) + queues * 2 * DESCRIPTORS) *
+        const uint64_t queues = queues_of(wanted, reactor_count);
+        const uint64_t frame = wanted->mtu > 2048 ? rte_align32pow2(wanted->mtu) : 2048;
+        bytes += (reactors * (PACKETS + RESERVED + 2 * CACHE + RESTS) + queues * 4 * DESCRIPTORS) *
                  (frame + 512);
     }
     return bytes;
@@ -78,17 +87,22 @@ static uint64_t bytes_of(const struct sl_dpdk_options *options, uint32_t reactor
 
 static int set_mtu(struct sl_module_device *device, uint16_t wanted)
 {
-    const uint32_t most = device->traits.frame_bytes_max != 0
-                              ? device->traits.frame_bytes_max - RTE_ETHER_HDR_LEN
-                              : MTU_MAX;
+    struct sl_module_kernel kernel = {.mtu = MTU};
+    uint32_t most = device->traits.frame_bytes_max != 0
+                        ? device->traits.frame_bytes_max - RTE_ETHER_HDR_LEN
+                        : MTU_MAX;
+    most = most < MTU_MAX ? most : MTU_MAX;
+    if (device->traits.kernels) {
+        most = most < device->info.max_mtu ? most : device->info.max_mtu;
+        (void)sl_module_kernel_look(&device->info, &kernel);
+    }
     uint32_t mtu = wanted;
     if (wanted == 0) {
-        mtu = device->traits.frame_bytes_max != 0 ? most : MTU;
-        mtu = mtu < MTU_MAX ? mtu : MTU_MAX;
+        mtu = device->traits.frame_bytes_max != 0 ? most : kernel.mtu < MTU ? kernel.mtu : MTU;
     }
-    if (mtu < MTU_LEAST || mtu > most || mtu > MTU_MAX) {
+    if (mtu < MTU_LEAST || mtu > most) {
         module_log(SL_LOG_ERROR, "dpdk: %s: its mtu cannot be %u: from %u to %u%s", device->name,
-                   mtu, MTU_LEAST, most < MTU_MAX ? most : MTU_MAX,
+                   mtu, MTU_LEAST, most,
                    device->traits.frame_bytes_max != 0 ? " (memif: bsize less 14)" : "");
         return SL_ERR_INVALID;
     }
@@ -102,7 +116,7 @@ static int set_queues(struct sl_module_device *device, const struct sl_dpdk_devi
                       uint32_t reactor_count)
 {
     const uint32_t reactors = wanted->reactors != 0 ? wanted->reactors : reactor_count;
-    const uint32_t queues = wanted->queues != 0 ? wanted->queues : reactors;
+    const uint32_t queues = queues_of(wanted, reactor_count);
     const uint32_t rx_most = device->info.max_rx_queues, tx_most = device->info.max_tx_queues;
     if (reactors > SL_MODULE_REACTORS || queues % reactors != 0 || queues > tx_most ||
         rx_most == 0 || (device->traits.straight && queues > rx_most)) {
@@ -329,11 +343,19 @@ static void end(struct sl_module_device *device)
         (void)switch_device(device, false);
         device->started = false;
     }
+    if (device->traits.once) {
+        device->configured = false;
+        sl_module_find_give_back(device);
+    }
 }
 
 bool sl_module_device_link(const struct sl_module_device *device)
 {
+    struct sl_module_kernel kernel;
     struct rte_eth_link link = {0};
+    if (device->traits.kernels) {
+        return sl_module_kernel_look(&device->info, &kernel) == 0 && kernel.link_is_up;
+    }
     return rte_eth_link_get_nowait(device->id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
@@ -390,19 +412,22 @@ uint64_t sl_module_device_look(struct sl_module_port *port)
 
 static struct sl_module_device *get_device(uint16_t id)
 {
+    char name[RTE_ETH_NAME_MAX_LEN] = "";
     struct sl_module_device *device = devices;
-    while (device != NULL && device->id != id) {
+    (void)rte_eth_dev_get_name_by_port(id, name);
+    while (device != NULL && strcmp(device->name, name) != 0) {
         device = device->next;
     }
     if (device == NULL) {
         device = calloc(1, sizeof *device);
-        if (device != NULL) {
-            device->id = id;
-            (void)rte_eth_dev_get_name_by_port(id, device->name);
-            device->next = devices;
-            devices = device;
+        if (device == NULL) {
+            return NULL;
         }
+        memcpy(device->name, name, sizeof device->name);
+        device->next = devices;
+        devices = device;
     }
+    device->id = id; /* which is another when it was made anew */
     return device;
 }
 
@@ -457,7 +482,8 @@ static int join(const struct sl_dpdk_options *options, uint32_t which, struct sl
         sl_module_host->reactor_index(port->base.reactor) - wanted->first_reactor;
     uint16_t id;
     int err = sl_module_eal_start(options, bytes_of(options, group != 0 ? group : 1));
-    err = err != 0 ? err : sl_module_find(options, which, &id);
+    err = err != 0 ? err
+                   : sl_module_find(options, which, queues_of(wanted, group != 0 ? group : 1), &id);
     if (err != 0) {
         return err;
     }

@@ -1,17 +1,38 @@
 /* A device by what the options say of it, and why it is not there. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <rte_bus_vdev.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "net/dpdk/module/module.h"
 
-#define MEMIF_BUFFER_BYTES 2048U /* when its arguments say nothing */
+#define MEMIF_BUFFER_BYTES  2048U /* when its arguments say nothing */
+#define PACKET_FRAME_BYTES  2048U /* likewise */
+#define PACKET_HEADER_BYTES 64U   /* of each frame in the ring of a packet socket */
+#define XDP_PACKETS_KEPT    4096U /* in the rings of an XDP socket, each way 2048 */
+#define ARGUMENTS_BYTES     512U
+
+/* The value of `key=` among a device's arguments, which goes up to the next comma; or NULL. */
+static const char *find_value(const char *arguments, const char *key)
+{
+    const size_t bytes = strlen(key);
+    const char *at = arguments;
+    while (at != NULL) {
+        if (strncmp(at, key, bytes) == 0 && at[bytes] == '=') {
+            return at + bytes + 1;
+        }
+        at = strchr(at, ',');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return NULL;
+}
 
 /* ---- Why not ----------------------------------------------------------------------------------
  */
@@ -55,24 +76,76 @@ static int explain_pci(const char *name)
     return SL_ERR_NOT_FOUND;
 }
 
-static const char *hint_of(const char *name, int code)
+static bool is_kind(const char *name, const char *kind)
 {
-    if (strncmp(name, "net_memif", 9) == 0) {
-        return "memif: `socket`'s folder must be there and ours to write, with socket-abstract=no; "
-               "an id and role only once a socket";
-    }
-    if (code == EPERM || code == EACCES || geteuid() != 0) {
-        return "it may need root, or CAP_NET_RAW and CAP_NET_ADMIN";
-    }
-    return "are its arguments right, and its librte-net-... installed? STARLING_LOG=debug shows "
-           "more";
+    return strncmp(name, kind, strlen(kind)) == 0;
 }
 
-static int explain(const struct sl_dpdk_device *wanted, int code)
+static bool is_kernels(const char *name)
+{
+    return is_kind(name, "net_af_packet") || is_kind(name, "net_af_xdp");
+}
+
+/* Drivers answer -1 whatever it is. */
+static bool is_refused(void)
+{
+    const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    const bool refused = fd < 0 && (errno == EPERM || errno == EACCES);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return refused;
+}
+
+/* Whether the argument names a network device that is there. */
+static bool has_iface(const char *arguments, char iface[IF_NAMESIZE])
+{
+    const char *at = find_value(arguments, "iface");
+    const size_t bytes = at != NULL ? strcspn(at, ",") : 0;
+    (void)snprintf(iface, IF_NAMESIZE, "%.*s", (int)bytes, at != NULL ? at : "");
+    return bytes > 0 && bytes < IF_NAMESIZE && if_nametoindex(iface) != 0;
+}
+
+static void explain_kernels(const struct sl_dpdk_device *wanted)
+{
+    char iface[IF_NAMESIZE];
+    if (!has_iface(wanted->arguments, iface)) {
+        module_log(SL_LOG_ERROR,
+                   "dpdk: %s,%s: this machine has no network device \"%s\": iface= names one of "
+                   "those that `ip link` shows",
+                   wanted->name, wanted->arguments, iface);
+    } else if (is_refused()) {
+        module_log(SL_LOG_ERROR,
+                   "dpdk: %s,%s: no permission: run as root, or give the program CAP_NET_RAW "
+                   "(net_af_xdp, and to change the mtu: also CAP_NET_ADMIN and CAP_BPF)",
+                   wanted->name, wanted->arguments);
+    } else {
+        module_log(SL_LOG_ERROR,
+                   "dpdk: %s,%s: cannot be made: are its arguments right? With queues of its own "
+                   "(ethtool -l %s), and blocksz= a multiple of framesz=? STARLING_LOG=debug shows "
+                   "more",
+                   wanted->name, wanted->arguments, iface);
+    }
+}
+
+static void explain_virtual(const struct sl_dpdk_device *wanted)
+{
+    if (is_kernels(wanted->name)) {
+        explain_kernels(wanted);
+        return;
+    }
+    module_log(SL_LOG_ERROR, "dpdk: %s,%s: cannot be made: %s", wanted->name, wanted->arguments,
+               is_kind(wanted->name, "net_memif")
+                   ? "`socket`'s folder must be there and ours to write, with "
+                     "socket-abstract=no; an id and role only once a socket"
+                   : "are its arguments right, is its librte-net-... installed, and may this user "
+                     "make it? STARLING_LOG=debug shows more");
+}
+
+static int explain(const struct sl_dpdk_device *wanted)
 {
     if (wanted->arguments != NULL) {
-        module_log(SL_LOG_ERROR, "dpdk: %s,%s: cannot be made (%s): %s", wanted->name,
-                   wanted->arguments, rte_strerror(code), hint_of(wanted->name, code));
+        explain_virtual(wanted);
         return SL_ERR_NOT_FOUND;
     }
     if (is_pci(wanted->name)) {
@@ -83,6 +156,53 @@ static int explain(const struct sl_dpdk_device *wanted, int code)
                "makes by --vdev",
                wanted->name);
     return SL_ERR_NOT_FOUND;
+}
+
+/* ---- Devices that do not start again ----------------------------------------------------------
+ */
+
+struct gone {
+    struct gone *next;
+    char name[64];
+    char arguments[];
+};
+
+static struct gone *gone; /* under the lock of device.c */
+
+void sl_module_find_give_back(const struct sl_module_device *device)
+{
+    const struct rte_devargs *devargs = rte_dev_devargs(device->info.device);
+    const char *arguments = devargs != NULL && devargs->args != NULL ? devargs->args : "";
+    struct gone *one = calloc(1, sizeof *one + strlen(arguments) + 1);
+    if (one == NULL) {
+        return; /* it stays, and refuses when it is to start again */
+    }
+    memcpy(one->name, device->name, sizeof one->name);
+    memcpy(one->arguments, arguments, strlen(arguments));
+    if (rte_eal_hotplug_remove("vdev", one->name) != 0) {
+        free(one);
+        return;
+    }
+    one->next = gone;
+    gone = one;
+}
+
+/* Those that it may stand for; with arguments of its own it is made of these. */
+static void make_again(const struct sl_dpdk_device *wanted)
+{
+    struct gone **at = &gone;
+    while (*at != NULL) {
+        struct gone *one = *at;
+        if (wanted->name != NULL && strcmp(wanted->name, one->name) != 0) {
+            at = &one->next;
+            continue;
+        }
+        if (wanted->arguments == NULL) {
+            (void)rte_eal_hotplug_add("vdev", one->name, one->arguments);
+        }
+        *at = one->next;
+        free(one);
+    }
 }
 
 /* ---- The device -------------------------------------------------------------------------------
@@ -122,22 +242,47 @@ static int find_any(const struct sl_dpdk_options *options, uint32_t which, uint1
     return SL_ERR_NOT_FOUND;
 }
 
-int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint16_t *id)
+/* The arguments with what goes without saying: a queue for each reactor, and, of rings in memory
+ * that the kernel shares, frames that have room for the mtu. */
+static void complete(const struct sl_dpdk_device *wanted, uint32_t queues,
+                     char arguments[ARGUMENTS_BYTES])
+{
+    size_t used = (size_t)snprintf(arguments, ARGUMENTS_BYTES, "%s", wanted->arguments);
+    const bool packet = is_kind(wanted->name, "net_af_packet");
+    const bool xdp = is_kind(wanted->name, "net_af_xdp");
+    const char *key = packet ? "qpairs" : "queue_count";
+    used = used < ARGUMENTS_BYTES ? used : ARGUMENTS_BYTES - 1;
+    if ((packet || xdp) && queues > 1 && find_value(wanted->arguments, key) == NULL) {
+        (void)snprintf(arguments + used, ARGUMENTS_BYTES - used, ",%s=%u", key, queues);
+        used = strlen(arguments);
+    }
+    const uint32_t frame = wanted->mtu + RTE_ETHER_HDR_LEN + PACKET_HEADER_BYTES;
+    if (packet && frame > PACKET_FRAME_BYTES && find_value(wanted->arguments, "framesz") == NULL) {
+        const uint32_t room = rte_align32pow2(frame);
+        (void)snprintf(arguments + used, ARGUMENTS_BYTES - used, ",framesz=%u,blocksz=%u", room,
+                       room > 4096 ? room : 4096);
+    }
+}
+
+int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint32_t queues,
+                   uint16_t *id)
 {
     const struct sl_dpdk_device *wanted = &options->devices[which];
+    char arguments[ARGUMENTS_BYTES];
+    make_again(wanted);
     if (wanted->name == NULL) {
         return find_any(options, which, id);
     }
     if (rte_eth_dev_get_port_by_name(wanted->name, id) == 0) {
         return 0;
     }
-    int code = ENODEV;
     if (wanted->arguments != NULL) {
-        code = -rte_eal_hotplug_add("vdev", wanted->name, wanted->arguments);
+        complete(wanted, queues, arguments);
+        (void)rte_eal_hotplug_add("vdev", wanted->name, arguments);
     } else if (is_pci(wanted->name)) {
-        code = -rte_eal_hotplug_add("pci", wanted->name, "");
+        (void)rte_eal_hotplug_add("pci", wanted->name, "");
     }
-    return rte_eth_dev_get_port_by_name(wanted->name, id) == 0 ? 0 : explain(wanted, code);
+    return rte_eth_dev_get_port_by_name(wanted->name, id) == 0 ? 0 : explain(wanted);
 }
 
 /* ---- Its address ------------------------------------------------------------------------------
@@ -201,16 +346,7 @@ int sl_module_find_self(const struct sl_dpdk_device *wanted, struct sl_dpdk_self
 static const char *argument_of(const struct rte_eth_dev_info *info, const char *key)
 {
     const struct rte_devargs *devargs = rte_dev_devargs(info->device);
-    const char *at = devargs != NULL ? devargs->args : NULL;
-    const size_t bytes = strlen(key);
-    while (at != NULL) {
-        if (strncmp(at, key, bytes) == 0 && at[bytes] == '=') {
-            return at + bytes + 1;
-        }
-        at = strchr(at, ',');
-        at = at != NULL ? at + 1 : NULL;
-    }
-    return NULL;
+    return devargs != NULL ? find_value(devargs->args, key) : NULL;
 }
 
 static void find_memif(const struct rte_eth_dev_info *info, struct sl_module_traits *out)
@@ -232,6 +368,12 @@ void sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module
     if (strcmp(info->driver_name, "net_memif") == 0) {
         find_memif(info, out);
     } else if (strcmp(info->driver_name, "net_af_packet") == 0) {
-        out->copies = true;
+        const char *bytes = argument_of(info, "framesz");
+        out->copies = out->once = out->kernels = true;
+        out->room_bytes_min =
+            bytes != NULL ? (uint32_t)strtoul(bytes, NULL, 10) : PACKET_FRAME_BYTES;
+    } else if (strcmp(info->driver_name, "net_af_xdp") == 0) {
+        out->once = out->kernels = true;
+        out->packets_kept = XDP_PACKETS_KEPT;
     }
 }

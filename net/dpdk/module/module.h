@@ -3,6 +3,7 @@
  *   enter.c    the one symbol that is exported
  *   eal.c      DPDK's environment: once a process, for ever
  *   find.c     a device by what the options say of it; why it is not there
+ *   kernel.c   what the kernel knows of a device that is its own too
  *   device.c   a device's queues and pools; who has it, its link
  *   port.c     the ops of net/dpdk/port.h: packets
  *   guard.c    memif's peers that go while their packets are read
@@ -34,7 +35,11 @@ struct sl_module_traits {
     bool copies;   /* has read what is sent when the call returns */
     bool redials;  /* memif's client: starts when its server is there, and has to start anew */
     bool blocks;   /* memif's client: its reactors have runs of queues, the server's every n-th */
+    bool once;     /* what was stopped does not start again: it is made anew */
+    bool kernels;  /* a network device of the kernel's, which knows whether its link is up */
     uint32_t frame_bytes_max; /* 0: as configured */
+    uint32_t room_bytes_min;  /* of a packet's memory */
+    uint32_t packets_kept;    /* that each queue of it keeps for what may come, and has to send */
 };
 
 /* A device that was opened once is kept, with its memory; `users` have it now. Everything but what
@@ -96,12 +101,26 @@ bool sl_module_eal_has_joined(void);
 /* ---- find.c -----------------------------------------------------------------------------------
  */
 
-/* The device that the options' `which`-th stands for; made when it has arguments. Errors:
- * NOT_FOUND, INVALID; logged, with what to do. */
-int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint16_t *id);
+/* The device that the options' `which`-th stands for; made when it has arguments, with so many
+ * queues where these say nothing of it. Errors: NOT_FOUND, INVALID; logged, with what to do. */
+int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint32_t queues,
+                   uint16_t *id);
+/* One of those that do not start again is taken away, and made when it is sought the next time. */
+void sl_module_find_give_back(const struct sl_module_device *device);
 /* Errors: INVALID; logged. */
 int sl_module_find_self(const struct sl_dpdk_device *wanted, struct sl_dpdk_self *out);
 void sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out);
+
+/* ---- kernel.c ---------------------------------------------------------------------------------
+ */
+
+struct sl_module_kernel {
+    bool link_is_up;
+    uint32_t mtu;
+};
+
+/* Errors: NOT_FOUND (it has gone), IO. */
+int sl_module_kernel_look(const struct rte_eth_dev_info *info, struct sl_module_kernel *out);
 
 /* ---- device.c ---------------------------------------------------------------------------------
  */
