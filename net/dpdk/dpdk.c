@@ -44,6 +44,18 @@ struct sl_dpdk_side *sl_dpdk_side_of(struct sl_dpdk *dpdk, const struct in6_addr
     return NULL;
 }
 
+struct sl_dpdk_side *sl_dpdk_side_like(struct sl_dpdk *dpdk, const char *device,
+                                       const struct in6_addr *ip)
+{
+    for (uint32_t i = 0; i < dpdk->side_count; i++) {
+        const struct sl_dpdk_facts *facts = &dpdk->sides[i].facts;
+        if (memcmp(&facts->self.ip, ip, sizeof *ip) == 0 && strcmp(facts->name, device) == 0) {
+            return &dpdk->sides[i];
+        }
+    }
+    return NULL;
+}
+
 /* ---- Packets that leave -----------------------------------------------------------------------
  */
 

@@ -220,6 +220,9 @@ void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
 bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct sl_dpdk_packet *packet,
                   const struct sl_dpdk_parsed *parsed, bool is_stray);
 struct sl_dpdk_side *sl_dpdk_side_of(struct sl_dpdk *dpdk, const struct in6_addr *ip); /* or NULL */
+/* Of the same device as another reactor's, of which several may have the same address. */
+struct sl_dpdk_side *sl_dpdk_side_like(struct sl_dpdk *dpdk, const char *device,
+                                       const struct in6_addr *ip); /* or NULL */
 
 /* Memory that was registered, from which a port of the connection's gathers. */
 bool sl_dpdk_is_registered(const struct sl_dpdk_conn *conn, const void *at, size_t bytes);

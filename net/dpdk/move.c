@@ -12,6 +12,7 @@ struct sl_dpdk_move {
     void *ctx, *user;
     uint64_t id; /* there */
     int err;     /* what it ends with, once it is there */
+    char device[SL_DPDK_NAME_BYTES];
     struct sl_dpdk_conn was;
     struct sl_dpdk_sending *sending;
     struct sl_dpdk_receiving *receiving;
@@ -36,7 +37,8 @@ int sl_dpdk_move_hand_over(struct sl_conn *base, struct sl_transport *to,
 {
     struct sl_dpdk_conn *conn = (struct sl_dpdk_conn *)base;
     sl_assert(conn->life == SL_DPDK_LIVE);
-    if (sl_dpdk_side_of((struct sl_dpdk *)to, &conn->here.ip) == NULL) {
+    const char *device = conn->side->facts.name;
+    if (sl_dpdk_side_like((struct sl_dpdk *)to, device, &conn->here.ip) == NULL) {
         sl_dpdk_conn_end(conn, SL_ERR_UNSUPPORTED, true);
         return SL_ERR_UNSUPPORTED;
     }
@@ -49,6 +51,7 @@ int sl_dpdk_move_hand_over(struct sl_conn *base, struct sl_transport *to,
     move->events = events;
     move->ctx = ctx;
     move->user = user;
+    memcpy(move->device, device, sizeof move->device);
     conn->move = move;
     conn->life = SL_DPDK_LEAVING;
     base->state = SL_CONN_CLOSED;
@@ -91,12 +94,13 @@ void sl_dpdk_move_depart(struct sl_dpdk_conn *conn)
  */
 
 /* Its Ethernet address stays: that of whoever leads to the peer. */
-static void set_way(struct sl_dpdk_conn *conn, const struct sl_dpdk_conn *was)
+static void set_way(struct sl_dpdk_conn *conn, const struct sl_dpdk_move *move)
 {
+    const struct sl_dpdk_conn *was = &move->was;
     struct sl_dpdk *dpdk = conn->dpdk;
     uint8_t mac[6];
     memcpy(mac, was->route.outer, sizeof mac);
-    conn->side = sl_dpdk_side_of(dpdk, &was->here.ip);
+    conn->side = sl_dpdk_side_like(dpdk, move->device, &was->here.ip);
     conn->here = was->here;
     if (conn->id != was->id) {
         conn->here.port = dpdk->port;
@@ -161,7 +165,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     conn->life = SL_DPDK_LIVE;
     conn->unannounced = true;
     take_state(conn, &move->was);
-    set_way(conn, &move->was);
+    set_way(conn, move);
     sl_dpdk_sweep_add(conn);
     take_parts(conn, move);
     conn->ack_due = conn->ack_now = true;

@@ -15,7 +15,8 @@
 
 struct sl_dpdk_port;
 
-#define SL_DPDK_BURST 32U /* packets that are received or sent by one call */
+#define SL_DPDK_BURST      32U /* packets that are received or sent by one call */
+#define SL_DPDK_NAME_BYTES 64U
 
 /* Memory of one packet, from its Ethernet header on, without the frame check sequence. What receive
  * and reserve gave out is the caller's until release, or until send took it. */
@@ -51,7 +52,7 @@ struct sl_dpdk_queues {
  * is that of the first. */
 
 struct sl_dpdk_facts {
-    char name[64]; /* "net_memif0" */
+    char name[SL_DPDK_NAME_BYTES]; /* "net_memif0"; no two of a process have the same */
     struct sl_dpdk_self self;
     /* The UDP port of this process's reactor 0 at this device; the others' follow. One for all
      * devices of a medium. */

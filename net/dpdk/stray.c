@@ -8,7 +8,9 @@
 #define STRAYS_A_TURN 256U /* so that a flood does not fill another reactor's memory */
 
 struct stray {
-    struct in6_addr ip; /* of the device: which of the transports of the reactor's thread */
+    /* Of the device: which of the transports of the reactor's thread. */
+    struct in6_addr ip;
+    char device[SL_DPDK_NAME_BYTES];
     uint32_t reactor;
     uint64_t id; /* the connection's there; 0: as the packet says */
     uint32_t length;
@@ -44,7 +46,7 @@ static struct sl_dpdk_side *find_side(const struct stray *stray, struct sl_dpdk 
         if (sl_reactor_index(dpdk->base.reactor) != stray->reactor) {
             continue;
         }
-        struct sl_dpdk_side *side = sl_dpdk_side_of(dpdk, &stray->ip);
+        struct sl_dpdk_side *side = sl_dpdk_side_like(dpdk, stray->device, &stray->ip);
         if (side != NULL) {
             *out = dpdk;
             return side;
@@ -107,6 +109,7 @@ static bool post(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side, uint32_t
                             .length = packet->length,
                             .queue = packet->queue,
                             .for_neighbours = for_neighbours};
+    memcpy(stray->device, side->facts.name, sizeof stray->device);
     memcpy(stray->bytes, packet->bytes, packet->length);
     dpdk->strays_this_turn++;
     dpdk->strays_sent++;

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,7 +182,7 @@ static void wire_facts(const struct sl_dpdk_port *base, struct sl_dpdk_facts *ou
                    .blocks = options->blocks,
                    .straight = options->steering == SL_WIRE_STRAIGHT},
     };
-    memcpy(out->name, "wire", sizeof "wire");
+    (void)snprintf(out->name, sizeof out->name, "wire%u", port->device->number);
 }
 
 static bool wire_link_is_up(struct sl_dpdk_port *base)

@@ -220,9 +220,15 @@ static void add_device(struct hosts *hosts, const struct hosts_options *options,
     if (is_b) {
         hosts->b = sl_wire_host_add(hosts->wire);
         hosts->device_b = sl_wire_device_add(hosts->b, &device);
-    } else {
-        hosts->a = sl_wire_host_add(hosts->wire);
-        hosts->device_a = sl_wire_device_add(hosts->a, &device);
+        return;
+    }
+    hosts->a = sl_wire_host_add(hosts->wire);
+    if (options->has_twin_before) {
+        sl_wire_device_set_down(sl_wire_device_add(hosts->a, &device), true);
+    }
+    hosts->device_a = sl_wire_device_add(hosts->a, &device);
+    if (options->has_twin_behind) {
+        sl_wire_device_set_down(sl_wire_device_add(hosts->a, &device), true);
     }
 }
 

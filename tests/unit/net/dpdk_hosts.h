@@ -68,6 +68,9 @@ struct hosts {
 
 struct hosts_options {
     struct sl_wire_device_options device; /* of both; addresses and the like are filled in */
+    /* Host A has a second device with the same address, the link of which is down, before or behind
+     * the other. */
+    bool has_twin_before, has_twin_behind;
     struct sl_transport_options transport;
 };
 

@@ -74,6 +74,24 @@ static void move__wherever_packets_arrive(void **state)
     hosts_close(&hosts);
 }
 
+/* As memif's, of which there is one for each peer: it stays with the device that it came by. */
+static void move__where_two_devices_have_the_address(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct hosts_options options = {
+            .device = {.steering = i < 2 ? SL_WIRE_STRAIGHT : SL_WIRE_FIRST},
+            .has_twin_before = i % 2 == 0,
+            .has_twin_behind = i % 2 != 0};
+        struct hosts hosts;
+        hosts_open(&hosts, &options);
+        struct link *client = begin(&hosts, 20, 5000);
+        hosts.nodes[0].links[0].made = 1;
+        expect_echoes(&hosts, client, 20);
+        hosts_close(&hosts);
+    }
+}
+
 static void move__to_the_same_reactor(void **state)
 {
     (void)state;
@@ -189,6 +207,7 @@ int main(void)
         cmocka_unit_test(move__under_traffic),
         cmocka_unit_test(move__is_told_until_it_is_heard),
         cmocka_unit_test(move__wherever_packets_arrive),
+        cmocka_unit_test(move__where_two_devices_have_the_address),
         cmocka_unit_test(move__to_the_same_reactor),
         cmocka_unit_test(move__then_either_side_leaves),
         cmocka_unit_test(move__nobody_takes_it),
