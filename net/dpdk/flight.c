@@ -5,6 +5,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/err.h"
+#include "net/dpdk/ring.h"
 #include "net/dpdk/seen.h"
 #include "net/dpdk/wire.h"
 
@@ -24,7 +25,7 @@ enum state { SETTLED = 0, OUTSTANDING = 1 };
 
 static struct sl_dpdk_flight *at(const struct sl_dpdk_flights *flights, uint32_t sequence)
 {
-    return &flights->ring[sequence % SL_DPDK_FLIGHTS];
+    return &flights->ring[sequence & flights->mask];
 }
 
 int sl_dpdk_flights_open(struct sl_dpdk_flights *flights, uint32_t first)
@@ -35,8 +36,26 @@ int sl_dpdk_flights_open(struct sl_dpdk_flights *flights, uint32_t first)
                                         .loss_ns = SL_CLOCK_NEVER,
                                         .rto_min_ns = RTO_NS_MIN,
                                         .rto_max_ns = RTO_NS_MAX};
-    flights->ring = calloc(SL_DPDK_FLIGHTS, sizeof *flights->ring);
+    flights->ring = sl_dpdk_ring_open(&flights->mask, sizeof *flights->ring);
     return flights->ring == NULL ? SL_ERR_NO_MEMORY : 0;
+}
+
+bool sl_dpdk_flights_grow(struct sl_dpdk_flights *flights)
+{
+    if (flights->mask + 1 == SL_DPDK_FLIGHTS) {
+        return false;
+    }
+    struct sl_dpdk_flight *grown = sl_dpdk_ring_grow(
+        flights->ring, &flights->mask, sizeof *flights->ring, flights->first, flights->next);
+    flights->ring = grown != NULL ? grown : flights->ring;
+    return grown != NULL;
+}
+
+void sl_dpdk_flights_shrink(struct sl_dpdk_flights *flights)
+{
+    if (sl_dpdk_flights_none(flights)) {
+        flights->ring = sl_dpdk_ring_shrink(flights->ring, &flights->mask, sizeof *flights->ring);
+    }
 }
 
 void sl_dpdk_flights_close(struct sl_dpdk_flights *flights)

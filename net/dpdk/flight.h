@@ -19,7 +19,6 @@ struct sl_dpdk_flight {
     uint32_t message, offset;
     uint16_t body_bytes; /* of content, without SACK words; counts as outstanding */
     uint8_t kind;        /* sl_dpdk_kind */
-    uint8_t messages;    /* TRAIN: how many */
     uint8_t state;       /* flight.c's */
 };
 
@@ -28,10 +27,11 @@ struct sl_dpdk_rtt {
 };
 
 struct sl_dpdk_flights {
-    struct sl_dpdk_flight *ring; /* [SL_DPDK_FLIGHTS], by sequence */
-    uint32_t first, next;        /* the oldest that is not settled; the next to be used */
-    uint32_t largest_acked;      /* one past it */
-    uint32_t outstanding_bytes;  /* of packets neither acknowledged nor lost */
+    struct sl_dpdk_flight *ring; /* ring.h, by sequence */
+    uint32_t mask;
+    uint32_t first, next;       /* the oldest that is not settled; the next to be used */
+    uint32_t largest_acked;     /* one past it */
+    uint32_t outstanding_bytes; /* of packets neither acknowledged nor lost */
     struct sl_dpdk_rtt rtt;
     uint64_t loss_ns;  /* when a packet in flight counts as lost for its age; SL_CLOCK_NEVER */
     uint64_t quiet_ns; /* since when nothing was sent, and nothing new acknowledged */
@@ -44,12 +44,18 @@ struct sl_dpdk_flights {
 int sl_dpdk_flights_open(struct sl_dpdk_flights *flights, uint32_t first);
 void sl_dpdk_flights_close(struct sl_dpdk_flights *flights); /* also of zeros */
 
+/* Gives back memory that was needed once; where none are on their way. */
+void sl_dpdk_flights_shrink(struct sl_dpdk_flights *flights);
+
 /* A round trip that was measured otherwise: by the set-up. */
 void sl_dpdk_flights_measured(struct sl_dpdk_flights *flights, uint64_t rtt_ns);
 
-static inline bool sl_dpdk_flights_full(const struct sl_dpdk_flights *flights)
+bool sl_dpdk_flights_grow(struct sl_dpdk_flights *flights);
+
+/* No packet may leave: too many are on their way, or there is no memory for more. */
+static inline bool sl_dpdk_flights_full(struct sl_dpdk_flights *flights)
 {
-    return flights->next - flights->first == SL_DPDK_FLIGHTS;
+    return flights->next - flights->first > flights->mask && !sl_dpdk_flights_grow(flights);
 }
 
 static inline bool sl_dpdk_flights_none(const struct sl_dpdk_flights *flights)

@@ -28,7 +28,7 @@ static void on_lost(void *ctx, const struct sl_dpdk_flight *flight)
     switch (flight->kind) {
     case SL_DPDK_DATA:
     case SL_DPDK_TRAIN:
-        send->lost[send->lost_tail++ % SL_DPDK_FLIGHTS] =
+        *sl_dpdk_lost_at(send, send->lost_tail++) =
             (struct sl_dpdk_lost){.message = flight->message,
                                   .offset = flight->offset,
                                   .body_bytes = flight->body_bytes,

@@ -12,7 +12,7 @@
  *   receive.c     packets to frames: places, parked packets, `received`
  *   long.c        the message whose payload goes to where `sink` said
  *   store.c       the memory of what was received and not released; leave.c takes it along
- *   flight.c seen.c rate.c grant.c    the arithmetic of both, pure
+ *   flight.c seen.c rate.c grant.c    the arithmetic of both, pure; ring.c what they keep it in
  *   move.c        hand-over; stray.c packets that came to the wrong reactor
  *   sweep.c       peers that say nothing, keep-alive
  *   past.c        ids that were ours; cookie.c what OPEN must know to be believed
@@ -340,6 +340,9 @@ static inline uint32_t sl_dpdk_piece_bytes(const struct sl_dpdk_conn *conn)
 int sl_dpdk_send_open(struct sl_dpdk_conn *conn);
 void sl_dpdk_send_close(struct sl_dpdk_conn *conn); /* drops what is held; reports nothing */
 uint32_t sl_dpdk_send_burst(struct sl_conn *conn, const struct sl_transport_frame *frames,
+/* Of an idle connection: gives back memory that was needed once. */
+void sl_dpdk_send_shrink(struct sl_dpdk_conn *conn);
+void sl_dpdk_receive_shrink(struct sl_dpdk_conn *conn);
                             uint32_t count);
 /* Packets of what is lost, then of what is new, as far as window, grant, rate and buffers go; or an
  * ACK alone when one is due. Returns when it wants to go on for the sake of pacing; SL_CLOCK_NEVER:

@@ -58,7 +58,7 @@ struct sl_dpdk_receiving *sl_dpdk_receive_leave(struct sl_dpdk_conn *conn)
 
 int sl_dpdk_receive_arrive(struct sl_dpdk_conn *conn, struct sl_dpdk_receiving *receiving)
 {
-    for (uint32_t i = 0; i < SL_DPDK_MESSAGES; i++) {
+    for (uint32_t i = 0; i <= receiving->slots_mask; i++) {
         if (receiving->slots[i].block != NULL) {
             sl_dpdk_store_adopt(conn->dpdk->store, receiving->slots[i].block);
         }

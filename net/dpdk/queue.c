@@ -1,29 +1,39 @@
 #include <stdlib.h>
-#include <string.h>
 
 #include "net/dpdk/send.h"
 
+void sl_dpdk_send_drop(struct sl_dpdk_sending *sending)
+{
+    free(sending->entries);
+    free(sending->messages);
+    free(sending->lost);
+    free(sending);
+}
+
 int sl_dpdk_send_open(struct sl_dpdk_conn *conn)
 {
-    struct sl_dpdk_sending *send = malloc(sizeof *send);
+    struct sl_dpdk_sending *send = calloc(1, sizeof *send);
     if (send == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    memset(send, 0, offsetof(struct sl_dpdk_sending, entries)); /* the rest as it is used */
     send->ask_pause_ns = SL_DPDK_ASK_NS_MIN;
+    send->entries = sl_dpdk_ring_open(&send->entries_mask, sizeof *send->entries);
+    send->messages = sl_dpdk_ring_open(&send->messages_mask, sizeof *send->messages);
+    send->lost = sl_dpdk_ring_open(&send->lost_mask, sizeof *send->lost);
+    if (send->entries == NULL || send->messages == NULL || send->lost == NULL) {
+        sl_dpdk_send_drop(send);
+        return SL_ERR_NO_MEMORY;
+    }
     conn->send = send;
     return 0;
 }
 
-void sl_dpdk_send_drop(struct sl_dpdk_sending *sending)
-{
-    free(sending);
-}
-
 void sl_dpdk_send_close(struct sl_dpdk_conn *conn)
 {
-    sl_dpdk_send_drop(conn->send);
-    conn->send = NULL;
+    if (conn->send != NULL) {
+        sl_dpdk_send_drop(conn->send);
+        conn->send = NULL;
+    }
 }
 
 struct sl_dpdk_sending *sl_dpdk_send_leave(struct sl_dpdk_conn *conn)
@@ -45,13 +55,72 @@ bool sl_dpdk_send_is_done(const struct sl_dpdk_conn *conn)
     return conn->send->head == conn->send->tail;
 }
 
-/* ---- What is taken ----------------------------------------------------------------------------
+/* ---- Memory -----------------------------------------------------------------------------------
  */
 
-static bool has_room(const struct sl_dpdk_sending *send)
+static bool grow_entries(struct sl_dpdk_sending *send)
 {
-    return send->tail - send->head < SL_DPDK_QUEUE;
+    if (send->entries_mask + 1 == SL_DPDK_QUEUE) {
+        return false;
+    }
+    struct sl_dpdk_entry *grown = sl_dpdk_ring_grow(send->entries, &send->entries_mask,
+                                                    sizeof *send->entries, send->head, send->tail);
+    send->entries = grown != NULL ? grown : send->entries;
+    return grown != NULL;
 }
+
+static bool has_room(struct sl_dpdk_sending *send)
+{
+    return send->tail - send->head <= send->entries_mask || grow_entries(send);
+}
+
+/* Not while the device counts in one of them what it has read. */
+bool sl_dpdk_queue_takes_message(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    if (send->message_next - send->message_first <= send->messages_mask) {
+        return true;
+    }
+    if (send->messages_mask + 1 == SL_DPDK_MESSAGES || sl_dpdk_send_is_reading(conn)) {
+        return false;
+    }
+    struct sl_dpdk_message *grown =
+        sl_dpdk_ring_grow(send->messages, &send->messages_mask, sizeof *send->messages,
+                          send->message_first, send->message_next);
+    send->messages = grown != NULL ? grown : send->messages;
+    return grown != NULL;
+}
+
+bool sl_dpdk_queue_takes_lost(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    while (send->lost_mask < conn->flights.mask) {
+        struct sl_dpdk_lost *grown = sl_dpdk_ring_grow(
+            send->lost, &send->lost_mask, sizeof *send->lost, send->lost_head, send->lost_tail);
+        if (grown == NULL) {
+            return false;
+        }
+        send->lost = grown;
+    }
+    return true;
+}
+
+void sl_dpdk_send_shrink(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_sending *send = conn->send;
+    if (!sl_dpdk_flights_none(&conn->flights) || send->head != send->tail ||
+        send->message_first != send->message_next || send->lost_head != send->lost_tail) {
+        return;
+    }
+    sl_dpdk_flights_shrink(&conn->flights);
+    send->entries = sl_dpdk_ring_shrink(send->entries, &send->entries_mask, sizeof *send->entries);
+    send->messages =
+        sl_dpdk_ring_shrink(send->messages, &send->messages_mask, sizeof *send->messages);
+    send->lost = sl_dpdk_ring_shrink(send->lost, &send->lost_mask, sizeof *send->lost);
+}
+
+/* ---- What is taken ----------------------------------------------------------------------------
+ */
 
 uint32_t sl_dpdk_send_burst(struct sl_conn *base, const struct sl_transport_frame *frames,
                             uint32_t count)

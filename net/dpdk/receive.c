@@ -3,6 +3,7 @@
 
 #include "core/bytes.h"
 #include "net/dpdk/receive.h"
+#include "net/dpdk/ring.h"
 
 static_assert(SL_DPDK_SHORT_BYTES / SL_DPDK_BODY_MIN < 64, "one word says what has come");
 
@@ -10,6 +11,11 @@ int sl_dpdk_receive_open(struct sl_dpdk_conn *conn)
 {
     struct sl_dpdk_receiving *receive = calloc(1, sizeof *receive);
     if (receive == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    receive->slots = sl_dpdk_ring_open(&receive->slots_mask, sizeof *receive->slots);
+    if (receive->slots == NULL) {
+        free(receive);
         return SL_ERR_NO_MEMORY;
     }
     conn->receive = receive;
@@ -46,7 +52,34 @@ int sl_dpdk_receive_decode_closely(const uint8_t *header, struct sl_frame *out)
 
 struct sl_dpdk_slot *sl_dpdk_slot_at(struct sl_dpdk_receiving *receive, uint32_t message)
 {
-    return &receive->slots[message % SL_DPDK_MESSAGES];
+    return &receive->slots[message & receive->slots_mask];
+}
+
+/* There is a slot for the message, so far ahead of the head. */
+static bool has_slot(struct sl_dpdk_receiving *receive, uint32_t ahead)
+{
+    while (ahead > receive->slots_mask) {
+        uint32_t count = receive->slots_mask + 1;
+        struct sl_dpdk_slot *grown =
+            count < SL_DPDK_MESSAGES
+                ? sl_dpdk_ring_grow(receive->slots, &receive->slots_mask, sizeof *receive->slots,
+                                    receive->head, receive->head + count)
+                : NULL;
+        if (grown == NULL) {
+            return false;
+        }
+        receive->slots = grown;
+    }
+    return true;
+}
+
+void sl_dpdk_receive_shrink(struct sl_dpdk_conn *conn)
+{
+    struct sl_dpdk_receiving *receive = conn->receive;
+    if (receive->begun == 0) {
+        receive->slots =
+            sl_dpdk_ring_shrink(receive->slots, &receive->slots_mask, sizeof *receive->slots);
+    }
 }
 
 static void begin_slot(struct sl_dpdk_receiving *receive, struct sl_dpdk_slot *slot,
@@ -78,12 +111,13 @@ static void drop_slot(struct sl_dpdk *dpdk, struct sl_dpdk_slot *slot)
 
 void sl_dpdk_receive_free(struct sl_dpdk_receiving *receive, struct sl_dpdk *dpdk)
 {
-    for (uint32_t i = 0; i < SL_DPDK_MESSAGES && receive->begun > 0; i++) {
+    for (uint32_t i = 0; i <= receive->slots_mask && receive->begun > 0; i++) {
         if (receive->slots[i].kind != SL_DPDK_SLOT_EMPTY) {
             drop_slot(dpdk, &receive->slots[i]);
             receive->begun--;
         }
     }
+    free(receive->slots);
     free(receive);
 }
 
@@ -307,7 +341,7 @@ enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpd
     if (sl_dpdk_before(header->message, receive->head)) {
         return SL_DPDK_TAKEN; /* it has been delivered */
     }
-    if (header->message - receive->head >= SL_DPDK_MESSAGES) {
+    if (!has_slot(receive, header->message - receive->head)) {
         return SL_DPDK_NO_ROOM; /* many short ones behind one for which there is no memory */
     }
     struct sl_dpdk_slot *slot = sl_dpdk_slot_at(receive, header->message);

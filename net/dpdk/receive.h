@@ -77,7 +77,8 @@ struct sl_dpdk_receiving {
     uint8_t *sink;    /* for its payload; NULL: not given yet */
     uint32_t missing; /* bytes that are not there, the header's included */
     uint64_t pieces[SL_DPDK_PIECES_MAX / 64 + 1]; /* which are */
-    struct sl_dpdk_slot slots[SL_DPDK_MESSAGES];
+    uint32_t slots_mask;
+    struct sl_dpdk_slot *slots; /* ring.h: at most SL_DPDK_MESSAGES */
 };
 
 struct sl_dpdk_slot *sl_dpdk_slot_at(struct sl_dpdk_receiving *receive, uint32_t message);

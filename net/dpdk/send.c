@@ -140,7 +140,7 @@ static void emit_content(struct turn *turn, struct draft *draft, struct sl_dpdk_
 static bool may_send(struct turn *turn)
 {
     struct sl_dpdk_conn *conn = turn->conn;
-    if (sl_dpdk_flights_full(&conn->flights)) {
+    if (sl_dpdk_flights_full(&conn->flights) || !sl_dpdk_queue_takes_lost(conn)) {
         return false;
     }
     if (turn->packets == 0) {
@@ -194,7 +194,7 @@ static bool send_again(struct turn *turn)
     struct sl_dpdk_conn *conn = turn->conn;
     struct sl_dpdk_sending *send = conn->send;
     struct draft draft;
-    const struct sl_dpdk_lost *lost = &send->lost[send->lost_head % SL_DPDK_FLIGHTS];
+    const struct sl_dpdk_lost *lost = sl_dpdk_lost_at(send, send->lost_head);
     struct sl_dpdk_message *message = sl_dpdk_message_at(send, lost->message);
     struct sl_dpdk_place place = message->begin;
     struct sl_dpdk_header header = {
@@ -304,7 +304,7 @@ static bool send_new(struct turn *turn)
     if (send->cut_bytes > 0) {
         return send_piece(turn);
     }
-    if (send->message_next - send->message_first == SL_DPDK_MESSAGES) {
+    if (!sl_dpdk_queue_takes_message(conn)) {
         return false;
     }
     uint32_t bytes = sl_dpdk_frame_bytes(send, &send->next);
@@ -353,7 +353,7 @@ static bool send_bare(struct turn *turn, enum sl_dpdk_kind kind)
 static void send_due(struct turn *turn)
 {
     struct sl_dpdk_sending *send = turn->conn->send;
-    const struct sl_dpdk_flights *flights = &turn->conn->flights;
+    struct sl_dpdk_flights *flights = &turn->conn->flights;
     if (send->moved_due && !sl_dpdk_flights_full(flights)) {
         send->moved_due = !send_moved(turn);
     }

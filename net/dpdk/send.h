@@ -4,6 +4,7 @@
 
 #include "core/clock.h"
 #include "net/dpdk/internal.h"
+#include "net/dpdk/ring.h"
 
 /* How long is waited before a peer is asked whether it has granted more, at first. */
 #define SL_DPDK_ASK_NS_MIN SL_CLOCK_NS_PER_MS
@@ -51,25 +52,38 @@ struct sl_dpdk_sending {
     /* All that was sent has come, and more waits for a grant, of which the word may be lost: when
      * the peer is asked, 0: that is not so; and how long is waited before. */
     uint64_t ask_ns, ask_pause_ns;
-    struct sl_dpdk_entry entries[SL_DPDK_QUEUE];
-    struct sl_dpdk_message messages[SL_DPDK_MESSAGES];
-    /* What is lost goes before what is new, so that these are never more than flights were. */
-    struct sl_dpdk_lost lost[SL_DPDK_FLIGHTS];
+    /* ring.h: at most SL_DPDK_QUEUE, SL_DPDK_MESSAGES, and as many as the flights' ring has: what
+     * is lost goes before what is new, so that it is never more than flights were. */
+    uint32_t entries_mask, messages_mask, lost_mask;
+    struct sl_dpdk_entry *entries;
+    struct sl_dpdk_message *messages;
+    struct sl_dpdk_lost *lost;
 };
 
-static inline struct sl_dpdk_entry *sl_dpdk_entry_at(struct sl_dpdk_sending *send, uint32_t index)
+static inline struct sl_dpdk_entry *sl_dpdk_entry_at(const struct sl_dpdk_sending *send,
+                                                     uint32_t index)
 {
-    return &send->entries[index % SL_DPDK_QUEUE];
+    return &send->entries[index & send->entries_mask];
 }
 
-static inline struct sl_dpdk_message *sl_dpdk_message_at(struct sl_dpdk_sending *send,
+static inline struct sl_dpdk_message *sl_dpdk_message_at(const struct sl_dpdk_sending *send,
                                                          uint32_t number)
 {
-    return &send->messages[number % SL_DPDK_MESSAGES];
+    return &send->messages[number & send->messages_mask];
+}
+
+static inline struct sl_dpdk_lost *sl_dpdk_lost_at(const struct sl_dpdk_sending *send,
+                                                   uint32_t index)
+{
+    return &send->lost[index & send->lost_mask];
 }
 
 /* ---- queue.c --------------------------------------------------------------------------------- */
 
+/* One more message may be begun: not too many, and there is memory. */
+bool sl_dpdk_queue_takes_message(struct sl_dpdk_conn *conn);
+/* All that is on its way may be lost. False: no memory for that. */
+bool sl_dpdk_queue_takes_lost(struct sl_dpdk_conn *conn);
 /* A packet of the message has come. */
 void sl_dpdk_queue_came(struct sl_dpdk_conn *conn, uint32_t message);
 /* Whether some entries can be reported, or might be as soon as the device has read them. */

@@ -29,6 +29,8 @@ static void look_for_silence(struct sl_dpdk_conn *conn, uint64_t now_ns)
     if (!waits) {
         silence->since_ns = now_ns;
         silence->rounds = 0;
+        sl_dpdk_send_shrink(conn);
+        sl_dpdk_receive_shrink(conn);
         if (conn->dpdk->sweep_rounds % ROUNDS_PER_PROBE == 0) {
             sl_dpdk_send_probe(conn); /* a machine that is gone does not say so */
         }
