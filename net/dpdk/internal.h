@@ -339,10 +339,10 @@ static inline uint32_t sl_dpdk_piece_bytes(const struct sl_dpdk_conn *conn)
 
 int sl_dpdk_send_open(struct sl_dpdk_conn *conn);
 void sl_dpdk_send_close(struct sl_dpdk_conn *conn); /* drops what is held; reports nothing */
-uint32_t sl_dpdk_send_burst(struct sl_conn *conn, const struct sl_transport_frame *frames,
 /* Of an idle connection: gives back memory that was needed once. */
 void sl_dpdk_send_shrink(struct sl_dpdk_conn *conn);
 void sl_dpdk_receive_shrink(struct sl_dpdk_conn *conn);
+uint32_t sl_dpdk_send_burst(struct sl_conn *conn, const struct sl_transport_frame *frames,
                             uint32_t count);
 /* Packets of what is lost, then of what is new, as far as window, grant, rate and buffers go; or an
  * ACK alone when one is due. Returns when it wants to go on for the sake of pacing; SL_CLOCK_NEVER:
