@@ -11,15 +11,14 @@
 /* ---- The table --------------------------------------------------------------------------------
  */
 
-/* The low bits are the reactor's. */
 static struct sl_dpdk_conn **bucket_of(struct sl_dpdk *dpdk, uint64_t id)
 {
-    return &dpdk->by_id[(id >> 8) % SL_DPDK_BUCKETS];
+    return &dpdk->by_id[(id >> SL_DPDK_ID_SHIFT) % SL_DPDK_BUCKETS];
 }
 
 struct sl_dpdk_conn *sl_dpdk_conn_find(const struct sl_dpdk *dpdk, uint64_t id)
 {
-    struct sl_dpdk_conn *conn = dpdk->by_id[(id >> 8) % SL_DPDK_BUCKETS];
+    struct sl_dpdk_conn *conn = dpdk->by_id[(id >> SL_DPDK_ID_SHIFT) % SL_DPDK_BUCKETS];
     while (conn != NULL && conn->id != id) {
         conn = conn->id_next;
     }
@@ -96,8 +95,9 @@ uint64_t sl_dpdk_conn_random(struct sl_dpdk *dpdk)
 
 uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random)
 {
-    const uint64_t id = (random & ~0xffULL) | sl_reactor_index(dpdk->base.reactor);
-    return id > 0xff ? id : id | 0x100;
+    const uint64_t rest = random >> SL_DPDK_ID_SHIFT;
+    return (rest != 0 ? rest : 1) << SL_DPDK_ID_SHIFT | (uint64_t)dpdk->era << 8 |
+           sl_reactor_index(dpdk->base.reactor);
 }
 
 static void on_timer(struct sl_timer *timer, uint64_t now_ns)

@@ -163,6 +163,8 @@ bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct sl_dpd
     }
     if (header->kind == SL_DPDK_ACCEPT) {
         sl_dpdk_setup_take(dpdk, side, NULL, parsed);
+    } else if (header->kind == SL_DPDK_PROBE) {
+        sl_dpdk_setup_stranger(dpdk, side, parsed);
     } else {
         dpdk->foreign++;
     }
@@ -436,6 +438,7 @@ static void make_secret(struct sl_dpdk *dpdk)
         (void)getrandom(words, sizeof words, 0);
     }
     memcpy(dpdk->secret, words, sizeof words);
+    dpdk->era = (uint16_t)sl_dpdk_conn_random(dpdk);
 }
 
 static void set_options(struct sl_dpdk *dpdk, const struct sl_transport_options *options)

@@ -92,6 +92,7 @@ struct sl_dpdk {
     struct sl_dpdk_pasts *pasts; /* ids of connections that ended, or went to other reactors */
     struct sl_dpdk_store *store; /* store.c */
     uint8_t secret[16];          /* of cookies, ids and first numbers */
+    uint16_t era;                /* in all ids: random, so that those of a former life are known */
     uint64_t random_count;
     uint32_t connections_max, peer_timeout_ms;
     uint16_t port_base, port;    /* ours: port_base and this reactor's place among the device's */
@@ -261,6 +262,9 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
 /* RETRY, ACCEPT, REFUSE. conn: of the header's id, or NULL. */
 void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct sl_dpdk_conn *conn,
                         const struct sl_dpdk_parsed *packet);
+/* A PROBE of a connection that is not known: an answer when it was of a former life. */
+void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                            const struct sl_dpdk_parsed *packet);
 void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn); /* ASKING */
 void sl_dpdk_setup_hello(const struct sl_dpdk_conn *conn, struct sl_dpdk_hello *hello);
 void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind); /* OPEN, ACCEPT */
@@ -289,7 +293,9 @@ struct sl_dpdk_conn *sl_dpdk_conn_make_bare(struct sl_dpdk *dpdk,
 void sl_dpdk_conn_drop(struct sl_dpdk_conn *conn); /* nobody hears of it */
 struct sl_dpdk_conn *sl_dpdk_conn_find(const struct sl_dpdk *dpdk, uint64_t id);
 uint64_t sl_dpdk_conn_random(struct sl_dpdk *dpdk);
-uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random); /* one of this reactor's */
+/* One of this reactor's: its index, its era, and 40 random bits. Any thread. */
+#define SL_DPDK_ID_SHIFT 24
+uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random);
 
 /* A sound packet of class OURS with a connection's id, from `side`: checks who sent it and its
  * number, then lets setup, send, receive, move do their part. Returns whether the packet's memory

@@ -75,7 +75,8 @@ void sl_dpdk_move_depart(struct sl_dpdk_conn *conn)
     if (move->sending == NULL || move->receiving == NULL) {
         move->err = SL_ERR_NO_MEMORY;
     }
-    move->id = stays ? conn->id : (sl_dpdk_conn_random(dpdk) & ~0xffULL) | sl_reactor_index(to);
+    move->id =
+        stays ? conn->id : sl_dpdk_conn_id((struct sl_dpdk *)move->to, sl_dpdk_conn_random(dpdk));
     move->was = *conn;
     conn->flights = (struct sl_dpdk_flights){0};
     if (!stays) {

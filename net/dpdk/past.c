@@ -6,10 +6,9 @@
 
 #include "net/dpdk/internal.h"
 
-#define PASTS       1024U /* 2^n */
-#define AGAIN_NS    SL_CLOCK_NS_PER_MS
-#define LEAST_NS    (10 * SL_CLOCK_NS_PER_S) /* a cookie that was good is so no longer */
-#define PLACE_SHIFT 8                        /* the low bits of an id are the reactor's */
+#define PASTS    1024U /* 2^n */
+#define AGAIN_NS SL_CLOCK_NS_PER_MS
+#define LEAST_NS (10 * SL_CLOCK_NS_PER_S) /* a cookie that was good is so no longer */
 
 enum past_kind { NOBODY, ENDED, WENT };
 
@@ -45,7 +44,7 @@ void sl_dpdk_past_close(struct sl_dpdk *dpdk)
 
 static struct past *place_of(struct sl_dpdk *dpdk, uint64_t id)
 {
-    return &dpdk->pasts->places[(id >> PLACE_SHIFT) % PASTS];
+    return &dpdk->pasts->places[(id >> SL_DPDK_ID_SHIFT) % PASTS];
 }
 
 static struct past *find(struct sl_dpdk *dpdk, uint64_t id)

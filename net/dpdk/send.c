@@ -336,15 +336,16 @@ static bool send_moved(struct turn *turn)
     return true;
 }
 
-static bool send_bare(struct turn *turn, enum sl_dpdk_kind kind)
+/* With our id, for a peer that has begun anew and knows of nothing. */
+static bool send_probe(struct turn *turn)
 {
+    struct sl_dpdk_conn *conn = turn->conn;
+    struct sl_dpdk_header header = {.kind = SL_DPDK_PROBE, .flags = SL_DPDK_FLAG_ANSWER};
     struct draft draft;
-    struct sl_dpdk_header header = {.kind = (uint8_t)kind,
-                                    .flags = SL_DPDK_FLAG_ANSWER,
-                                    .message = turn->conn->send->message_next};
-    if (!begin(&draft, turn->conn, 0)) {
+    if (!begin(&draft, conn, sizeof conn->id)) {
         return false;
     }
+    sl_dpdk_body_add(&draft.body, (const uint8_t *)&conn->id, sizeof conn->id);
     emit_numbered(turn, &draft, &header, 0);
     return true;
 }
@@ -358,16 +359,20 @@ static void send_due(struct turn *turn)
         send->moved_due = !send_moved(turn);
     }
     if (send->probe_due && !sl_dpdk_flights_full(flights)) {
-        send->probe_due = !send_bare(turn, SL_DPDK_PROBE);
+        send->probe_due = !send_probe(turn);
     }
 }
 
 static void send_bye(struct turn *turn)
 {
     struct sl_dpdk_sending *send = turn->conn->send;
+    struct sl_dpdk_header header = {
+        .kind = SL_DPDK_BYE, .flags = SL_DPDK_FLAG_ANSWER, .message = send->message_next};
+    struct draft draft;
     if (send->bye_due && send->next.entry == send->tail &&
-        !sl_dpdk_flights_full(&turn->conn->flights)) {
-        send->bye_due = !send_bare(turn, SL_DPDK_BYE);
+        !sl_dpdk_flights_full(&turn->conn->flights) && begin(&draft, turn->conn, 0)) {
+        emit_numbered(turn, &draft, &header, 0);
+        send->bye_due = false;
     }
 }
 
@@ -382,7 +387,7 @@ static void ask_for_grant(struct turn *turn)
         send->ask_ns = turn->when_ns = turn->now_ns + send->ask_pause_ns;
     } else if (turn->now_ns < send->ask_ns) {
         turn->when_ns = send->ask_ns;
-    } else if (send_bare(turn, SL_DPDK_PROBE)) {
+    } else if (send_probe(turn)) {
         uint64_t pause_ns = 2 * send->ask_pause_ns;
         send->ask_ns = 0;
         send->ask_pause_ns = pause_ns < ASK_NS_MAX ? pause_ns : ASK_NS_MAX;

@@ -2,6 +2,7 @@
  * is sent until it is answered, first by a cookie, then by the id of a connection. */
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/log.h"
 #include "net/dpdk/internal.h"
 
@@ -163,22 +164,36 @@ static void take_refuse(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *h
     sl_dpdk_conn_end(conn, SL_ERR_REFUSED, false);
 }
 
-/* Of whom we know nothing any more: he need not wait until he finds out. */
-static void answer_lost_accept(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
-                               const struct sl_dpdk_hello *hello,
-                               const struct sl_dpdk_parsed *packet)
+/* RESET of a connection that we do not have: the numbers are as its owner has them. */
+static void deny(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                 const struct sl_dpdk_parsed *packet, uint64_t id, uint32_t acknowledged)
 {
     const struct sl_dpdk_queues no_queues = {0};
     struct sl_dpdk_route route;
     sl_dpdk_route_build(&route, side->facts.self.mac, packet->from_mac, &packet->to, &packet->from);
     const uint8_t err = (uint8_t)-SL_ERR_CLOSED;
-    struct sl_dpdk_header header = {.connection = hello->connection,
+    struct sl_dpdk_header header = {.connection = id,
                                     .sequence = packet->header.acknowledged,
-                                    .acknowledged = hello->sequence,
+                                    .acknowledged = acknowledged,
                                     .kind = SL_DPDK_RESET,
                                     .body_bytes = sizeof err};
     sl_dpdk_send_loose(dpdk, side, &route, sl_dpdk_route_queue(&side->facts.queues, &no_queues),
                        &header, &err);
+}
+
+/* It may be that this process has begun anew, and the peer has not heard of it. An id of this life
+ * is not denied: its connection may be on its way to another reactor. */
+void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                            const struct sl_dpdk_parsed *packet)
+{
+    const struct sl_dpdk_header *header = &packet->header;
+    struct sl_bytes body = sl_bytes_over(packet->body, packet->body_bytes);
+    const uint64_t id = sl_bytes_u64(&body);
+    if (body.bad || id == 0 || (uint16_t)(header->connection >> 8) == dpdk->era) {
+        dpdk->foreign++;
+        return;
+    }
+    deny(dpdk, side, packet, id, header->sequence - header->behind); /* the oldest on its way */
 }
 
 void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct sl_dpdk_conn *conn,
@@ -191,7 +206,8 @@ void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct 
     }
     if (conn == NULL) {
         if (packet->header.kind == SL_DPDK_ACCEPT) {
-            answer_lost_accept(dpdk, side, &hello, packet);
+            /* Its sender need not wait until he finds out. */
+            deny(dpdk, side, packet, hello.connection, hello.sequence);
         }
         return;
     }

@@ -25,7 +25,9 @@ enum sl_dpdk_kind {
      * number: */
     SL_DPDK_DATA = 5,  /* a piece of one message: it lies at `offset` */
     SL_DPDK_TRAIN = 6, /* whole frames, each padded to 8 bytes: together one message */
-    SL_DPDK_PROBE = 7, /* nothing: to be acknowledged, for keep-alive and lost tails */
+    /* To be acknowledged, for keep-alive and lost tails. The body begins with the sender's id, for
+     * whom does not know the connection. */
+    SL_DPDK_PROBE = 7,
     SL_DPDK_MOVED = 8, /* the body is struct sl_dpdk_hello: from now on my id and port are these */
     SL_DPDK_BYE = 9,   /* behind the last message: `message` does not follow */
     /* Not numbered: `sequence` is the next that its sender will use. */

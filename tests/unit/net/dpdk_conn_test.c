@@ -144,6 +144,40 @@ static void ended__tells_again(void **state)
     hosts_close(&hosts);
 }
 
+/* Who comes back at the same address knows none of the connections, and says so to who asks. */
+static void restart__is_told_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct hosts_options options = {
+            .device = {.steering = i == 0 ? SL_WIRE_STRAIGHT : SL_WIRE_FIRST}};
+        struct hosts hosts;
+        hosts_open(&hosts, &options);
+        struct link *client = hosts_pair(&hosts);
+        expect_alive(&hosts, client);
+        hosts_restart_a(&hosts);
+        link_send(client, 2, 5000);
+        hosts_run_ms(&hosts, 20);
+        assert_int_equal(client->closed, 1);
+        assert_int_equal(client->err, SL_ERR_CLOSED);
+        assert_int_equal(client->sent, 2); /* those before */
+        hosts_close(&hosts);
+    }
+}
+
+static void restart__of_a_peer_that_says_nothing(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    hosts_restart_a(&hosts);
+    hosts_run_ms(&hosts, TIMEOUT_MS / 2 + 100);
+    assert_int_equal(client->closed, 1);
+    assert_int_equal(client->err, SL_ERR_CLOSED);
+    hosts_close(&hosts);
+}
+
 static void transport_close__is_told(void **state)
 {
     (void)state;
@@ -239,6 +273,7 @@ struct change {
     uint32_t sequence, acknowledged, message;
     uint16_t behind;
     uint8_t kind;
+    uint16_t body; /* bytes, where the kind does not say */
 };
 
 static void make(void *ctx, struct sl_dpdk_header *header)
@@ -254,7 +289,7 @@ static void make(void *ctx, struct sl_dpdk_header *header)
                          : change->kind == SL_DPDK_TRAIN ? SL_FRAME_HEADER_BYTES
                          : change->kind == SL_DPDK_DATA  ? 8
                          : change->kind == SL_DPDK_MOVED ? SL_DPDK_HELLO_BYTES
-                                                         : 0;
+                                                         : change->body;
 }
 
 /* From the client's address to the server: what it could say truthfully. */
@@ -337,6 +372,30 @@ static void forged__from_another_address(void **state)
     hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
     hosts_run_ms(&hosts, 5);
     assert_int_equal(forged_at(&hosts, 0), 1);
+    expect_alive(&hosts, client);
+    hosts_close(&hosts);
+}
+
+/* Whoever asks for a connection that this life has not is told nothing, as it may be on its way to
+ * another reactor. */
+static void restart__an_id_of_this_life_is_not(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    record_ack(&hosts, client);
+    const uint32_t resets = hosts.seen[SL_DPDK_RESET];
+    struct change change = truth(client, SL_DPDK_PROBE);
+    change.body = 8;
+    change.id ^= 1ULL << 40;
+    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
+    hosts_run_ms(&hosts, 5);
+    assert_int_equal(hosts.seen[SL_DPDK_RESET], resets);
+    change.id ^= 1ULL << 12;
+    hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change); /* of another life, but from nobody */
+    hosts_run_ms(&hosts, 5);
+    assert_int_equal(hosts.seen[SL_DPDK_RESET], resets);
     expect_alive(&hosts, client);
     hosts_close(&hosts);
 }
@@ -490,6 +549,9 @@ int main(void)
         cmocka_unit_test(bye__and_the_rest_never_comes),
         cmocka_unit_test(bye__of_what_cannot_be),
         cmocka_unit_test(ended__tells_again),
+        cmocka_unit_test(restart__is_told_at_once),
+        cmocka_unit_test(restart__of_a_peer_that_says_nothing),
+        cmocka_unit_test(restart__an_id_of_this_life_is_not),
         cmocka_unit_test(transport_close__is_told),
         cmocka_unit_test(silence__of_a_peer_that_owes),
         cmocka_unit_test(silence__of_a_peer_that_owes_nothing),

@@ -243,6 +243,15 @@ static void open_node(struct hosts *hosts, uint32_t i)
     assert_int_equal(sl_reactor_create(&reactor, &hosts->nodes[i].reactor), 0);
 }
 
+static void open_transport(struct hosts *hosts, uint32_t i)
+{
+    struct sl_transport_options transport = hosts->transport;
+    transport.medium = sl_wire_host_medium(i == 2 ? hosts->b : hosts->a);
+    assert_int_equal(sl_transport_open(&sl_dpdk_ops, hosts->nodes[i].reactor, &transport,
+                                       &hosts->nodes[i].transport),
+                     0);
+}
+
 void hosts_open(struct hosts *hosts, const struct hosts_options *options)
 {
     static const struct hosts_options defaults;
@@ -261,12 +270,9 @@ void hosts_open(struct hosts *hosts, const struct hosts_options *options)
     struct sl_reactor *both[] = {hosts->nodes[0].reactor, hosts->nodes[1].reactor};
     assert_int_equal(sl_reactor_connect(both, 2), 0);
     assert_int_equal(sl_reactor_connect(&hosts->nodes[2].reactor, 1), 0);
+    hosts->transport = options->transport;
     for (uint32_t i = 0; i < NODES; i++) {
-        struct node *node = &hosts->nodes[i];
-        struct sl_transport_options transport = options->transport;
-        transport.medium = sl_wire_host_medium(i == 2 ? hosts->b : hosts->a);
-        assert_int_equal(
-            sl_transport_open(&sl_dpdk_ops, node->reactor, &transport, &node->transport), 0);
+        open_transport(hosts, i);
     }
 }
 
@@ -281,6 +287,18 @@ void hosts_close(struct hosts *hosts)
     sl_wire_host_remove(&hosts->a);
     sl_wire_host_remove(&hosts->b);
     sl_wire_destroy(&hosts->wire);
+}
+
+void hosts_restart_a(struct hosts *hosts)
+{
+    sl_wire_device_set_down(hosts->device_a, true);
+    for (uint32_t i = 0; i < 2; i++) {
+        sl_transport_close(&hosts->nodes[i].transport);
+    }
+    sl_wire_device_set_down(hosts->device_a, false);
+    for (uint32_t i = 0; i < 2; i++) {
+        open_transport(hosts, i);
+    }
 }
 
 void hosts_step(struct hosts *hosts, uint64_t step_ns)

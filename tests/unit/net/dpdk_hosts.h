@@ -57,6 +57,7 @@ struct packet {
 
 struct hosts {
     struct sl_clock clock;
+    struct sl_transport_options transport;
     uint64_t now_ns;
     struct sl_wire *wire;
     struct sl_wire_host *a, *b;
@@ -77,6 +78,8 @@ struct hosts_options {
 /* options: NULL for the defaults. */
 void hosts_open(struct hosts *hosts, const struct hosts_options *options);
 void hosts_close(struct hosts *hosts); /* all memory must be back */
+/* Host A dies, without a word, and begins anew. What its links were is left as it is. */
+void hosts_restart_a(struct hosts *hosts);
 
 void hosts_step(struct hosts *hosts, uint64_t step_ns);
 void hosts_run_ms(struct hosts *hosts, uint32_t ms);
