@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "net/dpdk/internal.h"
 #include "net/dpdk/module.h"
+#include "net/dpdk/port_fault.h"
 
 #define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
 #define IDLE_MIN_NS     (20 * SL_CLOCK_NS_PER_US)
@@ -482,9 +483,14 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
                      struct sl_transport **out)
 {
     struct sl_dpdk_medium medium;
+    struct sl_dpdk_fault_medium faulty;
     int err = find_medium(options, &medium);
     if (err != 0) {
         return err;
+    }
+    if (options->dpdk != NULL && options->dpdk->faults != NULL) {
+        faulty = (struct sl_dpdk_fault_medium){.inner = medium, .faults = *options->dpdk->faults};
+        medium = (struct sl_dpdk_medium){.ops = &sl_dpdk_fault_ports, .ctx = &faulty};
     }
     struct sl_dpdk *dpdk = calloc(1, sizeof *dpdk);
     if (dpdk == NULL) {

@@ -1,7 +1,8 @@
 /* What the files of this folder share. Owner reactor throughout, but for stray.c's mail.
  *
  *   dpdk.c        the ops table, open and close, the turn: poll, flush, arm
- *   port.h        what is below: module.c loads the plug-in, module/ is it; port_fault.c decorates
+ *   port.h        what is below: module.c loads the plug-in, module/ is it; port_fault.c decorates,
+ *                 as faults.c reads from what a user wrote
  *   wire.c        packets; neighbour.c whose Ethernet address is whose
  *   setup.c       connect, from OPEN to ACCEPT; listen.c the other side, cookies
  *   route.c       addresses, ports and queues that lead to a peer

@@ -34,6 +34,7 @@ struct conformance_target {
     bool shakes_hands; /* who is turned away hears of it before he is connected; so with TLS */
     bool is_slow;      /* by far: the cases that take long have less to do */
     bool is_lossy;     /* what it carries may have to be sent again */
+    uint32_t peer_timeout_ms; /* of worlds for which it does not matter; 0: the transport's */
     /* Takes features from a reactor before its transport opens; NULL: nothing. Owner reactor. */
     void (*cripple)(struct sl_reactor *reactor);
     /* A blocking socket to a listener of the transport's, to send it what no transport would; NULL:

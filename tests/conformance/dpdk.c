@@ -6,11 +6,24 @@
 #include "core/log.h"
 #include "net/dpdk/dpdk.h"
 
-#define PORT_BASE 4000
-#define QUEUES    4
+#define PORT_BASE   4000
+#define QUEUES      4
+
+/* Who ends before the peer has heard of the connection, or whose last words are lost, is waited for
+ * so long. */
+#define PATIENCE_MS 3000
+
+/* What a world's transports are opened with. */
+struct world_medium {
+    struct sl_dpdk_medium outer; /* the wire's, or with faults around it */
+    struct sl_dpdk_fault_medium faulty;
+    struct sl_wire_host *host;
+};
 
 static const struct dpdk_target *chosen;
 static struct sl_wire *wire;
+static struct sl_dpdk_faults faults;
+static bool has_faults;
 static uint32_t hosts; /* that there ever were */
 
 static void add_device(struct sl_wire_host *host, uint32_t first, uint32_t count)
@@ -31,32 +44,61 @@ static void add_device(struct sl_wire_host *host, uint32_t first, uint32_t count
 
 static void *medium_open(uint32_t node_count)
 {
-    struct sl_wire_host *host = sl_wire_host_add(wire);
+    struct world_medium *medium = calloc(1, sizeof *medium);
+    sl_assert(medium != NULL);
+    medium->host = sl_wire_host_add(wire);
     const uint32_t together = node_count > 1 ? node_count - 1 : 1;
-    add_device(host, 0, together);
+    add_device(medium->host, 0, together);
     if (together < node_count) {
-        add_device(host, together, node_count - together);
+        add_device(medium->host, together, node_count - together);
     }
-    return sl_wire_host_medium(host);
+    medium->outer = *sl_wire_host_medium(medium->host);
+    if (has_faults) {
+        faults.seed++; /* each world's are others */
+        medium->faulty = (struct sl_dpdk_fault_medium){.inner = medium->outer, .faults = faults};
+        medium->outer =
+            (struct sl_dpdk_medium){.ops = &sl_dpdk_fault_ports, .ctx = &medium->faulty};
+    }
+    return medium;
 }
 
-static void medium_close(void *medium)
+static void medium_close(void *closing)
 {
-    struct sl_wire_host *host = ((struct sl_dpdk_medium *)medium)->ctx;
-    sl_wire_host_remove(&host);
+    struct world_medium *medium = closing;
+    sl_wire_host_remove(&medium->host);
+    free(medium);
+}
+
+static void read_faults(const struct dpdk_target *target)
+{
+    char why[512];
+    const char *text = getenv("STARLING_DPDK_FAULTS");
+    text = text != NULL ? text : target->faults;
+    has_faults = text != NULL;
+    if (has_faults && sl_dpdk_faults_parse(text, &faults, why, sizeof why) != 0) {
+        fprintf(stderr, "STARLING_DPDK_FAULTS: %s\n", why);
+        exit(1);
+    }
 }
 
 int dpdk_run(const struct dpdk_target *target)
 {
-    sl_log_setup(SL_LOG_OFF, target->name); /* a peer that is turned away is no news here */
+    enum sl_log_level least = SL_LOG_OFF; /* a peer that is turned away is no news here */
+    const char *wanted = getenv("STARLING_LOG");
+    if (wanted != NULL) {
+        (void)sl_log_parse_level(wanted, &least);
+    }
+    sl_log_setup(least, target->name);
     cmocka_set_test_filter(getenv("CONFORMANCE_CASE"));
+    read_faults(target);
     struct conformance_target conformance = {
         .name = target->name,
         .ops = &sl_dpdk_ops,
         .endpoint = target->is_v6 ? "dpdk://[::]:0" : "dpdk://0.0.0.0:0",
         .polling = target->polling,
         .shakes_hands = true,
-        .is_lossy = target->device.drops,
+        .is_lossy = target->device.drops || has_faults,
+        .peer_timeout_ms = has_faults ? PATIENCE_MS : 0,
         .medium_open = medium_open,
         .medium_close = medium_close,
     };

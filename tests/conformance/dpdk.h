@@ -5,6 +5,7 @@
 #define TESTS_CONFORMANCE_DPDK_H
 
 #include "conformance.h"
+#include "net/dpdk/port_fault.h"
 #include "tests/support/wire_port.h"
 
 struct dpdk_target {
@@ -13,6 +14,8 @@ struct dpdk_target {
     /* Of all devices; addresses, and whose they are, are filled in. */
     struct sl_wire_device_options device;
     bool is_v6;
+    /* As STARLING_DPDK_FAULTS has them, which counts instead where it is set; NULL: none. */
+    const char *faults;
 };
 
 int dpdk_run(const struct dpdk_target *target);

@@ -242,6 +242,9 @@ static struct world *open_at(uint32_t node_count, const struct sl_transport_opti
     if (options != NULL) {
         world->options = *options;
     }
+    if (world->options.peer_timeout_ms == 0) {
+        world->options.peer_timeout_ms = conformance_target->peer_timeout_ms;
+    }
     if (world->options.tls == NULL) {
         world->options.tls = conformance_target->tls;
     }

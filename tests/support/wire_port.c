@@ -194,6 +194,13 @@ static bool wire_link_is_up(struct sl_dpdk_port *base)
     return is_up;
 }
 
+/* As the device would find its UDP checksum. */
+static bool is_sound(const struct sl_wire_slot *slot)
+{
+    struct sl_dpdk_parsed parsed;
+    return sl_dpdk_parse(slot->bytes, slot->length, false, &parsed) == SL_DPDK_OURS;
+}
+
 /* With the lock. */
 static uint32_t receive_from(struct sl_wire_port *port, uint16_t number, uint64_t now_ns,
                              struct sl_dpdk_packet *packets, uint32_t count)
@@ -212,7 +219,7 @@ static uint32_t receive_from(struct sl_wire_port *port, uint16_t number, uint64_
                                                   .length = slot->length,
                                                   .room = options->frame_bytes_max,
                                                   .queue = number,
-                                                  .checked = options->sums,
+                                                  .checked = options->sums && is_sound(slot),
                                                   .token = buffer};
         queue->head = (queue->head + 1) % options->queue_packets;
         queue->count--;
