@@ -373,6 +373,7 @@ bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_side *side,
         conn->confirm_ns = conn->heard_ns + CONFIRM_NS;
         sl_dpdk_neighbours_confirm(side->neighbours, &parsed->from.ip, parsed->from_mac,
                                    conn->heard_ns);
+        sl_dpdk_route_learn(conn, parsed->from_mac); /* another card may have the peer's address */
     }
     if (is_numbered(header->kind)) {
         return take_numbered(conn, packet, parsed);
@@ -485,7 +486,6 @@ static void announce(struct sl_dpdk_conn *conn)
 static void unmake(struct sl_dpdk_conn *conn)
 {
     sl_dpdk_conn_stop_timer(conn);
-    sl_dpdk_route_forget(conn);
     leave(conn);
     close_parts(conn);
     sl_dpdk_grant_close(&conn->dpdk->grants, &conn->grant);

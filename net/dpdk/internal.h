@@ -84,7 +84,6 @@ struct sl_dpdk {
     struct sl_dpdk_conn *by_id[SL_DPDK_BUCKETS]; /* by our id */
     struct sl_dpdk_conn *conns;                  /* all, a list */
     struct sl_dpdk_conn *spare;                  /* a list by `next` */
-    uint32_t unrouted;                           /* connections that wait for a neighbour */
     struct sl_dpdk_conn *dirty;                  /* to be looked at by the next flush */
     struct sl_dpdk_conn *ready; /* to be looked at by the next poll: delivery that waits, ends */
     bool awake;                 /* the next poll can do something for one of these */
@@ -144,7 +143,6 @@ struct sl_dpdk_conn {
     uint16_t queue; /* to leave by */
     struct sl_dpdk_queues queues_peers;
     bool routed;       /* route is filled */
-    bool unrouted;     /* waits for that: counted in sl_dpdk */
     bool inbound;      /* from listen */
     uint16_t body_max; /* what both can take */
     int end_err;
@@ -247,10 +245,10 @@ uint16_t sl_dpdk_route_queue(const struct sl_dpdk_queues *ours,
 /* conn->route and conn->queue, from here, there and queues_peers: to this Ethernet address; or to
  * the neighbours', and then false: it has been asked for. */
 void sl_dpdk_route_set(struct sl_dpdk_conn *conn, const uint8_t mac[6]);
+void sl_dpdk_route_learn(struct sl_dpdk_conn *conn, const uint8_t mac[6]); /* it may be another */
 bool sl_dpdk_route_find(struct sl_dpdk_conn *conn);
 /* It leads to our own device, whether or not that hears itself. */
 bool sl_dpdk_route_is_own(const struct sl_dpdk_conn *conn);
-void sl_dpdk_route_forget(struct sl_dpdk_conn *conn); /* it waits for none any more */
 /* What a neighbour says; came: the packet, NULL when another reactor had it. */
 void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, const uint8_t *bytes,
                              uint32_t length, const struct sl_dpdk_packet *came);
@@ -266,7 +264,8 @@ void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct 
 /* A PROBE of a connection that is not known: an answer when it was of a former life. */
 void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                             const struct sl_dpdk_parsed *packet);
-void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn); /* ASKING */
+void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn);  /* ASKING */
+void sl_dpdk_setup_routed(struct sl_dpdk_conn *conn); /* ASKING: its way has been found */
 void sl_dpdk_setup_hello(const struct sl_dpdk_conn *conn, struct sl_dpdk_hello *hello);
 void sl_dpdk_setup_say(struct sl_dpdk_conn *conn, enum sl_dpdk_kind kind); /* OPEN, ACCEPT */
 /* Both sides know of each other what they need: LIVE. */

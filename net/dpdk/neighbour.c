@@ -16,7 +16,7 @@
 struct entry {
     struct in6_addr ip;
     uint8_t mac[6];
-    bool known, asked;
+    bool known, asked, doubted;
     uint16_t next;     /* of its bucket */
     uint64_t heard_ns; /* known: when that was confirmed; else when it was made */
     uint64_t asked_ns;
@@ -24,6 +24,7 @@ struct entry {
 
 struct sl_dpdk_neighbours {
     struct sl_dpdk_self self;
+    bool news;
     uint32_t count;
     uint16_t buckets[BUCKETS];
     struct entry entries[ENTRIES];
@@ -126,8 +127,12 @@ static struct entry *find_or_make(struct sl_dpdk_neighbours *neighbours, const s
     return entry;
 }
 
-static void learn(struct entry *entry, const uint8_t *mac, uint64_t now_ns)
+static void learn(struct sl_dpdk_neighbours *neighbours, struct entry *entry, const uint8_t *mac,
+                  uint64_t now_ns)
 {
+    neighbours->news = neighbours->news || (!entry->known && entry->asked) ||
+                       (entry->known && memcmp(entry->mac, mac, sizeof entry->mac) != 0);
+    entry->doubted = false;
     memcpy(entry->mac, mac, sizeof entry->mac);
     entry->known = true;
     entry->heard_ns = now_ns;
@@ -144,7 +149,7 @@ bool sl_dpdk_neighbours_find(struct sl_dpdk_neighbours *neighbours, const struct
         return false;
     }
     struct entry *entry = find_or_make(neighbours, hop, now_ns);
-    bool is_fresh = entry->known && now_ns - entry->heard_ns < FRESH_NS;
+    bool is_fresh = entry->known && !entry->doubted && now_ns - entry->heard_ns < FRESH_NS;
     if (!is_fresh && (!entry->asked || now_ns - entry->asked_ns >= ASK_NS)) {
         entry->asked = true;
         entry->asked_ns = now_ns;
@@ -154,6 +159,34 @@ bool sl_dpdk_neighbours_find(struct sl_dpdk_neighbours *neighbours, const struct
         memcpy(mac, entry->mac, sizeof entry->mac);
     }
     return entry->known;
+}
+
+bool sl_dpdk_neighbours_look(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
+                             uint8_t mac[6])
+{
+    const struct in6_addr *hop = next_hop(&neighbours->self, ip);
+    const struct entry *entry = hop != NULL ? find(neighbours, hop) : NULL;
+    if (entry == NULL || !entry->known) {
+        return false;
+    }
+    memcpy(mac, entry->mac, sizeof entry->mac);
+    return true;
+}
+
+void sl_dpdk_neighbours_doubt(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip)
+{
+    const struct in6_addr *hop = next_hop(&neighbours->self, ip);
+    struct entry *entry = hop != NULL ? find(neighbours, hop) : NULL;
+    if (entry != NULL) {
+        entry->doubted = true;
+    }
+}
+
+bool sl_dpdk_neighbours_news(struct sl_dpdk_neighbours *neighbours)
+{
+    const bool news = neighbours->news;
+    neighbours->news = false;
+    return news;
 }
 
 uint32_t sl_dpdk_neighbours_take(struct sl_dpdk_neighbours *neighbours, const uint8_t *packet,
@@ -169,7 +202,7 @@ uint32_t sl_dpdk_neighbours_take(struct sl_dpdk_neighbours *neighbours, const ui
         struct entry *entry =
             for_us ? find_or_make(neighbours, &said.who, now_ns) : find(neighbours, &said.who);
         if (entry != NULL) {
-            learn(entry, said.mac, now_ns);
+            learn(neighbours, entry, said.mac, now_ns);
         }
     }
     return for_us ? sl_dpdk_neighbour_answer(self, &said, answer) : 0;
@@ -183,12 +216,13 @@ void sl_dpdk_neighbours_confirm(struct sl_dpdk_neighbours *neighbours, const str
         return;
     }
     if (hop == ip) {
-        learn(find_or_make(neighbours, ip, now_ns), mac, now_ns);
+        learn(neighbours, find_or_make(neighbours, ip, now_ns), mac, now_ns);
         return;
     }
     /* Behind a gateway the way back may be another one's. */
     struct entry *entry = find(neighbours, hop);
     if (entry != NULL && entry->known && memcmp(entry->mac, mac, sizeof entry->mac) == 0) {
         entry->heard_ns = now_ns;
+        entry->doubted = false;
     }
 }

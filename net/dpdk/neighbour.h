@@ -29,6 +29,18 @@ void sl_dpdk_neighbours_close(struct sl_dpdk_neighbours **neighbours);
 bool sl_dpdk_neighbours_find(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
                              uint64_t now_ns, uint8_t mac[6], uint8_t *ask, uint32_t *ask_bytes);
 
+/* The same without asking. */
+bool sl_dpdk_neighbours_look(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
+                             uint8_t mac[6]);
+
+/* Nothing comes from there: the next find asks, however little time has passed since something was
+ * heard. */
+void sl_dpdk_neighbours_doubt(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip);
+
+/* Since this was called last one that had been asked for was learned, or one that was known has
+ * another Ethernet address. */
+bool sl_dpdk_neighbours_news(struct sl_dpdk_neighbours *neighbours);
+
 /* A packet of class NEIGHBOUR. Learns from answers to what was asked, and from those who ask for
  * us, and where those are that are known has changed. Returns the bytes of the answer written into
  * answer[] (at least 128 bytes); 0: none. At most 1024 are known: the oldest makes room. */

@@ -124,13 +124,13 @@ void sl_dpdk_route_set(struct sl_dpdk_conn *conn, const uint8_t mac[6])
     sl_dpdk_route_build(&conn->route, facts->self.mac, mac, &conn->here, &conn->there);
     conn->queue = sl_dpdk_route_queue(&facts->queues, &conn->queues_peers);
     conn->routed = true;
-    sl_dpdk_route_forget(conn);
 }
 
-void sl_dpdk_route_forget(struct sl_dpdk_conn *conn)
+void sl_dpdk_route_learn(struct sl_dpdk_conn *conn, const uint8_t mac[6])
 {
-    conn->dpdk->unrouted -= conn->unrouted;
-    conn->unrouted = false;
+    if (!conn->routed || memcmp(conn->route.outer, mac, 6) != 0) {
+        sl_dpdk_route_set(conn, mac);
+    }
 }
 
 /* What cannot be is taken as not said. */
@@ -183,6 +183,21 @@ bool sl_dpdk_route_find(struct sl_dpdk_conn *conn)
     return true;
 }
 
+/* Whoever leads to the peer may be known now, or be at another Ethernet address. */
+static void follow(struct sl_dpdk_conn *conn)
+{
+    uint8_t mac[6];
+    if (conn->life == SL_DPDK_ENDED || sl_dpdk_route_is_own(conn) ||
+        !sl_dpdk_neighbours_look(conn->side->neighbours, &conn->there.ip, mac)) {
+        return;
+    }
+    const bool is_first = !conn->routed;
+    sl_dpdk_route_learn(conn, mac);
+    if (is_first) {
+        sl_dpdk_setup_routed(conn);
+    }
+}
+
 void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, const uint8_t *bytes,
                              uint32_t length, const struct sl_dpdk_packet *came)
 {
@@ -198,12 +213,10 @@ void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, co
     } else if (came != NULL && answer_bytes == 0) {
         sl_dpdk_stray_neighbour(dpdk, side, came);
     }
-    if (dpdk->unrouted == 0) {
-        return;
-    }
-    for (struct sl_dpdk_conn *conn = dpdk->conns; conn != NULL; conn = conn->next) {
-        if (conn->unrouted && conn->side == side) {
-            sl_dpdk_setup_timer(conn);
+    for (struct sl_dpdk_conn *conn = sl_dpdk_neighbours_news(side->neighbours) ? dpdk->conns : NULL;
+         conn != NULL; conn = conn->next) {
+        if (conn->side == side) {
+            follow(conn);
         }
     }
 }

@@ -102,6 +102,12 @@ void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn)
     ask(conn, now_ns);
 }
 
+void sl_dpdk_setup_routed(struct sl_dpdk_conn *conn)
+{
+    conn->pause_ns = PAUSE_MIN_NS;
+    ask(conn, sl_dpdk_now_ns(conn->dpdk));
+}
+
 int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *endpoint,
                     const struct sl_transport_events *events, void *ctx, struct sl_conn **out)
 {
@@ -130,8 +136,6 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
     conn->there = (struct sl_dpdk_address){.ip = ip, .port = endpoint->port};
     conn->deadline_ns = now_ns + sl_dpdk_patience_ns(dpdk);
     conn->pause_ns = PAUSE_MIN_NS;
-    conn->unrouted = true;
-    dpdk->unrouted++;
     ask(conn, now_ns);
     *out = &conn->base;
     return 0;

@@ -76,8 +76,9 @@ static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
     look_for_silence(conn, now_ns);
     look_for_standstill(conn, sl_dpdk_receive_is_owed(conn), "it has stopped within a message",
                         now_ns);
-    if (conn->silence.rounds > 1) {
-        (void)sl_dpdk_route_find(conn); /* the neighbour's Ethernet address may be another now */
+    if (conn->silence.rounds > 1) { /* the neighbour's Ethernet address may be another now */
+        sl_dpdk_neighbours_doubt(conn->side->neighbours, &conn->there.ip);
+        (void)sl_dpdk_route_find(conn);
     }
 }
 

@@ -1,4 +1,7 @@
 /* How connections live and end, on a cable that loses, repeats and forges. */
+#include <string.h>
+
+#include "net/dpdk/neighbour_packet.h"
 #include "tests/unit/net/dpdk_hosts.h"
 
 #define TIMEOUT_MS 10000U
@@ -243,6 +246,59 @@ static void silence__that_ends_in_time(void **state)
     hosts_until(&hosts, &client->sent, 10);
     hosts_run_ms(&hosts, 2 * TIMEOUT_MS);
     expect_alive(&hosts, client);
+    hosts_close(&hosts);
+}
+
+/* ---- Another Ethernet address -----------------------------------------------------------------
+ */
+
+static const uint8_t other_mac[6] = {2, 9, 9, 9, 9, 9};
+
+/* The peer's address is another card's now, which speaks first. */
+static void mac__that_changes_while_the_peer_speaks(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    expect_alive(&hosts, client);
+    hosts_run_ms(&hosts, 1100);
+    hosts.lose[SL_DPDK_TRAIN] = 1;
+    link_send(server_of(&hosts), 1, 10);
+    hosts_run_ms(&hosts, 1);
+    struct packet packet = hosts.last[FROM_A][SL_DPDK_TRAIN];
+    memcpy(packet.bytes + 6, other_mac, sizeof other_mac);
+    sl_wire_inject(hosts.wire, packet.bytes, packet.length, 0);
+    hosts_until(&hosts, &client->received, 1);
+    link_send(client, 1, 10);
+    hosts_step(&hosts, STEP_NS);
+    assert_memory_equal(hosts.last[FROM_B][SL_DPDK_TRAIN].bytes, other_mac, sizeof other_mac);
+    hosts_close(&hosts);
+}
+
+/* It says nothing: it is asked for, though it was heard of not long ago. */
+static void mac__that_changes_in_silence(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    expect_alive(&hosts, client);
+    sl_wire_device_set_down(hosts.device_a, true);
+    const uint32_t asked = hosts.seen[NEIGHBOUR];
+    link_send(client, 1, 10);
+    hosts_run_ms(&hosts, TIMEOUT_MS * 3 / 4 + 100);
+    assert_true(hosts.seen[NEIGHBOUR] > asked);
+    struct sl_dpdk_self self = link_conn(server_of(&hosts))->side->facts.self;
+    const struct sl_dpdk_self *asker = &link_conn(client)->side->facts.self;
+    struct sl_dpdk_neighbour_said said = {.asks = true, .tells = true, .who = asker->ip};
+    uint8_t answer[SL_DPDK_NEIGHBOUR_BYTES];
+    memcpy(self.mac, other_mac, sizeof self.mac);
+    memcpy(said.mac, asker->mac, sizeof said.mac);
+    sl_wire_inject(hosts.wire, answer, sl_dpdk_neighbour_answer(&self, &said, answer), 0);
+    hosts_run_ms(&hosts, 300);
+    assert_memory_equal(hosts.last[FROM_B][SL_DPDK_PROBE].bytes, other_mac, sizeof other_mac);
+    assert_int_equal(client->closed, 0);
     hosts_close(&hosts);
 }
 
@@ -557,6 +613,8 @@ int main(void)
         cmocka_unit_test(silence__of_a_peer_that_owes_nothing),
         cmocka_unit_test(silence__that_ends_in_time),
         cmocka_unit_test(silence__of_our_own),
+        cmocka_unit_test(mac__that_changes_while_the_peer_speaks),
+        cmocka_unit_test(mac__that_changes_in_silence),
         cmocka_unit_test(forged__with_numbers_that_cannot_be),
         cmocka_unit_test(forged__with_another_id),
         cmocka_unit_test(forged__from_another_address),

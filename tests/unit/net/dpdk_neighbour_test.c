@@ -127,6 +127,29 @@ static void neighbours_ask__as_the_standards_say(void **state)
     close_both(&fixture);
 }
 
+static void neighbours_find__asks_when_in_doubt(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    open_both(&fixture, names[0][0], names[0][1], 24);
+    assert_false(sl_dpdk_neighbours_look(fixture.of_a, &fixture.b.ip, fixture.mac));
+    sl_dpdk_neighbours_doubt(fixture.of_a, &fixture.b.ip);
+    ask_and_answer(&fixture);
+    assert_true(sl_dpdk_neighbours_news(fixture.of_a));
+    assert_false(sl_dpdk_neighbours_news(fixture.of_a));
+    assert_true(sl_dpdk_neighbours_look(fixture.of_a, &fixture.b.ip, fixture.mac));
+    sl_dpdk_neighbours_doubt(fixture.of_a, &fixture.b.ip);
+    assert_true(find(&fixture, &fixture.b.ip, S));
+    assert_true(fixture.ask_bytes > 0);
+    sl_dpdk_neighbours_confirm(fixture.of_a, &fixture.b.ip, mac_b, 2 * S);
+    assert_false(sl_dpdk_neighbours_news(fixture.of_a));
+    assert_true(find(&fixture, &fixture.b.ip, 3 * S));
+    assert_int_equal(fixture.ask_bytes, 0);
+    sl_dpdk_neighbours_confirm(fixture.of_a, &fixture.b.ip, mac_c, 3 * S);
+    assert_true(sl_dpdk_neighbours_news(fixture.of_a));
+    close_both(&fixture);
+}
+
 static void neighbours_find__asks_now_and_then(void **state)
 {
     (void)state;
@@ -307,6 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours__ask_and_answer),
         cmocka_unit_test(neighbours_ask__as_the_standards_say),
+        cmocka_unit_test(neighbours_find__asks_when_in_doubt),
         cmocka_unit_test(neighbours_find__asks_now_and_then),
         cmocka_unit_test(neighbours_find__beside_or_behind_the_gateway),
         cmocka_unit_test(neighbours_find__of_the_other_family),
