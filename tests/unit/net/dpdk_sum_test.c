@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/hash.h"
+#include "net/dpdk/sum_blocks.h"
 #include "net/dpdk/wire.h"
 
 #define BYTES_MAX 70000U
@@ -100,13 +101,31 @@ static void sum__in_pieces(void **state)
     free(bytes);
 }
 
+/* What processors without more have. */
+static void sum__in_its_plainest_form(void **state)
+{
+    (void)state;
+    extern const struct sl_dpdk_sum_form sl_dpdk_sum_form_plain;
+    uint8_t *bytes = random_bytes(4096, 3), copy[2048];
+    for (uint32_t blocks = 1; blocks <= sizeof copy / SL_DPDK_SUM_BLOCK; blocks++) {
+        uint32_t length = blocks * SL_DPDK_SUM_BLOCK;
+        const uint8_t *from = bytes + blocks;
+        uint16_t expected = plain_sum(from, length);
+        assert_same_sum(sl_dpdk_sum_fold(sl_dpdk_sum_form_plain.sum(from, blocks)), expected);
+        memset(copy, 0xa5, sizeof copy);
+        assert_same_sum(sl_dpdk_sum_fold(sl_dpdk_sum_form_plain.copy(copy, from, blocks)),
+                        expected);
+        assert_memory_equal(copy, from, length);
+    }
+    free(bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sum__example_of_rfc_1071),
-        cmocka_unit_test(sum__of_any_length_and_place),
-        cmocka_unit_test(sum__of_ones_carries),
-        cmocka_unit_test(sum__in_pieces),
+        cmocka_unit_test(sum__example_of_rfc_1071),  cmocka_unit_test(sum__of_any_length_and_place),
+        cmocka_unit_test(sum__of_ones_carries),      cmocka_unit_test(sum__in_pieces),
+        cmocka_unit_test(sum__in_its_plainest_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
