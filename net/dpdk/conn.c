@@ -237,10 +237,9 @@ static bool is_numbered(uint8_t kind)
     return kind >= SL_DPDK_DATA && kind <= SL_DPDK_BYE;
 }
 
-/* From the peer, as far as addresses tell. The reactor that it has moved to may have another port,
- * and says so itself. */
-static bool is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_side *side,
-                         const struct sl_dpdk_parsed *parsed)
+/* The reactor that it has moved to may have another port, and says so itself. */
+bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_side *side,
+                               const struct sl_dpdk_parsed *parsed)
 {
     return side == conn->side &&
            memcmp(&parsed->from.ip, &conn->there.ip, sizeof conn->there.ip) == 0 &&
@@ -352,7 +351,7 @@ bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_side *side,
 {
     struct sl_dpdk *dpdk = conn->dpdk;
     const struct sl_dpdk_header *header = &parsed->header;
-    if (!is_from_peer(conn, side, parsed)) {
+    if (!sl_dpdk_conn_is_from_peer(conn, side, parsed)) {
         dpdk->forged++;
         return false;
     }

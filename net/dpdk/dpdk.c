@@ -191,7 +191,9 @@ static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
         dpdk->foreign++;
         return false;
     case SL_DPDK_BROKEN:
-        dpdk->broken++;
+        if (parsed.version == 0 || !sl_dpdk_setup_other(dpdk, side, packet, &parsed, false)) {
+            dpdk->broken++;
+        }
         return false;
     }
     return false;

@@ -261,6 +261,11 @@ int sl_dpdk_connect(struct sl_transport *transport, const struct sl_endpoint *en
 /* RETRY, ACCEPT, REFUSE. conn: of the header's id, or NULL. */
 void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct sl_dpdk_conn *conn,
                         const struct sl_dpdk_parsed *packet);
+/* A packet of another version: whoever asks is told, and who is told so need not wait. False: it is
+ * none of these. */
+bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                         const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
+                         bool is_stray);
 /* A PROBE of a connection that is not known: an answer when it was of a former life. */
 void sl_dpdk_setup_stranger(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                             const struct sl_dpdk_parsed *packet);
@@ -277,6 +282,8 @@ int sl_dpdk_listen(struct sl_transport *transport, const struct sl_endpoint *end
 void sl_dpdk_listen_close(struct sl_dpdk *dpdk);
 void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                          const struct sl_dpdk_parsed *packet); /* OPEN */
+void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                          const struct sl_dpdk_parsed *packet); /* OPEN of another version */
 
 /* ---- conn.c, sweep.c ------------------------------------------------------------------------- */
 
@@ -302,6 +309,10 @@ uint64_t sl_dpdk_conn_id(const struct sl_dpdk *dpdk, uint64_t random);
  * was kept. */
 bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_side *side,
                        struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed);
+
+/* From the peer, as far as addresses tell. */
+bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_side *side,
+                               const struct sl_dpdk_parsed *parsed);
 
 /* Says `closed` with this error from the next poll. What has been received before CLOSED is
  * delivered first. Idempotent: the first error stays. tell: the peer is sent a RESET. */

@@ -2,6 +2,7 @@
  * address he gives, that he can be reached there. The id of an accepted connection is made of what
  * was asked: so the same question asked again, since the answer was lost, leads to the same
  * connection. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@
 #include "net/dpdk/cookie.h"
 #include "net/dpdk/internal.h"
 
-#define SLOT_NS (4 * SL_CLOCK_NS_PER_S) /* a cookie is good in its slot and in the next */
+#define SLOT_NS     (4 * SL_CLOCK_NS_PER_S) /* a cookie is good in its slot and in the next */
+#define WORDS_BYTES 120U                    /* of a reason that is said */
 
 struct sl_dpdk_listener {
     struct sl_dpdk_listener *next;
@@ -168,27 +170,67 @@ static bool is_good(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *pac
 /* ---- Answers ----------------------------------------------------------------------------------
  */
 
+/* words: "" where there are none. */
 static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                    const struct sl_dpdk_parsed *packet, enum sl_dpdk_kind kind,
-                   const struct sl_dpdk_hello *asked, const struct sl_dpdk_hello *hello)
+                   const struct sl_dpdk_hello *asked, const struct sl_dpdk_hello *hello,
+                   const char *words)
 {
     struct sl_dpdk_route route;
-    uint8_t body[SL_DPDK_HELLO_BYTES];
+    const size_t words_bytes = strlen(words);
+    uint8_t body[SL_DPDK_HELLO_BYTES + WORDS_BYTES];
+    sl_assert(words_bytes <= WORDS_BYTES);
     sl_dpdk_route_build(&route, side->facts.self.mac, packet->from_mac, &packet->to, &packet->from);
     sl_dpdk_hello_encode(hello, body);
+    memcpy(body + SL_DPDK_HELLO_BYTES, words, words_bytes);
     const struct sl_dpdk_queues queues = sl_dpdk_route_queues(asked);
-    struct sl_dpdk_header header = {
-        .connection = asked->connection, .kind = (uint8_t)kind, .body_bytes = sizeof body};
+    struct sl_dpdk_header header = {.connection = asked->connection,
+                                    .kind = (uint8_t)kind,
+                                    .body_bytes = (uint16_t)(SL_DPDK_HELLO_BYTES + words_bytes)};
     sl_dpdk_send_loose(dpdk, side, &route, sl_dpdk_route_queue(&side->facts.queues, &queues),
                        &header, body);
 }
 
 static void refuse(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
-                   const struct sl_dpdk_parsed *packet, const struct sl_dpdk_hello *asked, int err)
+                   const struct sl_dpdk_parsed *packet, const struct sl_dpdk_hello *asked, int err,
+                   const char *words)
 {
     const struct sl_dpdk_hello hello = {
         .connection = asked->connection, .body_max = SL_DPDK_BODY_MIN, .err = (uint8_t)-err};
-    answer(dpdk, side, packet, SL_DPDK_REFUSE, asked, &hello);
+    answer(dpdk, side, packet, SL_DPDK_REFUSE, asked, &hello, words);
+}
+
+/* That begins with its sender's id in every version. Its address is not known to be his, so that
+ * there are no words. */
+void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                          const struct sl_dpdk_parsed *packet)
+{
+    struct sl_bytes body = sl_bytes_over(packet->body, packet->body_bytes);
+    const struct sl_dpdk_hello asked = {.connection = sl_bytes_u64(&body)};
+    if (asked.connection == 0) {
+        return;
+    }
+    if (sl_dpdk_may_log(dpdk)) {
+        char text[SL_LIMIT_ENDPOINT_BYTES];
+        sl_dpdk_route_format(&packet->from, text);
+        sl_log_warn("%s turned away: it speaks version %u of the protocol on the wire, we version "
+                    "%u: both sides must run releases that go together",
+                    text, packet->version, SL_DPDK_VERSION);
+    }
+    refuse(dpdk, side, packet, &asked, SL_ERR_VERSION, "");
+}
+
+static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                      const struct sl_dpdk_parsed *packet, const struct sl_dpdk_hello *asked)
+{
+    char text[SL_LIMIT_ENDPOINT_BYTES], words[WORDS_BYTES + 1];
+    (void)snprintf(words, sizeof words, "%u connections are open, which is the limit",
+                   dpdk->connections_max);
+    if (sl_dpdk_may_log(dpdk)) {
+        sl_dpdk_route_format(&packet->from, text);
+        sl_log_warn("%s turned away: %s", text, words);
+    }
+    refuse(dpdk, side, packet, asked, SL_ERR_TOO_LARGE, words);
 }
 
 static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
@@ -196,13 +238,17 @@ static void accept_one(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                        uint64_t id)
 {
     const struct sl_dpdk_listener *listener = find_listener(dpdk, &packet->to);
-    if (listener == NULL || dpdk->stats.connections >= dpdk->connections_max) {
-        refuse(dpdk, side, packet, asked, listener == NULL ? SL_ERR_REFUSED : SL_ERR_TOO_LARGE);
+    if (listener == NULL) {
+        refuse(dpdk, side, packet, asked, SL_ERR_REFUSED, "nobody listens there");
+        return;
+    }
+    if (dpdk->stats.connections >= dpdk->connections_max) {
+        turn_away(dpdk, side, packet, asked);
         return;
     }
     struct sl_dpdk_conn *conn = sl_dpdk_conn_make(dpdk, listener->events, listener->ctx, id);
     if (conn == NULL) {
-        refuse(dpdk, side, packet, asked, SL_ERR_NO_MEMORY);
+        refuse(dpdk, side, packet, asked, SL_ERR_NO_MEMORY, "there is no memory for it");
         return;
     }
     conn->inbound = true;
@@ -227,7 +273,7 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
             .connection = asked.connection,
             .cookie = cookie_of(dpdk, packet, asked.connection, slot_now(dpdk)),
             .body_max = SL_DPDK_BODY_MIN};
-        answer(dpdk, side, packet, SL_DPDK_RETRY, &asked, &hello);
+        answer(dpdk, side, packet, SL_DPDK_RETRY, &asked, &hello, "");
         return;
     }
     const uint64_t random = hash(dpdk, packet, asked.connection, ID, 0);
@@ -236,7 +282,7 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
     if (conn != NULL) {
         sl_dpdk_setup_say(conn, SL_DPDK_ACCEPT);
     } else if (sl_dpdk_past_has(dpdk, id)) {
-        refuse(dpdk, side, packet, &asked, SL_ERR_CLOSED); /* it ended before he heard of it */
+        refuse(dpdk, side, packet, &asked, SL_ERR_CLOSED, "it ended before you heard of it");
     } else {
         accept_one(dpdk, side, packet, &asked, id);
     }

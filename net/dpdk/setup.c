@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "net/dpdk/internal.h"
 
+#define WORDS_BYTES  120U /* of a reason that is said */
 #define PAUSE_MIN_NS (20 * SL_CLOCK_NS_PER_MS)
 #define PAUSE_MAX_NS (500 * SL_CLOCK_NS_PER_MS)
 
@@ -162,10 +163,60 @@ static void take_accept(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *h
     sl_dpdk_setup_begin(conn, hello, packet->from_mac);
 }
 
-static void take_refuse(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *hello)
+/* What he says in words, as far as it is fit to be read. */
+static void read_words(const uint8_t *body, uint32_t bytes, char words[WORDS_BYTES + 1])
 {
-    sl_log_debug("%s: refused: %s", conn->base.peer, sl_err_name(-(int)hello->err));
+    uint32_t length = 0;
+    for (uint32_t i = SL_DPDK_HELLO_BYTES; i < bytes && length < WORDS_BYTES; i++) {
+        words[length++] = body[i] >= ' ' && body[i] <= '~' ? (char)body[i] : '?';
+    }
+    words[length] = '\0';
+}
+
+/* That nobody listens, yet or any more, is usual. */
+static void take_refuse(struct sl_dpdk_conn *conn, uint8_t version, int err,
+                        const struct sl_dpdk_parsed *packet)
+{
+    char words[WORDS_BYTES + 1];
+    read_words(packet->body, packet->body_bytes, words);
+    if (err == SL_ERR_REFUSED || err == SL_ERR_CLOSED) {
+        sl_log_debug("%s: refused: %s: %s", conn->base.peer, sl_err_name(err), words);
+    } else if (!sl_dpdk_may_log(conn->dpdk)) {
+        /* so soon after another line */
+    } else if (version != SL_DPDK_VERSION) {
+        sl_log_warn("%s: refused: it speaks version %u of the protocol on the wire, we version %u: "
+                    "both sides must run releases that go together",
+                    conn->base.peer, version, SL_DPDK_VERSION);
+    } else {
+        sl_log_warn("%s: refused: %s: %s", conn->base.peer, sl_err_name(err), words);
+    }
     sl_dpdk_conn_end(conn, SL_ERR_REFUSED, false);
+}
+
+bool sl_dpdk_setup_other(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                         const struct sl_dpdk_packet *packet, const struct sl_dpdk_parsed *parsed,
+                         bool is_stray)
+{
+    const struct sl_dpdk_header *header = &parsed->header;
+    if (memcmp(&parsed->to.ip, &side->facts.self.ip, sizeof parsed->to.ip) != 0 ||
+        parsed->body_bytes < SL_DPDK_HELLO_BYTES) {
+        return false;
+    }
+    if (header->kind == SL_DPDK_OPEN && header->connection == 0) {
+        sl_dpdk_listen_other(dpdk, side, parsed);
+        return true;
+    }
+    struct sl_dpdk_conn *conn =
+        header->kind == SL_DPDK_REFUSE ? sl_dpdk_conn_find(dpdk, header->connection) : NULL;
+    if (conn == NULL) {
+        return header->kind == SL_DPDK_REFUSE && !is_stray &&
+               sl_dpdk_stray_forward(dpdk, side, packet, parsed);
+    }
+    if (conn->life != SL_DPDK_ASKING || !sl_dpdk_conn_is_from_peer(conn, side, parsed)) {
+        return false;
+    }
+    take_refuse(conn, parsed->version, SL_ERR_VERSION, parsed);
+    return true;
 }
 
 /* RESET of a connection that we do not have: the numbers are as its owner has them. */
@@ -226,7 +277,7 @@ void sl_dpdk_setup_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct 
         take_accept(conn, &hello, packet);
         return;
     case SL_DPDK_REFUSE:
-        take_refuse(conn, &hello);
+        take_refuse(conn, SL_DPDK_VERSION, -(int)hello.err, packet);
         return;
     default:
         return;

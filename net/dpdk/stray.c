@@ -71,6 +71,8 @@ static void take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, const s
     if (sl_dpdk_parse(packet.bytes, packet.length, true, &parsed) == SL_DPDK_OURS) {
         parsed.header.connection = stray->id != 0 ? stray->id : parsed.header.connection;
         kept = sl_dpdk_take(dpdk, side, &packet, &parsed, true);
+    } else if (parsed.version != 0) {
+        (void)sl_dpdk_setup_other(dpdk, side, &packet, &parsed, true);
     }
     if (!kept) {
         side->port->ops->release(side->port, &packet, 1);

@@ -141,8 +141,8 @@ static const struct shape shapes[] = {
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
-/* Fills what our header says, behind UDP's; false: not one of ours. */
-static bool header_decode(struct sl_bytes *cursor, struct sl_dpdk_header *out)
+/* Fills what our header says, behind UDP's; false: not one of ours, in any version. */
+static bool header_decode(struct sl_bytes *cursor, struct sl_dpdk_header *out, uint8_t *version)
 {
     uint64_t words[SL_DPDK_HEADER_BYTES / 8];
     sl_bytes_copy(cursor, words, sizeof words);
@@ -159,8 +159,9 @@ static bool header_decode(struct sl_bytes *cursor, struct sl_dpdk_header *out)
         .flags = (uint8_t)(words[3] >> 56),
         .body_bytes = (uint16_t)cursor->left,
     };
-    return !cursor->bad && version_kind >> 4 == SL_DPDK_VERSION && out->kind != 0 &&
-           out->kind < SHAPES && (out->connection != 0 || out->kind == SL_DPDK_OPEN);
+    *version = version_kind >> 4;
+    return !cursor->bad && out->kind != 0 && out->kind < SHAPES &&
+           (out->connection != 0 || out->kind == SL_DPDK_OPEN);
 }
 
 /* The flags, and the body by them. */
@@ -254,8 +255,17 @@ static enum sl_dpdk_class parse_udp(struct sl_bytes datagram, const uint8_t *add
     }
     out->from.port = read_be16(udp);
     out->to.port = read_be16(udp + 2);
-    return header_decode(&datagram, &out->header) && body_decode(&datagram, out) ? SL_DPDK_OURS
-                                                                                 : SL_DPDK_BROKEN;
+    uint8_t version;
+    if (!header_decode(&datagram, &out->header, &version)) {
+        return SL_DPDK_BROKEN;
+    }
+    if (version != SL_DPDK_VERSION) {
+        out->version = version;
+        out->body = datagram.next;
+        out->body_bytes = (uint32_t)datagram.left;
+        return SL_DPDK_BROKEN;
+    }
+    return body_decode(&datagram, out) ? SL_DPDK_OURS : SL_DPDK_BROKEN;
 }
 
 static bool ipv4_head_is_sound(const uint8_t *ip)
@@ -329,6 +339,7 @@ enum sl_dpdk_class sl_dpdk_parse(const uint8_t *packet, uint32_t length, bool ch
         return SL_DPDK_FOREIGN;
     }
     out->from_mac = ether + 6;
+    out->version = 0;
     switch (read_be16(ether + 12)) {
     case ETHER_IPV4:
         return parse_ipv4(cursor, checked, out);

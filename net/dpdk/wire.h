@@ -20,7 +20,7 @@ enum sl_dpdk_kind {
     SL_DPDK_OPEN = 1,   /* who connects, asks; with the cookie once it has one */
     SL_DPDK_RETRY = 2,  /* who listens, without keeping anything: ask again with this cookie */
     SL_DPDK_ACCEPT = 3, /* who listens: here is my id */
-    SL_DPDK_REFUSE = 4, /* who listens: no; the body ends with an UTF-8 reason */
+    SL_DPDK_REFUSE = 4, /* who listens: no; behind the hello words for people may follow */
     /* Of a connection. Numbered by `sequence`, acknowledged, sent again in a packet of another
      * number: */
     SL_DPDK_DATA = 5,  /* a piece of one message: it lies at `offset` */
@@ -136,6 +136,9 @@ struct sl_dpdk_parsed {
     uint32_t body_bytes;
     struct sl_dpdk_address from, to;
     const uint8_t *from_mac;
+    /* BROKEN, where no more than the version is wrong: that. Then header, addresses and body, words
+     * included, are filled. Else 0. */
+    uint8_t version;
 };
 
 /* packet: as it was received, any length, any content. `checked`: the device has checked the UDP

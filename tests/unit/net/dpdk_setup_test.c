@@ -98,6 +98,92 @@ static void connect__more_than_the_limit(void **state)
     hosts_close(&hosts);
 }
 
+/* ---- Refusals ---------------------------------------------------------------------------------
+ */
+
+/* The version and the kind are of that place in every version. */
+static void inject_as_version_2(struct hosts *hosts, uint32_t from, enum sl_dpdk_kind kind)
+{
+    struct packet *packet = &hosts->last[from][kind];
+    packet->bytes[42 + 30] = (uint8_t)(0x20 | kind);
+    packet->bytes[40] = packet->bytes[41] = 0;
+    sl_dpdk_seal(packet->bytes, packet->length, NULL, 0);
+    hosts_repeat(hosts, from, kind);
+}
+
+static const uint8_t *hello_of(const struct hosts *hosts, uint32_t from, enum sl_dpdk_kind kind)
+{
+    return hosts->last[from][kind].bytes + 42 + SL_DPDK_HEADER_BYTES;
+}
+
+/* Who asks in another version hears at once that it is not ours, without a cookie, and in no more
+ * bytes than he sent. */
+static void refuse__who_asks_in_another_version(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct hosts_options options = {
+            .device = {.steering = i == 0 ? SL_WIRE_STRAIGHT : SL_WIRE_FIRST}};
+        struct hosts hosts;
+        hosts_open(&hosts, &options);
+        struct link *client = hosts_pair(&hosts);
+        inject_as_version_2(&hosts, FROM_B, SL_DPDK_OPEN);
+        hosts_run_ms(&hosts, 1);
+        assert_int_equal(hosts.seen[SL_DPDK_REFUSE], 1);
+        const struct packet *refuse = &hosts.last[FROM_A][SL_DPDK_REFUSE];
+        assert_true(refuse->length <= hosts.last[FROM_B][SL_DPDK_OPEN].length);
+        const uint8_t *said = hello_of(&hosts, FROM_A, SL_DPDK_REFUSE);
+        assert_memory_equal(said, hello_of(&hosts, FROM_B, SL_DPDK_OPEN), 8);
+        assert_int_equal(said[35], -SL_ERR_VERSION);
+        expect_pair(&hosts, client);
+        hosts_close(&hosts);
+    }
+}
+
+static void refused__by_another_version(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    hosts.lose[SL_DPDK_REFUSE] = 1000;
+    struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, 4000);
+    hosts_run_ms(&hosts, 5);
+    assert_true(hosts.seen[SL_DPDK_REFUSE] > 0);
+    assert_int_equal(client->closed, 0);
+    struct packet *packet = &hosts.last[FROM_A][SL_DPDK_REFUSE];
+    packet->bytes[35] ^= 1; /* from another port */
+    inject_as_version_2(&hosts, FROM_A, SL_DPDK_REFUSE);
+    hosts_run_ms(&hosts, 1);
+    assert_int_equal(client->closed, 0);
+    packet->bytes[35] ^= 1;
+    inject_as_version_2(&hosts, FROM_A, SL_DPDK_REFUSE);
+    hosts_run_ms(&hosts, 1);
+    assert_int_equal(client->closed, 1);
+    assert_int_equal(client->err, SL_ERR_REFUSED);
+    hosts_close(&hosts);
+}
+
+/* It is known to be no other's address: he may hear more than he said. */
+static void refuse__says_why(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    const struct hosts_options options = {.transport = {.connections_max = 1}};
+    hosts_open(&hosts, &options);
+    (void)hosts_pair(&hosts);
+    const struct sl_endpoint *bound = &hosts.nodes[0].bound;
+    hosts.lose[SL_DPDK_REFUSE] = 0;
+    struct link *second = node_connect(&hosts.nodes[1], bound->host, bound->port);
+    hosts_until(&hosts, &second->closed, 1);
+    static const char why[] = "1 connections are open, which is the limit";
+    const uint8_t *said = hello_of(&hosts, FROM_A, SL_DPDK_REFUSE);
+    assert_int_equal(said[35], -SL_ERR_TOO_LARGE);
+    assert_memory_equal(said + SL_DPDK_HELLO_BYTES, why, sizeof why - 1);
+    assert_int_equal(hosts.last[FROM_A][SL_DPDK_REFUSE].length,
+                     42 + SL_DPDK_HEADER_BYTES + SL_DPDK_HELLO_BYTES + sizeof why - 1);
+    hosts_close(&hosts);
+}
+
 /* Within a process, through the switch: the packets come to who sent them, and are passed on. */
 static void connect__to_another_reactor_of_the_process(void **state)
 {
@@ -313,6 +399,9 @@ int main(void)
         cmocka_unit_test(connect__nobody_is_there),
         cmocka_unit_test(connect__nobody_listens),
         cmocka_unit_test(connect__more_than_the_limit),
+        cmocka_unit_test(refuse__who_asks_in_another_version),
+        cmocka_unit_test(refused__by_another_version),
+        cmocka_unit_test(refuse__says_why),
         cmocka_unit_test(connect__to_another_reactor_of_the_process),
         cmocka_unit_test(connect__to_oneself),
         cmocka_unit_test(connect__where_no_queue_leads_to_the_listener),
