@@ -25,7 +25,7 @@ enum sl_cluster_role { SL_CLUSTER_PS, SL_CLUSTER_WORKER, SL_CLUSTER_SCHEDULER };
 struct sl_cluster_ps {
     struct sl_endpoint control;
     struct sl_endpoint data; /* equal to control where no map says otherwise */
-    struct sl_endpoint fast; /* of rdma, beside data, which is tcp then */
+    struct sl_endpoint fast; /* of rdma or dpdk, beside data, which is tcp then */
     bool has_fast;
 };
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "config/hosts.h"
 #include "core/limits.h"
@@ -15,7 +16,7 @@
 
 #define DATA_ACCEPTED                                                                              \
     "accepts one endpoint, or one of rdma and one of tcp, such as "                                \
-    "rdma://10.0.0.1:5556,tcp://10.0.0.1:5555"
+    "rdma://10.0.0.1:5556,tcp://10.0.0.1:5555, or one of dpdk and one of tcp"
 
 /* A file being read: for errors, and to grow the map. */
 struct reader {
@@ -140,16 +141,30 @@ static int parse_endpoint(struct reader *reader, char *text, struct sl_endpoint 
                : refuse(reader, SL_ERR_INVALID, "data endpoint %s", why);
 }
 
+/* The comma between two endpoints. Of dpdk, a device may have arguments, with commas between; there
+ * are none behind its question mark. */
+static char *find_comma(char *text)
+{
+    const bool is_dpdk = strncasecmp(trim(text), "dpdk://", strlen("dpdk://")) == 0;
+    char *query = is_dpdk ? strchr(text, '?') : NULL;
+    return strchr(query != NULL ? query : text, ',');
+}
+
+static bool is_fast(const struct sl_endpoint *endpoint)
+{
+    return endpoint->scheme == SL_ENDPOINT_RDMA || endpoint->scheme == SL_ENDPOINT_DPDK;
+}
+
 /* "uri", or "uri,uri". */
 static int parse_data(struct reader *reader, char *text, struct sl_endpoint_map_entry *entry)
 {
-    char *comma = strchr(text, ',');
+    text = trim(text);
+    char *comma = find_comma(text);
     if (comma == NULL) {
         return parse_endpoint(reader, text, &entry->data);
     }
-    text = trim(text);
     const bool has_empty = text[0] == ',' || text[strlen(text) - 1] == ',';
-    if (has_empty || strchr(comma + 1, ',') != NULL) {
+    if (has_empty || find_comma(comma + 1) != NULL) {
         return refuse(reader, SL_ERR_INVALID, "\"%.120s\": " DATA_ACCEPTED, text);
     }
     *comma = '\0';
@@ -161,11 +176,11 @@ static int parse_data(struct reader *reader, char *text, struct sl_endpoint_map_
     if (err != 0) {
         return err;
     }
-    const bool is_fast_first = first.scheme == SL_ENDPOINT_RDMA;
+    const bool is_fast_first = is_fast(&first);
     entry->fast = is_fast_first ? first : second;
     entry->data = is_fast_first ? second : first;
     entry->has_fast = true;
-    if (entry->fast.scheme != SL_ENDPOINT_RDMA || entry->data.scheme != SL_ENDPOINT_TCP) {
+    if (!is_fast(&entry->fast) || entry->data.scheme != SL_ENDPOINT_TCP) {
         return refuse(reader, SL_ERR_INVALID, "\"%.120s,%.120s\": " DATA_ACCEPTED, trim(text),
                       trim(comma + 1));
     }

@@ -1,7 +1,7 @@
 /* StarServer's endpoint map: lines "control_host:port=data_uri". Blank lines and lines that begin
  * with # are skipped, white space around an endpoint too. A control endpoint is tcp and named once;
  * so is a data endpoint, unless its port is 0. In the place of one data endpoint there may be two
- * with a comma between, one of rdma and one of tcp, in either order. Before start. */
+ * with a comma between, one of rdma or dpdk and one of tcp, in either order. Before start. */
 #ifndef SL_CONFIG_ENDPOINT_MAP_H
 #define SL_CONFIG_ENDPOINT_MAP_H
 
@@ -16,7 +16,7 @@
 struct sl_endpoint_map_entry {
     struct sl_endpoint control;
     struct sl_endpoint data; /* of two: the one of tcp */
-    struct sl_endpoint fast; /* of two: the one of rdma */
+    struct sl_endpoint fast; /* of two: the one of rdma or dpdk */
     bool has_fast;
 };
 

@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "core/assert.h"
+#include "core/endpoint_device.h"
 #include "core/err.h"
 
 /* So that every endpoint that was parsed can be written again in SL_LIMIT_ENDPOINT_BYTES. */
@@ -152,6 +153,20 @@ static const char *parse_host_port(const char *text, struct sl_endpoint *out)
     return NULL;
 }
 
+/* The whole of it: what is said of the device is for who listens. */
+static int parse_device(const char *text, struct sl_endpoint *out, char *reason,
+                        size_t reason_bytes)
+{
+    struct sl_endpoint_device device;
+    int err = sl_endpoint_device_parse(text, true, &device, reason, reason_bytes);
+    if (err == 0) {
+        out->port = device.port;
+        memcpy(out->host, device.host, sizeof device.host);
+        memcpy(out->device, text, strlen(text) + 1);
+    }
+    return err;
+}
+
 int sl_endpoint_parse(const char *text, struct sl_endpoint *out, char *reason, size_t reason_bytes)
 {
     _Static_assert(HOST_BYTES_MAX == 240, "an error text names it");
@@ -162,13 +177,31 @@ int sl_endpoint_parse(const char *text, struct sl_endpoint *out, char *reason, s
     if (err != 0) {
         return err;
     }
-    const char *wrong = parse_host_port(rest, &parsed);
+    const bool has_query = strchr(rest, '?') != NULL;
+    if (has_query && parsed.scheme == SL_ENDPOINT_DPDK) {
+        err = parse_device(rest, &parsed, reason, reason_bytes);
+        *out = err == 0 ? parsed : *out;
+        return err;
+    }
+    const char *wrong =
+        has_query ? "only dpdk:// takes a device, and ? behind it" : parse_host_port(rest, &parsed);
     if (wrong != NULL) {
         snprintf(reason, reason_bytes, QUOTE ": %s", text, wrong);
         return SL_ERR_INVALID;
     }
     *out = parsed;
     return 0;
+}
+
+const char *sl_endpoint_scheme_name(enum sl_endpoint_scheme scheme)
+{
+    static const char *const names[] = {
+        [SL_ENDPOINT_TCP] = "TCP",
+        [SL_ENDPOINT_SHM] = "shared memory",
+        [SL_ENDPOINT_RDMA] = "RDMA",
+        [SL_ENDPOINT_DPDK] = "DPDK",
+    };
+    return names[scheme];
 }
 
 void sl_endpoint_format(const struct sl_endpoint *endpoint, char *text, size_t text_bytes)

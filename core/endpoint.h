@@ -1,4 +1,6 @@
-/* An endpoint: how a peer is reached, "scheme://host:port". Any thread; no allocation. */
+/* An endpoint: how a peer is reached, "scheme://host:port". Of dpdk also
+ * "dpdk://DEVICE?addr=HOST&port=PORT" (core/endpoint_device.h), by which who listens there says
+ * with what device. Any thread; no allocation. */
 #ifndef SL_CORE_ENDPOINT_H
 #define SL_CORE_ENDPOINT_H
 
@@ -23,11 +25,18 @@ struct sl_endpoint {
     /* The name that the host, an address, was looked up from: a certificate is for that. "": none.
      * Neither parsed nor written. */
     char name[SL_LIMIT_ENDPOINT_BYTES];
+    /* dpdk: what stood behind "dpdk://", where that named a device. Nobody else's concern, and so
+     * not written. "": it named none. */
+    char device[SL_LIMIT_ENDPOINT_BYTES];
 };
 
-/* Parses "host:port", "[v6]:port" or "scheme://" before either; no scheme means tcp. On error
- * writes what is wrong and what is accepted into reason[reason_bytes] and returns INVALID. */
+/* Parses "host:port", "[v6]:port" or "scheme://" before either; no scheme means tcp. Or what dpdk
+ * has. On error writes what is wrong and what is accepted into reason[reason_bytes] and returns
+ * INVALID. */
 int sl_endpoint_parse(const char *text, struct sl_endpoint *out, char *reason, size_t reason_bytes);
+
+/* "TCP", "shared memory", "RDMA", "DPDK": as sentences have it. Static storage. */
+const char *sl_endpoint_scheme_name(enum sl_endpoint_scheme scheme);
 
 /* Writes "scheme://host:port", IPv6 in brackets, into text[text_bytes], cut if need be. */
 void sl_endpoint_format(const struct sl_endpoint *endpoint, char *text, size_t text_bytes);

@@ -203,6 +203,11 @@ struct sl_client_options {
     /* Of RDMA: the entry, counted from 1, of the GID table of the first of those devices whose
      * address is used (what tools call index 3 is 4 here); 0: the endpoint's address decides. */
     uint32_t rdma_gid;
+    /* Of DPDK: this process's devices, "DEVICE[,ARGUMENTS]?addr=A[/PREFIX][&gateway=G][&mtu=N]
+     * [&queues=N]", with ';' between; NULL: none, and shards are reached over TCP where they can
+     * be. A device has one client of a process, and is polled, or looked at from time to time,
+     * while that client exists. Copied. */
+    const char *dpdk_device;
 };
 
 /* A client whose connection breaks connects again, with back-off, and sends again what was not

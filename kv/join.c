@@ -17,12 +17,16 @@ static int resolve(struct sl_join *join, struct sl_env *env, struct sl_dmlc *dml
     const struct sl_cluster_flags no_flags = {.task_index = -1};
     const struct sl_security_flags no_security = {0};
     const struct sl_rdma_choice_flags no_rdma = {0};
+    const struct sl_cli_list no_dpdk = {0};
     int err = sl_env_read(sl_topology_core_count(), env, reason, reason_bytes);
     if (err == 0) {
         err = sl_dmlc_read(dmlc, reason, reason_bytes);
     }
     if (err == 0) {
         err = sl_rdma_choice_read(&no_rdma, &join->rdma, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_dpdk_choice_read(&no_dpdk, &join->dpdk, reason, reason_bytes);
     }
     if (err == 0) {
         err = sl_cluster_resolve(SL_CLUSTER_WORKER, &no_flags, getenv("TF_CONFIG"), dmlc,
@@ -60,6 +64,7 @@ static void fill_options(struct sl_join *join, const struct sl_env *env, const s
         .no_rdma = !env->rdma || join->rdma.flaw[0] != '\0',
         .rdma_device = join->rdma.device[0] == '\0' ? NULL : join->rdma.device,
         .rdma_gid = join->rdma.gid,
+        .dpdk_device = join->dpdk.text[0] == '\0' ? NULL : join->dpdk.text,
     };
 }
 

@@ -6,6 +6,7 @@
 #include <starling_kv.h>
 
 #include "config/cluster.h"
+#include "config/dpdk_choice.h"
 #include "config/rdma_choice.h"
 #include "config/security.h"
 
@@ -16,6 +17,7 @@ struct sl_join {
     char coordinator[SL_LIMIT_ENDPOINT_BYTES + 16];
     char congestion_control[16];
     struct sl_rdma_choice rdma;
+    struct sl_dpdk_choice dpdk;
 };
 
 /* Reads the environment, sets up the log; a caller-driven client. The reason of a failure is

@@ -11,11 +11,13 @@
 #include "config/cli.h"
 #include "config/cluster.h"
 #include "config/dmlc.h"
+#include "config/dpdk_choice.h"
 #include "config/env.h"
 #include "config/rdma_choice.h"
 #include "config/security.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "net/dpdk/device_list.h"
 #include "net/transport.h"
 #include "net/verbose.h"
 #include "ps/process.h"
@@ -44,6 +46,7 @@ struct flags {
     bool insecure;
     struct sl_rdma_choice_flags rdma;
     bool offers_rdma;
+    struct sl_cli_list dpdk;
 };
 
 /* What the options point to, as long as the process runs. */
@@ -54,6 +57,8 @@ struct sources {
     struct sl_security security;
     struct sl_transport_tls tls;
     struct sl_rdma_choice rdma;
+    struct sl_dpdk_choice dpdk;
+    struct sl_dpdk_device_list *devices; /* where an endpoint is of dpdk */
 };
 
 /* As the command line says; before it is read, the defaults. */
@@ -144,6 +149,7 @@ static const struct sl_cli_option OPTIONS[] = {
      .target = &flags.offers_rdma,
      .help = "Serves by RDMA beside TCP, at the same host and a free port. An endpoint map may say "
              "the port, or leave TCP out. `starling-ps doctor` says what is missing."},
+    SL_DPDK_CHOICE_OPTIONS(flags.dpdk),
 };
 
 static int parse_flags(int argc, char **argv, char *reason)
@@ -271,6 +277,9 @@ static int read_sources(struct sources *sources, char *reason)
         err = sl_rdma_choice_read(&flags.rdma, &sources->rdma, reason, REASON_BYTES);
     }
     if (err == 0) {
+        err = sl_dpdk_choice_read(&flags.dpdk, &sources->dpdk, reason, REASON_BYTES);
+    }
+    if (err == 0) {
         err = sl_cluster_resolve(SL_CLUSTER_PS, &flags.cluster, getenv("TF_CONFIG"), &sources->dmlc,
                                  &sources->cluster, reason, REASON_BYTES);
     }
@@ -365,7 +374,33 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
     fill_security(sources, options);
 }
 
-/* What the flag or ps-lite's variable asks for, where no map has said more. Errors: INVALID. */
+/* Beside TCP, at the address of the device. */
+static int settle_beside(const struct sources *sources, struct sl_process_options *options,
+                         bool is_rdma, char *reason)
+{
+    const bool is_dpdk = sources->dpdk.text[0] != '\0';
+    if (options->has_fast || options->data.scheme != SL_ENDPOINT_TCP || !(is_rdma || is_dpdk)) {
+        return 0;
+    }
+    if (is_rdma && is_dpdk) {
+        (void)snprintf(reason, REASON_BYTES,
+                       "RDMA and a --dpdk-device (or STARLING_DPDK_DEVICE) are both asked for: one "
+                       "of them goes beside tcp");
+        return SL_ERR_INVALID;
+    }
+    options->has_fast = true;
+    options->fast = options->data;
+    options->fast.scheme = SL_ENDPOINT_RDMA;
+    options->fast.port = 0;
+    if (is_dpdk) {
+        options->fast.scheme = SL_ENDPOINT_DPDK;
+        options->fast.port = SL_DPDK_PORT_BASE;
+        memcpy(options->fast.host, sources->dpdk.first.host, sizeof sources->dpdk.first.host);
+    }
+    return 0;
+}
+
+/* What the flags or ps-lite's variable ask for, where no map has said more. Errors: INVALID. */
 static int settle_fast(const struct sources *sources, struct sl_process_options *options,
                        char *reason)
 {
@@ -383,17 +418,52 @@ static int settle_fast(const struct sources *sources, struct sl_process_options 
         return SL_ERR_INVALID;
     }
     const bool by_dmlc = options->kind == SL_PROCESS_SERVER && sources->dmlc.rdma != NULL;
-    const bool is_asked = options->has_fast || flags.offers_rdma || by_dmlc;
-    const bool is_beside = options->data.scheme == SL_ENDPOINT_TCP;
-    if (is_asked && is_beside && !options->has_fast) {
-        options->fast = options->data;
-        options->fast.scheme = SL_ENDPOINT_RDMA;
-        options->fast.port = 0;
+    const bool is_rdma = (flags.offers_rdma || by_dmlc) && sources->env.rdma;
+    int err = settle_beside(sources, options, is_rdma, reason);
+    if (err != 0) {
+        return err;
     }
-    options->has_fast = is_asked && is_beside && sources->env.rdma;
+    const bool is_fast_rdma = options->has_fast && options->fast.scheme == SL_ENDPOINT_RDMA;
+    options->has_fast = options->has_fast && (!is_fast_rdma || sources->env.rdma);
     return sl_rdma_choice_check(&sources->rdma,
-                                options->has_fast || options->data.scheme == SL_ENDPOINT_RDMA,
+                                (is_fast_rdma && sources->env.rdma) ||
+                                    options->data.scheme == SL_ENDPOINT_RDMA,
                                 reason, REASON_BYTES);
+}
+
+/* The devices of an endpoint of dpdk. One beside tcp is done without where there are none. Errors:
+ * INVALID, TOO_LARGE, NO_MEMORY. */
+static int settle_dpdk(struct sources *sources, struct sl_process_options *options, char *reason)
+{
+    const bool is_fast = options->has_fast && options->fast.scheme == SL_ENDPOINT_DPDK;
+    const bool is_data =
+        options->kind != SL_PROCESS_SCHEDULER && options->data.scheme == SL_ENDPOINT_DPDK;
+    if (!is_fast && !is_data) {
+        return 0;
+    }
+    const struct sl_endpoint *endpoint = is_fast ? &options->fast : &options->data;
+    char why[512], text[SL_LIMIT_ENDPOINT_BYTES];
+    int err = sl_dpdk_device_list_create(sources->dpdk.text, endpoint, &sources->devices, why,
+                                         sizeof why);
+    sl_endpoint_format(endpoint, text, sizeof text);
+    if (err != 0) {
+        (void)snprintf(reason, REASON_BYTES, "data endpoint %s: %s", text, why);
+        return err;
+    }
+    options->dpdk = sl_dpdk_device_list_options(sources->devices);
+    if (sources->devices != NULL && sl_dpdk_device_list_has(sources->devices, endpoint)) {
+        return 0;
+    }
+    (void)snprintf(reason, REASON_BYTES,
+                   "data endpoint %s: no device has this address: name it by --dpdk-device "
+                   "DEVICE?addr=%s, or the endpoint dpdk://DEVICE?addr=%s&port=%u",
+                   text, endpoint->host, endpoint->host, endpoint->port);
+    if (is_fast) {
+        sl_log_warn("%s: workers come by the other data endpoint", reason);
+        options->has_fast = false;
+        return 0;
+    }
+    return SL_ERR_INVALID;
 }
 
 static int check_data(const struct sl_process_options *options, char *reason)
@@ -405,7 +475,9 @@ static int check_data(const struct sl_process_options *options, char *reason)
     }
     char text[SL_LIMIT_ENDPOINT_BYTES];
     sl_endpoint_format(&options->data, text, sizeof text);
-    const char *also = sl_transport_missing(SL_ENDPOINT_RDMA) == NULL ? ", rdma" : "";
+    const bool is_rdma = options->data.scheme == SL_ENDPOINT_RDMA;
+    const enum sl_endpoint_scheme other = is_rdma ? SL_ENDPOINT_DPDK : SL_ENDPOINT_RDMA;
+    const char *also = sl_transport_missing(other) != NULL ? "" : is_rdma ? ", dpdk" : ", rdma";
     (void)snprintf(reason, REASON_BYTES,
                    "data endpoint %s: %s; accepts tcp, shm%s here (`starling-ps doctor "
                    "--transport %.*s` says more)",
@@ -418,7 +490,7 @@ static int check_endpoints(const struct sources *sources, const struct sl_proces
 {
     const struct sl_endpoint *endpoints[ENDPOINTS_MAX];
     uint32_t count = list_endpoints(options, endpoints);
-    int err = check_data(options, reason);
+    int err = 0;
     for (uint32_t i = 0; i < count && err == 0; i++) {
         err = sl_security_check_exposure(&sources->security, flags.insecure,
                                          endpoints[i] == &options->control ? "control" : "data",
@@ -440,8 +512,15 @@ static void name_log(const struct sources *sources)
     sl_verbose_set(sources->dmlc.verbose);
 }
 
-/* Fills the options from flags, environment and cluster; what they point to is in *sources, whose
- * cluster is the caller's to free. */
+static void free_sources(struct sources *sources)
+{
+    sl_cluster_fini(&sources->cluster);
+    sl_dpdk_device_list_destroy(&sources->devices);
+    sl_cli_list_fini(&flags.dpdk);
+}
+
+/* Fills the options from flags, environment and cluster; what they point to is in *sources, which
+ * is the caller's to free. */
 static int configure(struct sources *sources, struct sl_process_options *options, char *reason)
 {
     int err = parse_bytes(flags.memory_limit, &options->memory_bytes_max, reason);
@@ -455,6 +534,12 @@ static int configure(struct sources *sources, struct sl_process_options *options
     if (err == 0) {
         fill_options(sources, options);
         err = settle_fast(sources, options, reason);
+    }
+    if (err == 0) {
+        err = check_data(options, reason);
+    }
+    if (err == 0) {
+        err = settle_dpdk(sources, options, reason);
     }
     if (err == 0) {
         err = check_endpoints(sources, options, reason);
@@ -476,7 +561,7 @@ int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
     }
     if (result != 0) {
         (void)fprintf(stderr, "starling-ps: %s\n", reason);
-        sl_cluster_fini(&sources.cluster);
+        free_sources(&sources);
         return result == SL_ERR_DEADLINE ? EXIT_FAILURE : EXIT_USAGE;
     }
     if (options.reactor_count > sl_topology_core_count()) {
@@ -486,6 +571,6 @@ int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
     warn_wildcard(&options.data);
     warn_insecure(&options);
     int status = sl_process_run(&options);
-    sl_cluster_fini(&sources.cluster);
+    free_sources(&sources);
     return status;
 }

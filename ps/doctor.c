@@ -35,18 +35,6 @@ void sl_doctor_advise(struct sl_doctor_finding *finding, const char *format, ...
     va_end(arguments);
 }
 
-static void check_dpdk(struct sl_doctor *doctor)
-{
-    const char *why = doctor->system->missing(SL_ENDPOINT_DPDK);
-    if (why == NULL) {
-        (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, "dpdk", "built in");
-    } else {
-        sl_doctor_advise(sl_doctor_find(doctor, SL_DOCTOR_MISSING, SL_DOCTOR_OF(SL_ENDPOINT_DPDK),
-                                        "dpdk", "not built in this version"),
-                         "use rdma or tcp");
-    }
-}
-
 bool sl_doctor_run(const struct sl_doctor_options *options, const struct sl_doctor_system *system,
                    FILE *out)
 {
@@ -57,7 +45,7 @@ bool sl_doctor_run(const struct sl_doctor_options *options, const struct sl_doct
     sl_doctor_kernel_check(&doctor);
     sl_doctor_cores_check(&doctor);
     sl_doctor_rdma_check(&doctor);
-    check_dpdk(&doctor);
+    sl_doctor_dpdk_check(&doctor);
     if (options->json) {
         sl_doctor_print_json(&doctor, out);
     } else {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "core/endpoint.h"
+#include "core/endpoint_device.h"
 #include "net/rdma/devices.h"
 
 /* A set of transports. */
@@ -25,6 +26,8 @@ struct sl_doctor_options {
     /* Endpoints of rdma that the cluster has, this machine's among them. */
     const struct sl_endpoint *endpoints;
     uint32_t endpoint_count;
+    const struct sl_endpoint_device *dpdk_devices; /* that a ps would have */
+    uint32_t dpdk_device_count;
     uint32_t reactors;
     bool pin, polling;
     const char *congestion_control; /* NULL: the system's */

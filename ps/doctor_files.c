@@ -97,6 +97,30 @@ uint32_t sl_doctor_files_list(const struct sl_doctor *doctor, const char *path,
     return count;
 }
 
+bool sl_doctor_files_link(const struct sl_doctor *doctor, char *name, size_t name_bytes,
+                          const char *path, ...)
+{
+    char text[PATH_BYTES], whole[PATH_BYTES + 64], target[PATH_BYTES];
+    va_list arguments;
+    va_start(arguments, path);
+    (void)vsnprintf(text, sizeof text, path, arguments);
+    va_end(arguments);
+    (void)snprintf(whole, sizeof whole, "%s%s", doctor->system->root, text);
+    const ssize_t bytes = readlink(whole, target, sizeof target - 1);
+    target[bytes > 0 ? bytes : 0] = '\0';
+    const char *slash = strrchr(target, '/');
+    (void)snprintf(name, name_bytes, "%s", slash != NULL ? slash + 1 : target);
+    return bytes > 0;
+}
+
+bool sl_doctor_files_may(const struct sl_doctor *doctor, uint32_t capability)
+{
+    char status[4096], text[32];
+    sl_doctor_files_text(doctor, status, sizeof status, "/proc/self/status");
+    return sl_doctor_files_field(status, "CapEff:", text, sizeof text) &&
+           (strtoull(text, NULL, 16) >> capability & 1) != 0;
+}
+
 int sl_doctor_files_access(const struct sl_doctor *doctor, const char *path)
 {
     char whole[PATH_BYTES];

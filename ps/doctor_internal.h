@@ -51,6 +51,11 @@ bool sl_doctor_files_field(const char *text, const char *key, char *value, size_
 /* The names in a folder, sorted; those that are too long are left out. Returns their number. */
 uint32_t sl_doctor_files_list(const struct sl_doctor *doctor, const char *path,
                               char names[][SL_RDMA_DEVICES_NAME_BYTES], uint32_t most);
+/* Where a link leads, without the folders before it; false: there is none. */
+bool sl_doctor_files_link(const struct sl_doctor *doctor, char *name, size_t name_bytes,
+                          const char *path, ...) __attribute__((format(printf, 4, 5)));
+/* Whether this process has a privilege, by its number in capabilities(7). */
+bool sl_doctor_files_may(const struct sl_doctor *doctor, uint32_t capability);
 /* 0, or the errno that opening it for reading and writing gives. */
 int sl_doctor_files_access(const struct sl_doctor *doctor, const char *path);
 
@@ -58,6 +63,7 @@ int sl_doctor_files_access(const struct sl_doctor *doctor, const char *path);
 void sl_doctor_kernel_check(struct sl_doctor *doctor); /* io_uring, files, TCP, shared memory */
 void sl_doctor_cores_check(struct sl_doctor *doctor);  /* cores, NUMA, clock, huge pages */
 void sl_doctor_rdma_check(struct sl_doctor *doctor);   /* libraries, devices, ports, memory */
+void sl_doctor_dpdk_check(struct sl_doctor *doctor);   /* the plug-in, memory, devices */
 
 /* doctor_quota.c: what control groups leave of the processor to this process, in thousandths of a
  * core; UINT64_MAX: all of it. */

@@ -239,15 +239,6 @@ static uint32_t check_ports(struct sl_doctor *doctor, const char *device, bool i
     return active;
 }
 
-/* CAP_IPC_LOCK, by which the limit does not count. */
-static bool may_lock_all(const struct sl_doctor *doctor)
-{
-    char status[4096], text[32];
-    sl_doctor_files_text(doctor, status, sizeof status, "/proc/self/status");
-    return sl_doctor_files_field(status, "CapEff:", text, sizeof text) &&
-           (strtoull(text, NULL, 16) >> CAP_IPC_LOCK_BIT & 1) != 0;
-}
-
 static void check_memlock(struct sl_doctor *doctor)
 {
     const uint64_t limit = doctor->system->memlock_max;
@@ -257,7 +248,7 @@ static void check_memlock(struct sl_doctor *doctor)
         (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, "memlock", "no limit");
         return;
     }
-    if (limit >= needed || may_lock_all(doctor)) {
+    if (limit >= needed || sl_doctor_files_may(doctor, CAP_IPC_LOCK_BIT)) {
         (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, "memlock", "%" PRIu64 " MiB%s", limit / MIB,
                              limit >= needed ? "" : ", which CAP_IPC_LOCK lifts");
         return;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "config/dmlc.h"
+#include "config/dpdk_choice.h"
 #include "config/endpoint_map.h"
 #include "config/env.h"
 #include "config/rdma_choice.h"
@@ -25,6 +26,7 @@ static struct {
     int transport;
     const char *endpoint_map;
     struct sl_rdma_choice_flags rdma;
+    struct sl_cli_list dpdk;
     bool json;
 } flags;
 
@@ -40,12 +42,14 @@ static const struct sl_cli_option OPTIONS[] = {
      .target = &flags.endpoint_map,
      .metavar = "FILE",
      .help = "The cluster's, else .endpoint_map where there is one, of which the endpoints of rdma "
-             "are looked for on this machine."},
+             "are looked for on this machine. Devices of dpdk that it names count where "
+             "--dpdk-device names none."},
     {.kind = SL_CLI_FLAG,
      .name = "json",
      .target = &flags.json,
      .help = "Writes one JSON object instead of lines."},
     SL_RDMA_CHOICE_OPTIONS(flags.rdma),
+    SL_DPDK_CHOICE_OPTIONS(flags.dpdk),
 };
 
 /* What the options of the doctor point to. */
@@ -53,7 +57,9 @@ struct sources {
     struct sl_env env;
     struct sl_dmlc dmlc;
     struct sl_rdma_choice rdma;
-    struct sl_endpoint *endpoints; /* allocated */
+    struct sl_dpdk_choice dpdk;
+    struct sl_endpoint *endpoints;      /* allocated */
+    struct sl_endpoint_device *devices; /* likewise */
     struct sl_doctor_options options;
 };
 
@@ -71,25 +77,70 @@ static struct sl_endpoint numeric(const struct sl_endpoint *endpoint)
     return out;
 }
 
+/* Of a map's devices, which are of several machines, those that this one has, or can make. */
+static bool is_here(const struct sl_endpoint_device *device)
+{
+    char path[128];
+    (void)snprintf(path, sizeof path, "/sys/bus/pci/devices/%s", device->name);
+    return device->arguments[0] != '\0' || access(path, F_OK) == 0;
+}
+
+static void take_device(const struct sl_endpoint *endpoint, struct sources *sources)
+{
+    struct sl_endpoint_device device;
+    struct sl_doctor_options *options = &sources->options;
+    options->transports |= SL_DOCTOR_OF(SL_ENDPOINT_DPDK);
+    if (endpoint->device[0] != '\0' &&
+        sl_endpoint_device_parse(endpoint->device, true, &device, NULL, 0) == 0 &&
+        is_here(&device)) {
+        sources->devices[options->dpdk_device_count++] = device;
+    }
+}
+
 /* Takes over what the map's lines name. Errors: NO_MEMORY. */
 static int take_map(const struct sl_endpoint_map *map, struct sources *sources)
 {
     struct sl_doctor_options *options = &sources->options;
     sources->endpoints = calloc(map->count + 1, sizeof *sources->endpoints);
-    if (sources->endpoints == NULL) {
+    sources->devices = calloc(map->count + 1, sizeof *sources->devices);
+    if (sources->endpoints == NULL || sources->devices == NULL) {
         return SL_ERR_NO_MEMORY;
     }
     for (uint32_t i = 0; i < map->count; i++) {
         const struct sl_endpoint_map_entry *entry = &map->entries[i];
-        const bool is_rdma = entry->data.scheme == SL_ENDPOINT_RDMA;
+        const struct sl_endpoint *fast = entry->has_fast ? &entry->fast : &entry->data;
         options->transports |= SL_DOCTOR_OF(entry->data.scheme);
-        if ((entry->has_fast && sources->env.rdma) || is_rdma) {
+        if (fast->scheme == SL_ENDPOINT_RDMA && (sources->env.rdma || !entry->has_fast)) {
             options->transports |= SL_DOCTOR_OF(SL_ENDPOINT_RDMA);
-            sources->endpoints[options->endpoint_count++] =
-                numeric(is_rdma ? &entry->data : &entry->fast);
+            sources->endpoints[options->endpoint_count++] = numeric(fast);
+        } else if (fast->scheme == SL_ENDPOINT_DPDK) {
+            take_device(fast, sources);
         }
     }
     options->endpoints = sources->endpoints;
+    return 0;
+}
+
+/* What the flags or the variable say goes before the map. Errors: NO_MEMORY. */
+static int take_devices(struct sources *sources)
+{
+    const char *text = sources->dpdk.text;
+    struct sl_doctor_options *options = &sources->options;
+    if (text[0] != '\0') {
+        free(sources->devices);
+        sources->devices = calloc(SL_DPDK_CHOICE_DEVICES, sizeof *sources->devices);
+        if (sources->devices == NULL) {
+            return SL_ERR_NO_MEMORY;
+        }
+        options->transports |= options->transports == 0 ? SL_DOCTOR_OF(SL_ENDPOINT_TCP) : 0;
+        options->transports |= SL_DOCTOR_OF(SL_ENDPOINT_DPDK);
+        options->dpdk_device_count = 0;
+        while (sl_endpoint_device_next(&text, &sources->devices[options->dpdk_device_count], NULL,
+                                       0) == 1) {
+            options->dpdk_device_count++;
+        }
+    }
+    options->dpdk_devices = sources->devices;
     return 0;
 }
 
@@ -143,7 +194,13 @@ static int read_sources(struct sources *sources, char *reason)
         err = sl_rdma_choice_read(&flags.rdma, &sources->rdma, reason, REASON_BYTES);
     }
     if (err == 0) {
+        err = sl_dpdk_choice_read(&flags.dpdk, &sources->dpdk, reason, REASON_BYTES);
+    }
+    if (err == 0) {
         err = read_map(sources, reason);
+    }
+    if (err == 0) {
+        err = take_devices(sources);
     }
     choose_transports(sources);
     if (err == 0) {
@@ -159,6 +216,13 @@ static int read_sources(struct sources *sources, char *reason)
         sources->env.congestion_control[0] == '\0' ? NULL : sources->env.congestion_control;
     options->json = flags.json;
     return err;
+}
+
+static void free_sources(struct sources *sources)
+{
+    free(sources->endpoints);
+    free(sources->devices);
+    sl_cli_list_fini(&flags.dpdk);
 }
 
 static int run_doctor(int argc, char **argv)
@@ -178,14 +242,14 @@ static int run_doctor(int argc, char **argv)
     }
     if (result != SL_CLI_RUN || read_sources(&sources, reason) != 0) {
         (void)fprintf(stderr, "starling-ps doctor: %s\n", reason);
-        free(sources.endpoints);
+        free_sources(&sources);
         return EXIT_USAGE;
     }
     sl_log_setup(SL_LOG_OFF, "doctor"); /* what is tried may fail, and is then said by the doctor */
     struct sl_doctor_system system;
     sl_doctor_system_read(&system);
     const bool runs = sl_doctor_run(&sources.options, &system, stdout);
-    free(sources.endpoints);
+    free_sources(&sources);
     return runs && fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

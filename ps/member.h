@@ -24,7 +24,7 @@ struct sl_member_options {
     uint32_t shard_count; /* of this process */
     uint32_t ps_count, worker_count;
     struct sl_endpoint data; /* where its shards are reached */
-    struct sl_endpoint fast; /* where they are reached by RDMA too */
+    struct sl_endpoint fast; /* where they are reached by RDMA or DPDK too */
     bool has_fast;
     const char *host;               /* net/shm/shm.h, when they are reached through shared memory
                                      * too; NULL or "": they are not. Outlives the member */

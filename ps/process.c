@@ -62,7 +62,8 @@ static int core_start(void *ctx)
         .transport_options = {.congestion_control = options->congestion_control,
                               .tls = options->tls,
                               .rdma_device = options->rdma_device,
-                              .rdma_gid = options->rdma_gid},
+                              .rdma_gid = options->rdma_gid,
+                              .dpdk = options->dpdk},
         .shard = {.memory_bytes_max = options->memory_bytes_max / options->reactor_count,
                   .kv_handler = options->kv_handler},
         .task_index = options->task_index,
@@ -163,8 +164,14 @@ static int join(struct sl_process *process)
     const struct sl_process_options *options = &process->options;
     struct sl_endpoint data = options->data;
     data.port = process->bound_data.port; /* by its own name, at the port that was free */
+    if (data.scheme == SL_ENDPOINT_DPDK) {
+        data = process->bound_data; /* "any" is the device's, of which the others know nothing */
+    }
     struct sl_endpoint fast = options->fast;
     fast.port = process->bound_fast.port;
+    if (fast.scheme == SL_ENDPOINT_DPDK) {
+        fast = process->bound_fast;
+    }
     const struct sl_member_options member = {
         .reactor = process->reactors[0],
         .transport = sl_transport_find(options->coordinator.scheme),

@@ -8,6 +8,7 @@
 #include "core/err.h"
 #include "core/secret.h"
 
+struct sl_dpdk_options;
 struct sl_transport_tls;
 struct sl_kv_handler;
 
@@ -26,7 +27,7 @@ struct sl_process_options {
     struct sl_endpoint coordinator; /* control endpoint of ps/0 or the scheduler */
     struct sl_endpoint control;     /* ours; not SERVER */
     struct sl_endpoint data;        /* ours; may equal control; not SCHEDULER */
-    struct sl_endpoint fast;        /* ours, of rdma, beside data, which is tcp then */
+    struct sl_endpoint fast;        /* ours, of rdma or dpdk, beside data, which is tcp then */
     bool has_fast;
     uint32_t reactor_count; /* SCHEDULER: 1 */
     bool polling;
@@ -42,6 +43,7 @@ struct sl_process_options {
     const char *congestion_control;     /* NULL: the system's */
     const char *rdma_device;            /* as struct sl_transport_options has the two */
     uint32_t rdma_gid;
+    const struct sl_dpdk_options *dpdk; /* outlives the run; where an endpoint is of dpdk */
     bool shm; /* workers of this host may come through shared memory, beside the data endpoint */
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added up */
 };

@@ -1,23 +1,38 @@
 /* Where a process is reached: by the network at its control and data endpoints, by workers of its
- * host through shared memory, and over RDMA. What is offered beside a data endpoint may fail: those
- * who would have come that way come by the data endpoint. */
+ * host through shared memory, and over RDMA or DPDK. What is offered beside a data endpoint may
+ * fail: those who would have come that way come by the data endpoint. */
 #include "core/assert.h"
 #include "core/log.h"
 #include "ps/process_internal.h"
 
 #define DOCTOR "`starling-ps doctor` tells what is missing"
 
-/* RDMA is the only way to the shards. */
-static bool needs_rdma(const struct sl_process_options *options)
+static bool is_fast(const struct sl_endpoint *endpoint)
 {
-    return options->kind != SL_PROCESS_SCHEDULER && options->data.scheme == SL_ENDPOINT_RDMA;
+    return endpoint->scheme == SL_ENDPOINT_RDMA || endpoint->scheme == SL_ENDPOINT_DPDK;
 }
 
-/* Why RDMA cannot be used here; NULL: nothing is known against it. */
-static const char *why_not_rdma(const struct sl_process_options *options)
+/* RDMA, or DPDK, is the only way to the shards. */
+static bool needs_fast(const struct sl_process_options *options)
 {
-    return options->tls != NULL ? "there is no TLS over RDMA"
-                                : sl_transport_missing(SL_ENDPOINT_RDMA);
+    return options->kind != SL_PROCESS_SCHEDULER && is_fast(&options->data);
+}
+
+/* Of the endpoint that is beside the data endpoint, or is it. */
+static enum sl_endpoint_scheme fast_scheme(const struct sl_process_options *options)
+{
+    return options->has_fast ? options->fast.scheme : options->data.scheme;
+}
+
+/* Why it cannot be used here; NULL: nothing is known against it. */
+static const char *why_not_fast(const struct sl_process_options *options)
+{
+    const enum sl_endpoint_scheme scheme = fast_scheme(options);
+    if (options->tls != NULL) {
+        return scheme == SL_ENDPOINT_RDMA ? "there is no TLS over RDMA"
+                                          : "there is no TLS over DPDK";
+    }
+    return sl_transport_missing(scheme);
 }
 
 static void drop_fast(struct sl_process *process, const char *why)
@@ -44,9 +59,9 @@ int sl_process_listen_check(struct sl_process *process)
     struct sl_process_options *options = &process->options;
     options->has_fast = options->has_fast && options->kind != SL_PROCESS_SCHEDULER;
     sl_assert(!options->has_fast || options->data.scheme == SL_ENDPOINT_TCP);
-    sl_assert(!options->has_fast || options->fast.scheme == SL_ENDPOINT_RDMA);
-    const bool wants = options->has_fast || needs_rdma(options);
-    const char *why = wants ? why_not_rdma(options) : NULL;
+    sl_assert(!options->has_fast || is_fast(&options->fast));
+    const bool wants = options->has_fast || needs_fast(options);
+    const char *why = wants ? why_not_fast(options) : NULL;
     if (why == NULL) {
         return 0;
     }
@@ -62,20 +77,20 @@ void sl_process_listen_choose(const struct sl_process *process, struct sl_server
 {
     const struct sl_process_options *options = &process->options;
     const bool has_local = options->shm || options->data.scheme == SL_ENDPOINT_SHM;
-    const bool has_fast = options->has_fast || needs_rdma(options);
+    const bool has_fast = options->has_fast || needs_fast(options);
     server->transport = sl_transport_find(SL_ENDPOINT_TCP);
     server->local = has_local ? sl_transport_find(SL_ENDPOINT_SHM) : NULL;
-    server->fast = has_fast ? sl_transport_find(SL_ENDPOINT_RDMA) : NULL;
-    server->needs_fast = needs_rdma(options);
+    server->fast = has_fast ? sl_transport_find(fast_scheme(options)) : NULL;
+    server->needs_fast = needs_fast(options);
 }
 
 void sl_process_listen_created(struct sl_process_core *core, int err)
 {
     struct sl_process *process = core->process;
-    if (err != 0 && needs_rdma(&process->options)) {
+    if (err != 0 && needs_fast(&process->options)) {
         explain_failure(process, sl_err_name(err));
     } else if (err == 0 && process->options.has_fast && !sl_server_has_fast(core->server)) {
-        drop_fast(process, "RDMA cannot be used"); /* the next cores do not try; none listens yet */
+        drop_fast(process, "it cannot be used"); /* the next cores do not try; none listens yet */
     }
 }
 
@@ -118,7 +133,7 @@ static int listen_data(struct sl_process_core *core)
 {
     struct sl_process *process = core->process;
     int err = sl_server_listen(core->server, &process->options.data, &process->bound_data);
-    if (err != 0 && needs_rdma(&process->options)) {
+    if (err != 0 && needs_fast(&process->options)) {
         explain_failure(process, sl_err_name(err));
     }
     return err;

@@ -27,8 +27,8 @@
  * once is read where the client has it; only what is checked of it, all but its values, is copied
  * before. Where the client says where its answer shall lie, it is made there.
  *
- * RDMA: connections of the fast transport use the outbox and the buffers of the first one's, which
- * are registered with it.
+ * RDMA, DPDK: connections of the fast transport use the outbox and the buffers of the first one's,
+ * which are registered with it.
  *
  * Peers that stop: a connection with unsent frames, of which none was sent for 10 s, is closed, and
  * one whose long frame is not complete 10 s after it found room; while others wait for the memory,
@@ -54,7 +54,8 @@ struct sl_server_options {
     const struct sl_transport_ops *transport;
     /* A second one, for endpoints shm://, whose connections share memory; NULL: none. */
     const struct sl_transport_ops *local;
-    /* A third one, for endpoints rdma://, by which a device fetches and delivers; NULL: none. */
+    /* A third one, for endpoints rdma:// or dpdk://, by which a device fetches and delivers; NULL:
+     * none. */
     const struct sl_transport_ops *fast;
     bool needs_fast;                               /* it is an error if that cannot be opened */
     struct sl_transport_options transport_options; /* of all; TLS is the first one's */
@@ -79,9 +80,9 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
 /* It has a fast transport. */
 bool sl_server_has_fast(const struct sl_server *server);
 
-/* Listens; several endpoints are possible (control, data, shm, rdma). *bound: the port chosen.
- * Errors: those of sl_transport_listen, UNSUPPORTED (shm:// without a local transport, rdma://
- * without a fast one), NO_MEMORY. */
+/* Listens; several endpoints are possible (control, data, shm, rdma or dpdk). *bound: the port
+ * chosen. Errors: those of sl_transport_listen, UNSUPPORTED (shm:// without a local transport,
+ * rdma:// without a fast one), NO_MEMORY. */
 int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoint,
                      struct sl_endpoint *bound);
 

@@ -1,4 +1,6 @@
 /* The ways on which peers come to a server: its first transport, and those beside it. */
+#include <string.h>
+
 #include "core/log.h"
 #include "ps/server_internal.h"
 
@@ -29,8 +31,9 @@ static void register_memory(struct sl_server *server)
         err = sl_server_buffers_register(&server->buffers, server->fast);
     }
     if (err != 0) {
-        sl_log_warn("shard on %s: its memory is not registered for RDMA, which is slower: %s",
-                    sl_reactor_name(server->options.reactor), sl_err_name(err));
+        sl_log_warn("shard on %s: its memory is not registered with %s, which is slower: %s",
+                    sl_reactor_name(server->options.reactor), server->fast->ops->scheme,
+                    sl_err_name(err));
     }
 }
 
@@ -46,7 +49,8 @@ int sl_server_transports_open(struct sl_server *server)
         (void)open_beside(server, options->local, "through shared memory", &server->local);
     }
     if (options->fast != NULL) {
-        err = open_beside(server, options->fast, "over RDMA", &server->fast);
+        const char *over = strcmp(options->fast->scheme, "rdma") == 0 ? "over RDMA" : "over DPDK";
+        err = open_beside(server, options->fast, over, &server->fast);
         if (err == 0) {
             register_memory(server);
         } else if (options->needs_fast) {
@@ -73,9 +77,9 @@ int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoin
                      struct sl_endpoint *bound)
 {
     sl_reactor_assert_owner(server->options.reactor);
-    struct sl_transport *transport = endpoint->scheme == SL_ENDPOINT_SHM    ? server->local
-                                     : endpoint->scheme == SL_ENDPOINT_RDMA ? server->fast
-                                                                            : server->transport;
+    struct sl_transport *transport = endpoint->scheme == SL_ENDPOINT_TCP   ? server->transport
+                                     : endpoint->scheme == SL_ENDPOINT_SHM ? server->local
+                                                                           : server->fast;
     if (transport == NULL) {
         return SL_ERR_UNSUPPORTED;
     }

@@ -23,8 +23,8 @@ uint64_t sl_hub_time_left(const struct sl_hub *hub, uint64_t deadline_ns)
                                     : SL_CLOCK_NS_PER_MS;
 }
 
-/* Shared memory is of one machine and one user: there is nobody to hide it from. Over RDMA nothing
- * goes when there should be TLS: link_connection.c. */
+/* Shared memory is of one machine and one user: there is nobody to hide it from. Over RDMA and DPDK
+ * nothing goes when there should be TLS: link_connection.c. */
 static struct sl_transport_options options_for(const struct sl_hub *hub,
                                                enum sl_endpoint_scheme scheme)
 {
@@ -65,8 +65,9 @@ static void say_missing(struct sl_hub *hub, enum sl_endpoint_scheme scheme, int 
     const bool is_shm = scheme == SL_ENDPOINT_SHM;
     if (hub->options->spokesman[scheme] == hub->index && !hub->has_said_missing[scheme]) {
         hub->has_said_missing[scheme] = true;
-        sl_log_write(is_shm ? SL_LOG_WARN : SL_LOG_INFO, "client: not %s: %s; over TCP",
-                     is_shm ? "through shared memory" : "over RDMA", sl_hub_obstacle(scheme, err));
+        sl_log_write(scheme == SL_ENDPOINT_RDMA ? SL_LOG_INFO : SL_LOG_WARN,
+                     "client: not %s %s: %s; over TCP", is_shm ? "through" : "over",
+                     sl_endpoint_scheme_name(scheme), sl_hub_obstacle(scheme, err));
     }
 }
 
@@ -157,6 +158,17 @@ static int take_buffers(struct sl_hub *hub, uint32_t link_count)
     return err;
 }
 
+/* What a device receives, it spreads over the queues of all hubs that have links: each must look at
+ * its own, whether or not its shards are reached so. That it cannot is said where it is needed. */
+static void share_devices(struct sl_hub *hub)
+{
+    struct sl_transport *ignored;
+    if (hub->options->uses_devices && links_of(hub) > 0) {
+        sl_reactor_excuse_turn(hub->reactor);
+        (void)sl_hub_transport(hub, SL_ENDPOINT_DPDK, &ignored);
+    }
+}
+
 void sl_hub_connect(struct sl_call *call)
 {
     struct sl_hub *hub = call->hub;
@@ -171,6 +183,7 @@ void sl_hub_connect(struct sl_call *call)
         sl_call_answer(call);
         return;
     }
+    share_devices(hub);
     for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
         sl_link_open(&hub->links[shard], call);
     }

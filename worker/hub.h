@@ -37,6 +37,7 @@ struct sl_hub_buffer {
 
 /* The same for all hubs of a client; owned by it. */
 struct sl_wire_memory;
+struct sl_dpdk_device_list;
 struct sl_hub_options {
     /* As sl_transport_find; a simulation has its own. */
     const struct sl_transport_ops *(*find_transport)(enum sl_endpoint_scheme scheme);
@@ -49,6 +50,9 @@ struct sl_hub_options {
     char host[SL_SHM_HOST_BYTES];  /* shards with the same are reached through shared memory; "":
                                     * none */
     bool no_rdma;                  /* where TCP leads to the same shard */
+    /* What transport.dpdk points to; NULL: this process has no device for it. Owned. */
+    struct sl_dpdk_device_list *devices;
+    bool uses_devices; /* some shard may be reached by them; set before the hubs connect */
     struct sl_endpoint coordinator;
     char coordinator_name[SL_LIMIT_ENDPOINT_BYTES + 16]; /* "coordinator (tcp://…)" */
     uint32_t ps_count, worker_count;                     /* expected; 0: unknown */

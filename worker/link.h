@@ -39,8 +39,8 @@ enum sl_link_state {
 /* Where a shard is reached. */
 struct sl_link_place {
     struct sl_endpoint endpoint;
-    /* Beside a TCP endpoint: shared memory, where the ps is on this host, or else RDMA, where the
-     * ps has it. */
+    /* Beside a TCP endpoint: shared memory, where the ps is on this host, or else RDMA or DPDK,
+     * where the ps has it. */
     struct sl_endpoint near;
     bool has_near;
 };
@@ -95,7 +95,8 @@ struct sl_link {
 /* ---- link_connection.c */
 
 /* Where the shards of this ps are reached by a client with these options. Errors: INVALID, with the
- * reason: the ps has an endpoint that is none, or one for RDMA only, to which TLS does not lead.
+ * reason: the ps has an endpoint that is none, or one for RDMA or DPDK only, to which TLS does not
+ * lead, or this process has no device.
  * Any thread. */
 int sl_link_find_place(const struct sl_hub_options *options, const struct sl_message_ps *ps,
                        struct sl_link_place *out, char *reason, size_t reason_bytes);

@@ -13,15 +13,22 @@ static bool is_on_this_host(const struct sl_hub_options *options, const struct s
     return options->host[0] != '\0' && strcmp(options->host, ps->host) == 0;
 }
 
-/* Where RDMA leads to the ps, too, and may be used. A ps of another version may offer what this one
- * does not know: it does without. */
+/* What this client has for such a way, and is not told to leave alone. */
+static bool may_go(const struct sl_hub_options *options, enum sl_endpoint_scheme scheme)
+{
+    return (scheme == SL_ENDPOINT_RDMA && !options->no_rdma) ||
+           (scheme == SL_ENDPOINT_DPDK && options->devices != NULL);
+}
+
+/* Where RDMA or DPDK leads to the ps, too, and may be used. A ps of another version may offer what
+ * this one does not know: it does without. */
 static bool has_fast(const struct sl_hub_options *options, const struct sl_message_ps *ps,
                      struct sl_endpoint *out)
 {
     char ignored[160];
-    return ps->fast_endpoint[0] != '\0' && !options->no_rdma && options->transport.tls == NULL &&
+    return ps->fast_endpoint[0] != '\0' && options->transport.tls == NULL &&
            sl_endpoint_parse(ps->fast_endpoint, out, ignored, sizeof ignored) == 0 &&
-           out->scheme == SL_ENDPOINT_RDMA && out->port != 0;
+           may_go(options, out->scheme) && out->port != 0;
 }
 
 int sl_link_find_place(const struct sl_hub_options *options, const struct sl_message_ps *ps,
@@ -32,9 +39,18 @@ int sl_link_find_place(const struct sl_hub_options *options, const struct sl_mes
     if (err != 0) {
         return err;
     }
-    if (place.endpoint.scheme == SL_ENDPOINT_RDMA && options->transport.tls != NULL) {
+    const enum sl_endpoint_scheme scheme = place.endpoint.scheme;
+    if ((scheme == SL_ENDPOINT_RDMA || scheme == SL_ENDPOINT_DPDK) &&
+        options->transport.tls != NULL) {
         snprintf(reason, reason_bytes,
-                 "%.100s: there is no TLS over RDMA: give the ps a TCP endpoint too",
+                 "%.100s: there is no TLS over %s: give the ps a TCP endpoint too",
+                 ps->data_endpoint, sl_endpoint_scheme_name(scheme));
+        return SL_ERR_INVALID;
+    }
+    if (scheme == SL_ENDPOINT_DPDK && options->devices == NULL) {
+        snprintf(reason, reason_bytes,
+                 "%.100s: this process needs a device of its own to get there: --dpdk-device "
+                 "DEVICE?addr=A, or STARLING_DPDK_DEVICE",
                  ps->data_endpoint);
         return SL_ERR_INVALID;
     }

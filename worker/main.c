@@ -32,6 +32,7 @@ struct job {
     struct sl_cluster cluster;
     struct sl_security security;
     struct sl_rdma_choice rdma;
+    struct sl_dpdk_choice dpdk;
     struct sl_trainer_options options;
     struct sl_reader_options test; /* of the data to evaluate on */
     struct sl_reader *train;
@@ -75,14 +76,42 @@ static void catch_signals(void)
     (void)sigaction(SIGALRM, &action, NULL);
 }
 
-/* With a data endpoint in the map that has no other way, or by ps-lite's variable. */
+/* A ps whose data endpoint in the map has no other way than this; NULL: none. */
+static const struct sl_endpoint *find_only(const struct job *job, enum sl_endpoint_scheme scheme)
+{
+    for (uint32_t i = 0; job->cluster.ps != NULL && i < job->cluster.ps_count; i++) {
+        if (job->cluster.ps[i].data.scheme == scheme) {
+            return &job->cluster.ps[i].data;
+        }
+    }
+    return NULL;
+}
+
+/* By the map, or by ps-lite's variable. */
 static bool asks_for_rdma(const struct job *job)
 {
-    bool is_asked = job->dmlc.in_use && job->dmlc.rdma != NULL && job->env.rdma;
-    for (uint32_t i = 0; job->cluster.ps != NULL && i < job->cluster.ps_count; i++) {
-        is_asked = is_asked || job->cluster.ps[i].data.scheme == SL_ENDPOINT_RDMA;
+    return (job->dmlc.in_use && job->dmlc.rdma != NULL && job->env.rdma) ||
+           find_only(job, SL_ENDPOINT_RDMA) != NULL;
+}
+
+static int read_dpdk(struct job *job, char *reason, size_t reason_bytes)
+{
+    int err = sl_dpdk_choice_read(&job->flags.dpdk, &job->dpdk, reason, reason_bytes);
+    const struct sl_endpoint *only = find_only(job, SL_ENDPOINT_DPDK);
+    if (err != 0 || only == NULL) {
+        return err;
     }
-    return is_asked;
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(only, text, sizeof text);
+    const char *missing = sl_transport_missing(SL_ENDPOINT_DPDK);
+    if (missing == NULL && job->dpdk.text[0] != '\0') {
+        return 0;
+    }
+    (void)snprintf(reason, reason_bytes, "data endpoint %s: %s", text,
+                   missing != NULL ? missing
+                                   : "this worker needs a device of its own to get there: "
+                                     "--dpdk-device DEVICE?addr=A, or STARLING_DPDK_DEVICE");
+    return missing != NULL ? SL_ERR_UNSUPPORTED : SL_ERR_INVALID;
 }
 
 static int read_environment(struct job *job, char *reason, size_t reason_bytes)
@@ -100,6 +129,9 @@ static int read_environment(struct job *job, char *reason, size_t reason_bytes)
     }
     if (err == 0) {
         err = sl_rdma_choice_check(&job->rdma, asks_for_rdma(job), reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = read_dpdk(job, reason, reason_bytes);
     }
     if (err == 0 && job->cluster.worker_count == 0) {
         (void)snprintf(reason, reason_bytes,
@@ -312,6 +344,7 @@ static int connect_cluster(struct job *job)
         .no_rdma = !job->env.rdma || job->rdma.flaw[0] != '\0',
         .rdma_device = job->rdma.device[0] == '\0' ? NULL : job->rdma.device,
         .rdma_gid = job->rdma.gid,
+        .dpdk_device = job->dpdk.text[0] == '\0' ? NULL : job->dpdk.text,
     };
     waiting = 1;
     int err = sl_client_create(&options, &job->options.client);

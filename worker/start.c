@@ -6,6 +6,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
+#include "net/dpdk/device_list.h"
 #include "worker/client_internal.h"
 #include "worker/control.h"
 #include "worker/encode.h"
@@ -126,6 +127,20 @@ static int check_options(const struct sl_client_options *options,
     return check_security(options);
 }
 
+static int copy_devices(struct sl_hub_options *to, const struct sl_client_options *options)
+{
+    char reason[512];
+    int err = is_given(options->dpdk_device)
+                  ? sl_dpdk_device_list_create(options->dpdk_device, NULL, &to->devices, reason,
+                                               sizeof reason)
+                  : 0;
+    if (err != 0) {
+        sl_log_error("client: dpdk_device: %s", reason);
+    }
+    to->transport.dpdk = sl_dpdk_device_list_options(to->devices);
+    return err;
+}
+
 static int copy_path(const char **to, const char *from)
 {
     *to = strdup(from);
@@ -155,12 +170,13 @@ static int copy_security(struct sl_hub_options *to, const struct sl_client_optio
     return err;
 }
 
-static void free_security(struct sl_hub_options *options)
+static void free_owned(struct sl_hub_options *options)
 {
     free((char *)(uintptr_t)options->tls.certificate);
     free((char *)(uintptr_t)options->tls.key);
     free((char *)(uintptr_t)options->tls.authority);
     free((char *)(uintptr_t)options->tls.peer_name);
+    sl_dpdk_device_list_destroy(&options->devices);
     explicit_bzero(&options->secret, sizeof options->secret);
 }
 
@@ -245,12 +261,13 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     fill_hub_options(client, options, setup, &coordinator);
     struct sl_port *port;
     err = copy_security(&client->hub_options, options);
+    err = err != 0 ? err : copy_devices(&client->hub_options, options);
     if (err == 0) {
         err = sl_port_set_create(setup->reactors, setup->reactor_count, setup->driven,
                                  &client->ports);
     }
     if (err != 0) {
-        free_security(&client->hub_options);
+        free_owned(&client->hub_options);
         free(client);
         return err;
     }
@@ -314,16 +331,46 @@ static int fill_links(struct sl_client *client, const struct sl_message_ps *ps,
     return 0;
 }
 
-static void say_what_tls_forbids(const struct sl_client *client)
+/* Of the faster ways that some ps offers, once. */
+static void say_what_is_left(const struct sl_client *client)
 {
     const struct sl_message_cluster *cluster = &client->cluster;
-    bool forbids = false;
-    for (uint32_t i = 0; i < cluster->ps_count && client->hub_options.transport.tls != NULL; i++) {
-        forbids = forbids || cluster->ps[i].fast_endpoint[0] != '\0';
+    bool offered[SL_HUB_SCHEMES] = {false};
+    for (uint32_t i = 0; i < cluster->ps_count; i++) {
+        struct sl_endpoint fast;
+        if (cluster->ps[i].fast_endpoint[0] != '\0' &&
+            sl_endpoint_parse(cluster->ps[i].fast_endpoint, &fast, NULL, 0) == 0) {
+            offered[fast.scheme] = true;
+        }
     }
-    if (forbids) {
-        sl_log_info("client: not over RDMA, which has no TLS; over TCP");
+    const bool has_tls = client->hub_options.transport.tls != NULL;
+    if (has_tls && (offered[SL_ENDPOINT_RDMA] || offered[SL_ENDPOINT_DPDK])) {
+        sl_log_info("client: not over %s, which has no TLS; over TCP",
+                    offered[SL_ENDPOINT_RDMA] ? "RDMA" : "DPDK");
+    } else if (offered[SL_ENDPOINT_DPDK] && client->hub_options.devices == NULL) {
+        sl_log_info("client: not over DPDK: this process was given no --dpdk-device; over TCP");
     }
+}
+
+static bool leads_to(const struct sl_link_place *place, enum sl_endpoint_scheme scheme)
+{
+    return place->endpoint.scheme == scheme || (place->has_near && place->near.scheme == scheme);
+}
+
+/* The hubs that have links get a queue each of every device; others look at none. */
+static void share_devices(struct sl_client *client, uint32_t shard_count)
+{
+    struct sl_hub_options *options = &client->hub_options;
+    const uint32_t hubs = client->hub_count - client->first_hub;
+    if (options->devices == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < shard_count; i++) {
+        options->uses_devices =
+            options->uses_devices || leads_to(&client->links[i].place, SL_ENDPOINT_DPDK);
+    }
+    sl_dpdk_device_list_share(options->devices, client->first_hub,
+                              (uint16_t)(hubs < shard_count ? hubs : shard_count));
 }
 
 /* All links are there. From the last to the first, so that the first of a kind has the last word.
@@ -379,9 +426,10 @@ static int make_links(struct sl_client *client)
             return err;
         }
     }
-    say_what_tls_forbids(client);
+    say_what_is_left(client);
     client->shard_count = shard_count;
     choose_spokesmen(client, shard_count);
+    share_devices(client, shard_count);
     make_wire_memory(client, shard_count);
     return 0;
 }
@@ -532,6 +580,6 @@ void sl_start_free(struct sl_client **client)
     free(gone->links);
     free(gone->calls);
     free(gone->hubs);
-    free_security(&gone->hub_options);
+    free_owned(&gone->hub_options);
     free(gone);
 }

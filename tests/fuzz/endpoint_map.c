@@ -24,7 +24,7 @@ static void check_entry(const struct sl_endpoint_map *map,
     check_endpoint(&entry->data);
     if (entry->has_fast) {
         sl_assert(entry->data.scheme == SL_ENDPOINT_TCP);
-        sl_assert(entry->fast.scheme == SL_ENDPOINT_RDMA);
+        sl_assert(entry->fast.scheme == SL_ENDPOINT_RDMA || entry->fast.scheme == SL_ENDPOINT_DPDK);
         check_endpoint(&entry->fast);
     }
 }

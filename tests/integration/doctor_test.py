@@ -16,7 +16,7 @@ class Doctor(harness.StarlingTest):
         output = self.doctor()
         self.assertRegex(output, r"(?m)^ok +io_uring +Linux |^warning +io_uring +Linux ")
         self.assertRegex(output, r"(?m)^tcp +can run \(asked for\)$")
-        self.assertRegex(output, r"(?m)^dpdk +cannot run: dpdk$")
+        self.assertRegex(output, r"(?m)^dpdk +cannot run: .*dpdk device$")
 
     def test_what_cannot_run_says_what_to_do(self):
         output = self.doctor("--transport", "rdma", "--rdma-device", "none_of_this_name", status=1)
@@ -31,6 +31,19 @@ class Doctor(harness.StarlingTest):
         self.doctor("--endpoint-map", both, "--transport", "tcp")
         near = self.file("near", "127.0.0.1:1=shm://127.0.0.1:2\n")
         self.assertRegex(self.doctor("--endpoint-map", near), r"(?m)^shm +can run \(asked for\)$")
+
+    def test_devices_of_dpdk(self):
+        output = self.doctor("--transport", "dpdk", status=1)
+        self.assertRegex(output, r"(?m)^missing +dpdk device +none is named\n +-> --dpdk-device")
+        absent = "ffff:ff:1f.7?addr=10.0.0.1"
+        for output in (self.doctor("--dpdk-device", absent, status=1),
+                       self.doctor(env={"STARLING_DPDK_DEVICE": absent}, status=1)):
+            self.assertRegex(output, r"(?m)^missing +dpdk device +ffff:ff:1f.7: ")
+            self.assertRegex(output, r"(?m)^dpdk +cannot run: .* \(asked for\)$")
+        made = self.file("made", "127.0.0.1:1=dpdk://net_null0,copy=1?addr=10.0.0.1&port=1,127.0.0.1:2\n")
+        self.assertRegex(self.doctor("--endpoint-map", made, status=None),
+                         r"(?m)^ok +dpdk device +net_null0 is made at the start$")
+        self.assertIn("addr is missing", self.doctor("--dpdk-device", "net_null0", status=2))
 
     def test_the_map_and_variables_of_a_ps_count(self):
         with tempfile.TemporaryDirectory() as folder:

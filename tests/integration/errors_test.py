@@ -50,9 +50,19 @@ class FlagErrors(harness.StarlingTest):
             self.refuses(name, args, "NCCL_IB_GID_INDEX=auto", "0 to 65535", env={"NCCL_IB_GID_INDEX": "auto"})
         near = self.file("near", "127.0.0.1:1=shm://near:1\n")
         self.refuses("starling-ps", ["--endpoint-map", near, "--rdma"], "--rdma", "shm://near:1")
-        other = self.file("other", "127.0.0.1:1=dpdk://127.0.0.1:1\n")
-        self.refuses("starling-ps", ["--endpoint-map", other], "dpdk://127.0.0.1:1",
-                     "accepts tcp, shm", "doctor --transport dpdk")
+
+    def test_dpdk(self):
+        """With the plug-in or without."""
+        ps = ["--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a"]
+        alone = ["--endpoint-map", self.file("alone", "127.0.0.1:1=dpdk://10.0.0.1:1\n"), "--worker-hosts", "a"]
+        for name in ("starling-ps", "starling-worker"):
+            self.refuses(name, ps + ["--dpdk-device", "net_memif0"], "--dpdk-device", "net_memif0",
+                         "addr is missing")
+            self.refuses(name, ps, "STARLING_DPDK_DEVICE", "mtu is not a number",
+                         env={"STARLING_DPDK_DEVICE": "a?addr=10.0.0.1&mtu=x"})
+            self.refuses(name, alone, "data endpoint dpdk://10.0.0.1:1: ")
+        self.refuses("starling-ps", alone + ["--dpdk-device", "a?addr=10.0.0.2"], "dpdk://10.0.0.1:1")
+        self.refuses("starling-ps", ps + ["--rdma", "--dpdk-device", "a?addr=10.0.0.2"], "RDMA", "--dpdk-device")
 
     def test_bad_model(self):
         self.refuses("starling-worker", ["--model", "svm"], "svm", "lr", "deepfm")

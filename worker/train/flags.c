@@ -32,6 +32,7 @@ struct raw {
     struct sl_cluster_flags cluster;
     struct sl_security_flags security;
     struct sl_rdma_choice_flags rdma;
+    struct sl_cli_list dpdk;
     struct sl_cli_list data;
     const char *test, *hidden, *consistency, *report;
     int format, model, optimizer, protocol;
@@ -80,6 +81,7 @@ static const struct sl_cli_option OPTIONS[] = {
              " from where the job is, on the part of the data of index modulo workers."},
     SL_SECURITY_OPTIONS(raw.security),
     SL_RDMA_CHOICE_OPTIONS(raw.rdma),
+    SL_DPDK_CHOICE_OPTIONS(raw.dpdk),
 
     {.kind = SL_CLI_SECTION, .name = "Data"},
     {.kind = SL_CLI_STRINGS,
@@ -366,6 +368,7 @@ static int parse_twice(int argc, char **argv, char *reason, size_t reason_bytes)
         return result;
     }
     sl_cli_list_fini(&raw.data);
+    sl_cli_list_fini(&raw.dpdk);
     set_defaults((enum sl_optimizer_kind)raw.optimizer, raw.model);
     return sl_cli_parse(&CLI, argc, argv, reason, reason_bytes);
 }
@@ -441,6 +444,7 @@ int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, si
         .cluster = raw.cluster,
         .security = raw.security,
         .rdma = raw.rdma,
+        .dpdk = raw.dpdk,
         .data = raw.data,
         .test = raw.test,
         .format = FORMATS[raw.format],
@@ -467,6 +471,7 @@ int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, si
     }
     if (err != 0) {
         sl_cli_list_fini(&raw.data);
+        sl_cli_list_fini(&raw.dpdk);
         return err;
     }
     *out = flags;
@@ -476,4 +481,5 @@ int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, si
 void sl_flags_fini(struct sl_flags *flags)
 {
     sl_cli_list_fini(&flags->data);
+    sl_cli_list_fini(&flags->dpdk);
 }

@@ -7,6 +7,7 @@
 
 #include "config/cli.h"
 #include "config/cluster.h"
+#include "config/dpdk_choice.h"
 #include "config/rdma_choice.h"
 #include "config/security.h"
 #include "worker/train/model.h"
@@ -17,6 +18,7 @@ struct sl_flags {
     struct sl_cluster_flags cluster;
     struct sl_security_flags security;
     struct sl_rdma_choice_flags rdma;
+    struct sl_cli_list dpdk; /* --dpdk-device */
     struct sl_cli_list data; /* may be empty */
     const char *test;        /* or NULL */
     const struct sl_reader_format *format;

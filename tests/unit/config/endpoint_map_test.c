@@ -109,6 +109,13 @@ static void endpoint_map_read__refuses_with_file_and_line(void **state)
         {"a:1=rdma://b:2,b:3,b:4\n", 1, "accepts one endpoint, or one of rdma and one of tcp"},
         {"a:1=rdma://b:2,\n", 1, "one of rdma and one of tcp"},
         {"a:1=,b:2\n", 1, "one of rdma and one of tcp"},
+        {"a:1=dpdk://b:2,dpdk://b:3\n", 1, "or one of dpdk and one of tcp"},
+        {"a:1=dpdk://b:2,rdma://b:3\n", 1, "or one of dpdk and one of tcp"},
+        {"a:1=b:3,dpdk://d,x=y?addr=10.0.0.1&port=1,b:4\n", 1, "or one of dpdk and one of tcp"},
+        {"a:1=dpdk://d,x=y?addr=10.0.0.1\n", 1, "data endpoint"},
+        {"a:1=dpdk://d,x=y\n", 1, "port is missing"},
+        {"a:1=dpdk://d?addr=10.0.0.1&port=2\na:2=dpdk://e?addr=10.0.0.1&port=2\n", 2,
+         "data endpoint 10.0.0.1:2 is already in line 1"},
         {"a:1=rdma://b:2,b:3\na:2=b:4,rdma://B:2\n", 2, "data endpoint B:2 is already in line 1"},
         {"a:1=rdma://b:2\na:2=b:4,rdma://b:2\n", 2, "already in line 1"},
         {"a:1=rdma://b:2,b:3\na:2=b:3\n", 2, "data endpoint b:3 is already in line 1"},
@@ -125,6 +132,36 @@ static void endpoint_map_read__refuses_with_file_and_line(void **state)
         }
         assert_int_equal(map.count, 4711);
     }
+}
+
+static void endpoint_map_read__dpdk_beside_tcp_is_the_fast_one(void **state)
+{
+    (void)state;
+    const char text[] = "a:1=dpdk://net_memif0,role=server,id=0?addr=10.0.0.1/24&port=9,tcp://b:6\n"
+                        "a:2=b:7 , dpdk://net_memif0,role=server?addr=10.0.0.2&port=9\n"
+                        "a:3= dpdk://net_memif0,role=server?addr=10.0.0.3&port=9 \n"
+                        "a:4=dpdk://10.0.0.4:9,b:8\n";
+    struct sl_endpoint_map map;
+    char reason[256] = "";
+    if (read_text(text, sizeof text - 1, &map, reason, sizeof reason) != 0) {
+        fail_msg("%s", reason);
+    }
+    assert_int_equal(map.count, 4);
+    for (uint32_t i = 0; i < map.count; i++) {
+        const struct sl_endpoint_map_entry *entry = &map.entries[i];
+        const struct sl_endpoint *dpdk = i == 2 ? &entry->data : &entry->fast;
+        char host[32];
+        (void)snprintf(host, sizeof host, "10.0.0.%u", i + 1);
+        assert_int_equal(entry->has_fast, i != 2);
+        assert_int_equal(dpdk->scheme, SL_ENDPOINT_DPDK);
+        assert_string_equal(dpdk->host, host);
+        assert_int_equal(dpdk->port, 9);
+    }
+    assert_int_equal(map.entries[0].data.port, 6);
+    assert_string_equal(map.entries[0].fast.device,
+                        "net_memif0,role=server,id=0?addr=10.0.0.1/24&port=9");
+    assert_int_equal(map.entries[1].data.port, 7);
+    sl_endpoint_map_fini(&map);
 }
 
 static void endpoint_map_read__rdma_beside_tcp_is_the_fast_one(void **state)
@@ -250,6 +287,7 @@ int main(void)
         WITH_FILE(endpoint_map_read__takes_lines_blanks_comments_and_crlf),
         WITH_FILE(endpoint_map_read__empty_file_is_an_empty_map),
         WITH_FILE(endpoint_map_read__refuses_with_file_and_line),
+        WITH_FILE(endpoint_map_read__dpdk_beside_tcp_is_the_fast_one),
         WITH_FILE(endpoint_map_read__rdma_beside_tcp_is_the_fast_one),
         WITH_FILE(endpoint_map_read__nul_byte_is_refused),
         WITH_FILE(endpoint_map_read__same_port_0_or_other_scheme_is_no_clash),

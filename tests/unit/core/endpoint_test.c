@@ -134,11 +134,13 @@ static void endpoint_same__compares_scheme_host_and_port(void **state)
         struct sl_endpoint other;
         bool is_same;
     } cases[] = {
-        {{SL_ENDPOINT_TCP, 80, "host", ""}, true},   {{SL_ENDPOINT_TCP, 80, "host", "name"}, true},
-        {{SL_ENDPOINT_RDMA, 80, "host", ""}, false}, {{SL_ENDPOINT_TCP, 81, "host", ""}, false},
-        {{SL_ENDPOINT_TCP, 80, "hosts", ""}, false},
+        {{SL_ENDPOINT_TCP, 80, "host", "", ""}, true},
+        {{SL_ENDPOINT_TCP, 80, "host", "name", ""}, true},
+        {{SL_ENDPOINT_RDMA, 80, "host", "", ""}, false},
+        {{SL_ENDPOINT_TCP, 81, "host", "", ""}, false},
+        {{SL_ENDPOINT_TCP, 80, "hosts", "", ""}, false},
     };
-    const struct sl_endpoint endpoint = {SL_ENDPOINT_TCP, 80, "host", ""};
+    const struct sl_endpoint endpoint = {SL_ENDPOINT_TCP, 80, "host", "", ""};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(sl_endpoint_same(&endpoint, &cases[i].other), cases[i].is_same);
         assert_int_equal(sl_endpoint_same(&cases[i].other, &endpoint), cases[i].is_same);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "net/dpdk/device_list.h"
 #include "tests/unit/worker/client_near.h"
 #include "worker/wire_memory.h"
 
@@ -24,6 +25,8 @@ static void start_rdma(struct peer_world *world)
     peer_start_with_table(world, -1);
 }
 
+#define DEVICE "net_null0?addr=10.1.0.2"
+
 static void link_find_place__takes_the_nearest(void **state)
 {
     (void)state;
@@ -31,26 +34,35 @@ static void link_find_place__takes_the_nearest(void **state)
     static const struct {
         const char *data, *fast, *ps_host;
         bool no_rdma, tls;
-        const char *near; /* NULL: none */
+        const char *near;   /* NULL: none */
+        const char *device; /* of DPDK's; NULL: this process has none */
     } cases[] = {
-        {"tcp://10.0.0.1:5", "", "", false, false, NULL},
-        {"tcp://10.0.0.1:5", "rdma://fast.example:6", "", false, false, "rdma://fast.example:6"},
-        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "far", false, false, "rdma://10.1.0.1:6"},
-        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "here", false, false, "shm://10.0.0.1:5"},
-        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "here", true, true, "shm://10.0.0.1:5"},
-        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "far", true, false, NULL},
-        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "far", false, true, NULL},
-        {"tcp://10.0.0.1:5", "tcp://10.1.0.1:6", "", false, false, NULL},
-        {"tcp://10.0.0.1:5", "dpdk://10.1.0.1:6", "", false, false, NULL},
-        {"tcp://10.0.0.1:5", "later://10.1.0.1:6", "", false, false, NULL},
-        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:0", "", false, false, NULL},
-        {"rdma://10.1.0.1:6", "", "here", true, false, NULL},
-        {"rdma://10.1.0.1:6", "rdma://10.1.0.1:7", "here", false, false, NULL},
-        {"shm://10.0.0.1:5", "rdma://10.1.0.1:6", "here", false, false, NULL},
+        {"tcp://10.0.0.1:5", "", "", false, false, NULL, NULL},
+        {"tcp://10.0.0.1:5", "rdma://fast.example:6", "", false, false, "rdma://fast.example:6",
+         NULL},
+        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "far", false, false, "rdma://10.1.0.1:6", NULL},
+        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "here", false, false, "shm://10.0.0.1:5", NULL},
+        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "here", true, true, "shm://10.0.0.1:5", NULL},
+        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "far", true, false, NULL, NULL},
+        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:6", "far", false, true, NULL, NULL},
+        {"tcp://10.0.0.1:5", "tcp://10.1.0.1:6", "", false, false, NULL, NULL},
+        {"tcp://10.0.0.1:5", "dpdk://10.1.0.1:6", "", false, false, NULL, NULL},
+        {"tcp://10.0.0.1:5", "dpdk://10.1.0.1:6", "", true, false, "dpdk://10.1.0.1:6", DEVICE},
+        {"tcp://10.0.0.1:5", "dpdk://10.1.0.1:6", "here", false, false, "shm://10.0.0.1:5", DEVICE},
+        {"tcp://10.0.0.1:5", "dpdk://10.1.0.1:6", "", false, true, NULL, DEVICE},
+        {"dpdk://10.1.0.1:6", "", "here", false, false, NULL, DEVICE},
+        {"tcp://10.0.0.1:5", "later://10.1.0.1:6", "", false, false, NULL, NULL},
+        {"tcp://10.0.0.1:5", "rdma://10.1.0.1:0", "", false, false, NULL, NULL},
+        {"rdma://10.1.0.1:6", "", "here", true, false, NULL, NULL},
+        {"rdma://10.1.0.1:6", "rdma://10.1.0.1:7", "here", false, false, NULL, NULL},
+        {"shm://10.0.0.1:5", "rdma://10.1.0.1:6", "here", false, false, NULL, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_hub_options options = {.host = "here", .no_rdma = cases[i].no_rdma};
         options.transport.tls = cases[i].tls ? &tls : NULL;
+        assert_int_equal(sl_dpdk_device_list_create(cases[i].device == NULL ? "" : DEVICE, NULL,
+                                                    &options.devices, NULL, 0),
+                         0);
         struct sl_message_ps ps = {.shard_count = 1};
         snprintf(ps.data_endpoint, sizeof ps.data_endpoint, "%s", cases[i].data);
         snprintf(ps.fast_endpoint, sizeof ps.fast_endpoint, "%s", cases[i].fast);
@@ -63,7 +75,21 @@ static void link_find_place__takes_the_nearest(void **state)
         assert_int_equal(place.has_near, cases[i].near != NULL);
         sl_endpoint_format(&place.near, text, sizeof text);
         assert_string_equal(place.has_near ? text : "", place.has_near ? cases[i].near : "");
+        sl_dpdk_device_list_destroy(&options.devices);
     }
+}
+
+static void link_find_place__refuses_dpdk_alone_without_a_device(void **state)
+{
+    (void)state;
+    const struct sl_hub_options options = {.no_rdma = true};
+    const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "dpdk://10.1.0.1:6"};
+    struct sl_link_place place;
+    char reason[256];
+    assert_int_equal(sl_link_find_place(&options, &ps, &place, reason, sizeof reason),
+                     SL_ERR_INVALID);
+    assert_non_null(strstr(reason, "dpdk://10.1.0.1:6: this process needs a device"));
+    assert_non_null(strstr(reason, "--dpdk-device"));
 }
 
 static void link_find_place__refuses_rdma_alone_with_tls(void **state)
@@ -420,6 +446,7 @@ int main(void)
     sl_log_setup(SL_LOG_OFF, "test");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(link_find_place__takes_the_nearest),
+        cmocka_unit_test(link_find_place__refuses_dpdk_alone_without_a_device),
         cmocka_unit_test(link_find_place__refuses_rdma_alone_with_tls),
         CASE(start__takes_rdma_to_a_ps_that_has_it),
         cmocka_unit_test(client_create__refuses_device_names_that_are_too_long),
