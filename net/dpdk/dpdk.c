@@ -247,7 +247,11 @@ static uint32_t dpdk_poll(struct sl_transport *transport, uint32_t budget)
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
         work += poll_side(dpdk, &dpdk->sides[i], budget - (work < budget ? work : budget));
     }
-    work += dpdk->ready != NULL ? visit_ready(dpdk) : 0;
+    if (dpdk->ready != NULL) {
+        work += visit_ready(dpdk);
+    } else {
+        dpdk->awake = false; /* whoever was to be visited is gone */
+    }
     if (work > 0) {
         dpdk->idle_ns = IDLE_MIN_NS;
     }
