@@ -42,12 +42,12 @@ CONFINED = [
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|reactor/(mailbox|reactor).*|"
-     r"net/shm/segment\.h|net/verbose\..|net/rdma/unmapped\.c|net/dpdk/module/guard\..|"
+     r"net/shm/segment\.h|net/verbose\..|net/rdma/unmapped\.c|"
      r"bench/bare_spsc\.c",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_", 
      r"core/(arena_ahead|shared)\.c|reactor/(mailbox|reactor).*|worker/(port|wire_memory)\.c|net/resolve\.c|"
-     r"net/rdma/(cm|device|unmapped)\.c|net/dpdk/module/(device|guard|memory)\.c|"
+     r"net/rdma/(cm|device|unmapped)\.c|net/dpdk/module/(device|memif|memory)\.c|"
      r"kv/engine.*",
      "a lock"),
     (r"#include \"config/",

@@ -12,7 +12,7 @@ struct sl_dpdk_device {
      * machine, that none of the others names. */
     const char *name;
     /* Of a virtual device that is made here: "role=server,socket=/run/starling.sock". NULL: it is
-     * there. */
+     * there. memif's are made here only. */
     const char *arguments;
     const char *address; /* "10.0.0.1/24", "fd00::1/64"; without a prefix everybody is beside it */
     const char *gateway; /* or NULL */

@@ -2,9 +2,7 @@
  * stopped by the last; kept, with its memory, for those that come later. */
 #include <errno.h>
 #include <pthread.h>
-#include <rte_alarm.h>
 #include <rte_errno.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +22,6 @@
 #define EAL_BYTES     (64ULL << 20)
 #define LOOK_NS       (100 * SL_CLOCK_NS_PER_MS)
 #define LOOK_AGAIN_NS (10 * SL_CLOCK_NS_PER_MS)
-#define REDIAL_NS     (500 * SL_CLOCK_NS_PER_MS)
 #define DOWN_NS       (3 * SL_CLOCK_NS_PER_S)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -225,10 +222,32 @@ static bool gives_back(const struct sl_module_device *device)
     return device->traits.copies || rte_eth_tx_done_cleanup(device->id, 0, 0) >= 0;
 }
 
+static void stop(struct sl_module_device *device)
+{
+    if (device->started) {
+        (void)rte_eth_dev_stop(device->id);
+        device->started = false;
+    }
+}
+
+/* Its memory is laid out for what was configured when it came. */
+static int part_from_peer(struct sl_module_device *device)
+{
+    const int err = device->memif != NULL ? sl_module_memif_part(device->memif) : 0;
+    if (err == 0) {
+        stop(device);
+    }
+    return err;
+}
+
 static int configure(struct sl_module_device *device)
 {
     struct rte_eth_conf conf = {0};
     struct rte_mempool *pools[SL_MODULE_REACTORS], *rests[SL_MODULE_REACTORS];
+    int err = part_from_peer(device);
+    if (err != 0) {
+        return err;
+    }
     memcpy(pools, device->pools, sizeof pools);
     memcpy(rests, device->rests, sizeof rests);
     memset(device->pools, 0, sizeof pools);
@@ -236,7 +255,7 @@ static int configure(struct sl_module_device *device)
     device->configured = false;
     set_offloads(device, &conf);
     const int code = rte_eth_dev_configure(device->id, device->rx_queues, device->queues, &conf);
-    int err = code != 0 ? refuse(device, "it cannot be configured", -code) : make_pools(device);
+    err = code != 0 ? refuse(device, "it cannot be configured", -code) : make_pools(device);
     err = err != 0 ? err : set_up_queues(device);
     err = err != 0 ? err : apply_mtu(device);
     free_pools(pools); /* no queue has them any more */
@@ -264,6 +283,15 @@ static int describe(struct sl_module_device *device, const struct sl_dpdk_option
     sl_module_find_traits(&device->info, &device->traits);
     device->port_base =
         (uint16_t)(options->port_base != 0 ? options->port_base : SL_DPDK_PORT_BASE);
+    device->memif = device->traits.straight ? sl_module_memif_find(device->name) : NULL;
+    if (device->traits.straight && device->memif == NULL) {
+        module_log(
+            SL_LOG_ERROR,
+            "dpdk: %s: made by --vdev, it would meet its peers unseen: leave it out there, and "
+            "name it with its arguments as the endpoint's device: %s,role=...,socket=...",
+            device->name, device->name);
+        return SL_ERR_INVALID;
+    }
     int err = sl_module_find_self(wanted, &device->self);
     err = err != 0 ? err : set_mtu(device, wanted->mtu);
     err = err != 0 ? err : set_queues(device, wanted, reactor_count);
@@ -276,58 +304,14 @@ static int describe(struct sl_module_device *device, const struct sl_dpdk_option
 /* ---- The start, and the link: with the lock ---------------------------------------------------
  */
 
-static void note_refused(struct sl_module_device *device, int code)
-{
-    if (!device->told_refused) {
-        module_log(SL_LOG_WARN, "dpdk: %s: does not start yet (%s)%s: tried again all the time",
-                   device->name, rte_strerror(code),
-                   device->traits.redials
-                       ? ": its peer, memif's server, is not there (or has a socket elsewhere)"
-                       : "");
-        device->told_refused = true;
-    }
-}
-
-struct switching {
-    uint16_t id;
-    bool on;
-    int code;
-    sem_t done;
-};
-
-static void run_switch(void *ctx)
-{
-    struct switching *this = ctx;
-    this->code = this->on ? rte_eth_dev_start(this->id) : rte_eth_dev_stop(this->id);
-    (void)sem_post(&this->done);
-}
-
-/* memif's driver talks with its peer on the EAL's thread for interrupts, and does not lock that out
- * when it is started or stopped on another: so it is done there, as an alarm. */
-static int switch_device(const struct sl_module_device *device, bool on)
-{
-    struct switching this = {.id = device->id, .on = on};
-    (void)sem_init(&this.done, 0, 0);
-    if (!device->traits.straight || rte_eal_alarm_set(1, run_switch, &this) != 0) {
-        run_switch(&this);
-    }
-    while (sem_wait(&this.done) != 0) {
-    }
-    (void)sem_destroy(&this.done);
-    return this.code;
-}
-
-/* Errors: IO; AGAIN: later, perhaps. */
+/* memif's driver has no peer at this moment, and nobody is in its queues: it is stopped and started
+ * on any thread. */
 static int begin(struct sl_module_device *device)
 {
-    const int code = switch_device(device, true);
+    const int code = rte_eth_dev_start(device->id);
     device->since_ns = now_ns();
-    if (code != 0 && !device->traits.redials) {
-        return refuse(device, "it does not start", -code);
-    }
     if (code != 0) {
-        note_refused(device, -code);
-        return SL_ERR_AGAIN;
+        return refuse(device, "it does not start", -code);
     }
     device->started = true;
     (void)rte_eth_allmulticast_enable(device->id); /* neighbours ask for us so */
@@ -337,11 +321,11 @@ static int begin(struct sl_module_device *device)
     return 0;
 }
 
+/* Nobody has it any more. memif's keeps its peer, which need not hear of it. */
 static void end(struct sl_module_device *device)
 {
-    if (device->started) {
-        (void)switch_device(device, false);
-        device->started = false;
+    if (device->memif == NULL) {
+        stop(device);
     }
     if (device->traits.once) {
         device->configured = false;
@@ -359,23 +343,38 @@ bool sl_module_device_link(const struct sl_module_device *device)
     return rte_eth_link_get_nowait(device->id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
-static void watch_link(struct sl_module_device *device, uint64_t time_ns)
+static void watch_link(struct sl_module_device *device, bool is_up, uint64_t time_ns)
 {
-    const bool is_up = device->started && sl_module_device_link(device);
     if (is_up) {
         if (!device->link_was_up) {
             module_log(SL_LOG_INFO, "dpdk: %s: its link is up", device->name);
         }
         device->since_ns = time_ns;
-        device->told_down = device->told_refused = false;
+        device->told_down = false;
     } else if (device->link_was_up ||
                (!device->told_down && time_ns - device->since_ns >= DOWN_NS)) {
         module_log(SL_LOG_WARN, "dpdk: %s: its link is down: %s", device->name,
-                   device->traits.straight ? "its peer is not there, or went"
-                                           : "look at the cable, the switch, the other side");
+                   device->memif != NULL ? "its peer is not there, or went"
+                                         : "look at the cable, the switch, the other side");
         device->told_down = true;
     }
     device->link_was_up = is_up;
+}
+
+/* The driver says that the link is up when it has mapped what it needs. */
+static void meet_peer(struct sl_module_port *port, bool link_is_up)
+{
+    struct sl_module_device *device = port->device;
+    if (port->on && !sl_module_memif_is_up(device->memif)) {
+        port->on = false;
+        sl_module_memif_leave(device->memif);
+    } else if (!port->on && link_is_up) {
+        port->on = sl_module_memif_enter(device->memif);
+    }
+    if (sl_module_memif_is_to_start(device->memif)) {
+        stop(device);
+        sl_module_memif_started(device->memif, begin(device) == 0);
+    }
 }
 
 uint64_t sl_module_device_look(struct sl_module_port *port)
@@ -384,27 +383,14 @@ uint64_t sl_module_device_look(struct sl_module_port *port)
     if (pthread_mutex_trylock(&lock) != 0) {
         return LOOK_AGAIN_NS; /* somebody opens a device, which takes long */
     }
-    const uint64_t time_ns = now_ns();
-    watch_link(device, time_ns);
-    if (device->traits.redials && !device->redialling && !device->link_was_up &&
-        time_ns - device->since_ns >= REDIAL_NS) {
-        device->redialling = true;
+    bool is_up = device->started && sl_module_device_link(device);
+    if (device->memif != NULL) {
+        meet_peer(port, is_up);
+        is_up = is_up && sl_module_memif_is_up(device->memif);
     }
-    if (device->redialling && port->on) {
-        port->on = false;
-        device->on_count--;
-    }
-    if (device->redialling && device->on_count == 0) {
-        end(device);
-        device->redialling = begin(device) != 0;
-    }
-    if (!device->redialling && !port->on) {
-        port->on = true;
-        device->on_count++;
-    }
-    const bool soon = device->redialling && device->on_count > 0;
+    watch_link(device, is_up, now_ns());
     (void)pthread_mutex_unlock(&lock);
-    return soon ? LOOK_AGAIN_NS : LOOK_NS;
+    return port->on ? LOOK_NS : LOOK_AGAIN_NS;
 }
 
 /* ---- Who has it -------------------------------------------------------------------------------
@@ -445,12 +431,16 @@ static int open_device(struct sl_module_device *device, const struct sl_dpdk_opt
     if (err != 0) {
         return err;
     }
-    device->link_was_up = device->told_down = device->told_refused = false;
-    device->on_count = 0;
-    err = begin(device);
-    device->redialling = err == SL_ERR_AGAIN;
-    device->gathers = device->gathers && (device->redialling || gives_back(device));
-    return device->redialling ? 0 : err;
+    device->since_ns = now_ns();
+    device->link_was_up = device->told_down = false;
+    if (!device->started && !device->traits.dials) {
+        err = begin(device);
+    }
+    if (err == 0 && device->memif != NULL) {
+        sl_module_memif_open(device->memif, device->queues);
+    }
+    device->gathers = device->gathers && gives_back(device);
+    return err;
 }
 
 static void take_place(struct sl_module_device *device, struct sl_module_port *port, uint32_t index)
@@ -464,9 +454,7 @@ static void take_place(struct sl_module_device *device, struct sl_module_port *p
     port->rests = device->rests[index];
     port->gathers = device->gathers;
     port->sums = device->sums;
-    port->guarded = device->traits.straight;
-    port->on = !device->redialling;
-    device->on_count += port->on;
+    port->on = device->memif == NULL; /* else when there is a peer */
     for (uint16_t i = 0; i < device->rx_queues; i++) {
         if (sl_module_device_owner(device, i) == index) {
             port->queues[port->queue_count++] = i;
@@ -534,7 +522,9 @@ void sl_module_device_leave(struct sl_module_port *port)
     struct sl_module_device *device = port->device;
     (void)pthread_mutex_lock(&lock);
     device->ports[port->index] = NULL;
-    device->on_count -= port->on;
+    if (port->on && device->memif != NULL) {
+        sl_module_memif_leave(device->memif);
+    }
     empty_cache(port->pool);
     empty_cache(port->rests);
     if (--device->users == 0) {

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "net/dpdk/module/guard.h"
 #include "net/dpdk/module/module.h"
 
 #define ARGUMENTS_MAX  64
@@ -201,7 +200,6 @@ static enum sl_log_level level_of(int level)
 static ssize_t write_log(void *cookie, const char *text, size_t bytes)
 {
     (void)cookie;
-    sl_module_guard_hear(rte_log_cur_msg_logtype());
     const enum sl_log_level level = level_of(rte_log_cur_msg_loglevel());
     const char *end = text + bytes;
     while (text < end && sl_module_host->log_enabled(level)) {
@@ -262,7 +260,6 @@ static void *run_start(void *ctx)
         this->err = note_failure(this);
         return NULL;
     }
-    sl_module_guard_start();
     if (this->plain) {
         module_log(SL_LOG_WARN,
                    "dpdk: no huge pages (%llu MB of them are wanted): packets lie in ordinary "
@@ -299,11 +296,6 @@ int sl_module_eal_start(const struct sl_dpdk_options *options, uint64_t bytes)
     }
     (void)pthread_once(&once, start_once);
     return start.err;
-}
-
-bool sl_module_eal_has_joined(void)
-{
-    return joins > 0;
 }
 
 int sl_module_eal_join(void)

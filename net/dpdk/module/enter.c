@@ -4,8 +4,9 @@
 
 const struct sl_dpdk_host *sl_module_host;
 
-__attribute__((visibility("default"))) const struct sl_dpdk_port_ops *
-sl_module_enter(const struct sl_dpdk_host *host)
+#pragma GCC visibility push(default)
+
+const struct sl_dpdk_port_ops *sl_module_enter(const struct sl_dpdk_host *host)
 {
     if (strcmp(host->version, STARLING_VERSION) != 0) {
         return NULL;
@@ -13,3 +14,5 @@ sl_module_enter(const struct sl_dpdk_host *host)
     sl_module_host = host;
     return &sl_module_ports;
 }
+
+#pragma GCC visibility pop

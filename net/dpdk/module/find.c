@@ -135,11 +135,8 @@ static void explain_virtual(const struct sl_dpdk_device *wanted)
         return;
     }
     module_log(SL_LOG_ERROR, "dpdk: %s,%s: cannot be made: %s", wanted->name, wanted->arguments,
-               is_kind(wanted->name, "net_memif")
-                   ? "`socket`'s folder must be there and ours to write, with "
-                     "socket-abstract=no; an id and role only once a socket"
-                   : "are its arguments right, is its librte-net-... installed, and may this user "
-                     "make it? STARLING_LOG=debug shows more");
+               "are its arguments right, is its librte-net-... installed, and may this user "
+               "make it? STARLING_LOG=debug shows more");
 }
 
 static int explain(const struct sl_dpdk_device *wanted)
@@ -264,6 +261,19 @@ static void complete(const struct sl_dpdk_device *wanted, uint32_t queues,
     }
 }
 
+/* Its driver meets its peers through us. */
+static int make_memif(const struct sl_dpdk_device *wanted, char arguments[ARGUMENTS_BYTES])
+{
+    struct sl_module_memif *memif;
+    const int err =
+        sl_module_memif_make(wanted->name, wanted->arguments, arguments, ARGUMENTS_BYTES, &memif);
+    if (err == 0) {
+        const bool is_made = rte_eal_hotplug_add("vdev", wanted->name, arguments) == 0;
+        sl_module_memif_made(&memif, is_made);
+    }
+    return err;
+}
+
 int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint32_t queues,
                    uint16_t *id)
 {
@@ -276,7 +286,12 @@ int sl_module_find(const struct sl_dpdk_options *options, uint32_t which, uint32
     if (rte_eth_dev_get_port_by_name(wanted->name, id) == 0) {
         return 0;
     }
-    if (wanted->arguments != NULL) {
+    if (wanted->arguments != NULL && is_kind(wanted->name, "net_memif")) {
+        const int err = make_memif(wanted, arguments);
+        if (err != 0) {
+            return err;
+        }
+    } else if (wanted->arguments != NULL) {
         complete(wanted, queues, arguments);
         (void)rte_eal_hotplug_add("vdev", wanted->name, arguments);
     } else if (is_pci(wanted->name)) {
@@ -352,12 +367,10 @@ static const char *argument_of(const struct rte_eth_dev_info *info, const char *
 static void find_memif(const struct rte_eth_dev_info *info, struct sl_module_traits *out)
 {
     const char *role = argument_of(info, "role"), *bytes = argument_of(info, "bsize");
-    const char *shares = argument_of(info, "zero-copy");
     const bool is_server =
         role != NULL && (strncmp(role, "server", 6) == 0 || strncmp(role, "master", 6) == 0);
-    out->straight = true;
-    out->redials = out->blocks = !is_server;
-    out->copies = shares == NULL || strncmp(shares, "yes", 3) != 0;
+    out->straight = out->copies = true;
+    out->dials = out->blocks = !is_server;
     const unsigned long room = bytes != NULL ? strtoul(bytes, NULL, 10) : MEMIF_BUFFER_BYTES;
     out->frame_bytes_max = room > UINT16_MAX ? UINT16_MAX : (uint32_t)room;
 }

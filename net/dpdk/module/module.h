@@ -6,7 +6,8 @@
  *   kernel.c   what the kernel knows of a device that is its own too
  *   device.c   a device's queues and pools; who has it, its link
  *   port.c     the ops of net/dpdk/port.h: packets
- *   guard.c    memif's peers that go while their packets are read
+ *   memif.c    memif's peers; memif_guest.c those that come, memif_socket.c the messages,
+ *              memif_arguments.c, memif_private.c the way to the driver
  *   memory.c   memory of the program's that devices read */
 #ifndef SL_NET_DPDK_MODULE_MODULE_H
 #define SL_NET_DPDK_MODULE_MODULE_H
@@ -18,7 +19,7 @@
 #include "core/err.h"
 #include "net/dpdk/dpdk.h"
 #include "net/dpdk/module.h"
-#include "net/dpdk/module/guard.h"
+#include "net/dpdk/module/memif.h"
 
 #define SL_MODULE_REACTORS 256U /* ids have 8 bits for them */
 
@@ -33,7 +34,7 @@ struct sl_module_port;
 struct sl_module_traits {
     bool straight; /* memif */
     bool copies;   /* has read what is sent when the call returns */
-    bool redials;  /* memif's client: starts when its server is there, and has to start anew */
+    bool dials;    /* memif's client: starts when its server is there, and anew for each */
     bool blocks;   /* memif's client: its reactors have runs of queues, the server's every n-th */
     bool once;     /* what was stopped does not start again: it is made anew */
     bool kernels;  /* a network device of the kernel's, which knows whether its link is up */
@@ -59,10 +60,8 @@ struct sl_module_device {
     struct sl_module_port *ports[SL_MODULE_REACTORS];
     uint32_t users;
     bool configured, started;
-    /* Those that may touch its queues; when it is to be started anew they stop doing so first. */
-    uint32_t on_count;
-    bool redialling;
-    bool link_was_up, told_refused, told_down;
+    struct sl_module_memif *memif; /* or NULL */
+    bool link_was_up, told_down;
     uint64_t since_ns; /* when it was started, or its link was up last */
 };
 
@@ -73,9 +72,8 @@ struct sl_module_port {
     struct sl_timer look; /* at the link */
     uint16_t id, index, next_queue, queue_count;
     uint16_t *queues; /* that are received from */
-    bool on, gathers, sums;
-    bool guarded; /* by `guard` */
-    struct sl_module_guard guard;
+    bool on;          /* may touch the queues */
+    bool gathers, sums;
     uint32_t lent; /* `rest`s that the device has */
     struct sl_dpdk_port_stats stats;
 };
@@ -96,7 +94,6 @@ int sl_module_eal_start(const struct sl_dpdk_options *options, uint64_t bytes);
 /* The calling thread is one that DPDK knows, as long as it has as many joins as leaves. */
 int sl_module_eal_join(void);
 void sl_module_eal_leave(void);
-bool sl_module_eal_has_joined(void);
 
 /* ---- find.c -----------------------------------------------------------------------------------
  */
@@ -131,7 +128,8 @@ int sl_module_device_join(const struct sl_dpdk_options *options, uint32_t which,
                           struct sl_module_port *port);
 /* The last stops it. The port's thread. */
 void sl_module_device_leave(struct sl_module_port *port);
-/* The link, and whether the port may touch the queues; returns after how long to look again. */
+/* The link, and whether the port may touch the queues, which it does not now; returns after how
+ * long to look again. */
 uint64_t sl_module_device_look(struct sl_module_port *port);
 bool sl_module_device_link(const struct sl_module_device *device);
 static inline uint16_t sl_module_device_owner(const struct sl_module_device *device, uint16_t queue)

@@ -47,7 +47,6 @@ static int open_one(const struct sl_dpdk_options *options, uint32_t which,
         free(port);
         return SL_ERR_UNSUPPORTED;
     }
-    sl_module_guard_add(&port->guard);
     look(&port->look, 0);
     *out = &port->base;
     return 0;
@@ -83,7 +82,6 @@ static void port_close(struct sl_dpdk_port **closing)
     struct sl_module_port *port = port_of(*closing);
     sl_module_host->timer_disarm(port->base.reactor, &port->look);
     drain(port);
-    sl_module_guard_remove(&port->guard);
     sl_module_device_leave(port);
     sl_module_eal_leave();
     free(port);
@@ -147,19 +145,6 @@ static bool port_link_is_up(struct sl_dpdk_port *base)
     return port->on && sl_module_device_link(port->device);
 }
 
-/* Whether the queues may be touched now; then `leave` follows. */
-static bool enter(struct sl_module_port *port)
-{
-    return port->on && (!port->guarded || sl_module_guard_enter(&port->guard));
-}
-
-static void leave(struct sl_module_port *port)
-{
-    if (port->guarded) {
-        sl_module_guard_leave(&port->guard);
-    }
-}
-
 /* ---- Packets that arrive ----------------------------------------------------------------------
  */
 
@@ -203,7 +188,7 @@ static uint32_t port_receive(struct sl_dpdk_port *base, struct sl_dpdk_packet *p
     struct sl_module_port *port = port_of(base);
     struct rte_mbuf *mbufs[SL_DPDK_BURST];
     uint32_t done = 0;
-    if (!enter(port)) {
+    if (!port->on) {
         return 0;
     }
     for (uint16_t i = 0; i < port->queue_count && done < count; i++) {
@@ -218,7 +203,6 @@ static uint32_t port_receive(struct sl_dpdk_port *base, struct sl_dpdk_packet *p
     if (port->lent > 0) {
         reclaim(port);
     }
-    leave(port);
     return done;
 }
 
@@ -366,7 +350,7 @@ static uint32_t port_send(struct sl_dpdk_port *base, const struct sl_dpdk_packet
 {
     struct sl_module_port *port = port_of(base);
     uint32_t done = 0;
-    if (!enter(port)) {
+    if (!port->on) {
         return 0;
     }
     while (done < count) {
@@ -381,7 +365,6 @@ static uint32_t port_send(struct sl_dpdk_port *base, const struct sl_dpdk_packet
             break;
         }
     }
-    leave(port);
     port->stats.sent += done;
     return done;
 }

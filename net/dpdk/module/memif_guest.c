@@ -1,0 +1,218 @@
+#include "net/dpdk/module/memif_guest.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+
+#define GUESTS_MAX   64U
+#define MESSAGES_MAX (2U + 256U + 2U * 255U) /* who it is, regions, rings both ways, the end */
+#define PATIENCE_NS  (5 * SL_CLOCK_NS_PER_S)
+
+struct sl_module_memif_listener {
+    struct sl_module_memif_listener *next;
+    struct sl_module_memif_address address;
+    int fd;
+};
+
+static struct sl_module_memif_listener *listeners;
+static struct sl_module_memif_guest *guests; /* in the order of their coming */
+static uint32_t guest_count;
+
+/* ---- Listeners --------------------------------------------------------------------------------
+ */
+
+static bool is_same(const struct sl_module_memif_address *a,
+                    const struct sl_module_memif_address *b)
+{
+    return a->is_abstract == b->is_abstract && strcmp(a->path, b->path) == 0;
+}
+
+struct sl_module_memif_listener *
+sl_module_memif_guest_listen(const struct sl_module_memif_address *address, int *code)
+{
+    struct sl_module_memif_listener *listener = listeners;
+    while (listener != NULL && !is_same(&listener->address, address)) {
+        listener = listener->next;
+    }
+    if (listener != NULL) {
+        return listener;
+    }
+    listener = calloc(1, sizeof *listener);
+    const int fd = listener != NULL ? sl_module_memif_socket_listen(address) : -ENOMEM;
+    if (fd < 0) {
+        free(listener);
+        *code = -fd;
+        return NULL;
+    }
+    *listener = (struct sl_module_memif_listener){.next = listeners, .address = *address, .fd = fd};
+    listeners = listener;
+    return listener;
+}
+
+const char *sl_module_memif_guest_path(const struct sl_module_memif_guest *guest)
+{
+    return guest->listener->address.path;
+}
+
+/* ---- What a guest says ------------------------------------------------------------------------
+ */
+
+void sl_module_memif_guest_destroy(struct sl_module_memif_guest **guest)
+{
+    struct sl_module_memif_guest *this = *guest;
+    if (this == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < this->count; i++) {
+        sl_module_memif_socket_close(&this->messages[i].fd);
+    }
+    sl_module_memif_socket_close(&this->fd);
+    free(this->messages);
+    free(this);
+    *guest = NULL;
+}
+
+/* False: there is no room; then it is not kept. */
+static bool keep(struct sl_module_memif_guest *guest, struct sl_module_memif_message *message)
+{
+    if (guest->count == guest->room) {
+        const uint32_t room = guest->room == 0 ? 16 : 2 * guest->room;
+        void *more = guest->count < MESSAGES_MAX
+                         ? realloc(guest->messages, room * sizeof *guest->messages)
+                         : NULL;
+        if (more == NULL) {
+            sl_module_memif_socket_close(&message->fd);
+            return false;
+        }
+        guest->messages = more;
+        guest->room = room;
+    }
+    guest->messages[guest->count++] = *message;
+    return true;
+}
+
+/* False: it may not say this now. */
+static bool note(struct sl_module_memif_guest *guest, struct sl_module_memif_message *message)
+{
+    const uint16_t kind = sl_module_memif_socket_kind(message);
+    const bool has_begun = guest->count > 0;
+    if (kind == SL_MODULE_MEMIF_INIT && !has_begun) {
+        guest->id = sl_module_memif_socket_id(message);
+    } else if (kind == SL_MODULE_MEMIF_ADD_RING && has_begun) {
+        const bool is_c2s = sl_module_memif_socket_is_c2s(message);
+        guest->c2s += is_c2s;
+        guest->s2c += !is_c2s;
+    } else if (kind == SL_MODULE_MEMIF_CONNECT && has_begun) {
+        guest->is_complete = true;
+    } else if (kind != SL_MODULE_MEMIF_ADD_REGION || !has_begun) {
+        sl_module_memif_socket_close(&message->fd);
+        return kind == SL_MODULE_MEMIF_ACK;
+    }
+    if (!keep(guest, message)) {
+        return false;
+    }
+    if (!guest->is_complete) {
+        sl_module_memif_socket_say(guest->fd, SL_MODULE_MEMIF_ACK);
+    }
+    return true;
+}
+
+/* False: it has gone, or is none of ours. */
+static bool hear(struct sl_module_memif_guest *guest)
+{
+    struct sl_module_memif_message message;
+    int got = 1;
+    while (got > 0 && !guest->is_complete) {
+        got = sl_module_memif_socket_receive(guest->fd, &message);
+        if (got > 0 && !note(guest, &message)) {
+            return false;
+        }
+    }
+    return got >= 0;
+}
+
+int sl_module_memif_guest_repeat(struct sl_module_memif_guest *guest, int driver)
+{
+    int sent = 1;
+    while (sent > 0 && guest->repeated < guest->count) {
+        sent = sl_module_memif_socket_send(driver, &guest->messages[guest->repeated]);
+        guest->repeated += sent > 0;
+    }
+    return sent;
+}
+
+/* ---- Who comes and goes -----------------------------------------------------------------------
+ */
+
+static void add(const struct sl_module_memif_listener *listener, int fd, uint64_t time_ns)
+{
+    struct sl_module_memif_guest *guest =
+        guest_count < GUESTS_MAX ? calloc(1, sizeof *guest) : NULL;
+    if (guest == NULL) {
+        sl_module_memif_socket_close(&fd);
+        return;
+    }
+    struct sl_module_memif_guest **last = &guests;
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *guest = (struct sl_module_memif_guest){
+        .listener = listener, .fd = fd, .deadline_ns = time_ns + PATIENCE_NS};
+    *last = guest;
+    guest_count++;
+    sl_module_memif_socket_say(fd, SL_MODULE_MEMIF_HELLO);
+}
+
+static void let_in(uint64_t time_ns)
+{
+    for (const struct sl_module_memif_listener *at = listeners; at != NULL; at = at->next) {
+        int fd = sl_module_memif_socket_accept(at->fd);
+        while (fd >= 0) {
+            add(at, fd, time_ns);
+            fd = sl_module_memif_socket_accept(at->fd);
+        }
+    }
+}
+
+static void wait_for(int fd, struct pollfd *polled, nfds_t *count, nfds_t count_max)
+{
+    if (*count < count_max) {
+        polled[(*count)++] = (struct pollfd){.fd = fd, .events = POLLIN};
+    }
+}
+
+bool sl_module_memif_guest_look(
+    enum sl_module_memif_fate (*judge)(struct sl_module_memif_guest *guest, uint64_t time_ns),
+    uint64_t time_ns, struct pollfd *polled, nfds_t *count, nfds_t count_max)
+{
+    bool somebody_waits = false;
+    let_in(time_ns);
+    struct sl_module_memif_guest **at = &guests;
+    while (*at != NULL) {
+        struct sl_module_memif_guest *guest = *at;
+        enum sl_module_memif_fate fate = SL_MODULE_MEMIF_STAYS;
+        if (!hear(guest) || (!guest->is_complete && time_ns >= guest->deadline_ns)) {
+            fate = SL_MODULE_MEMIF_GOES;
+        } else if (guest->is_complete) {
+            fate = judge(guest, time_ns);
+            somebody_waits |= fate == SL_MODULE_MEMIF_STAYS;
+        } else {
+            wait_for(guest->fd, polled, count, count_max);
+        }
+        if (fate == SL_MODULE_MEMIF_STAYS) {
+            at = &guest->next;
+            continue;
+        }
+        *at = guest->next;
+        guest_count--;
+        if (fate == SL_MODULE_MEMIF_GOES) {
+            sl_module_memif_guest_destroy(&guest);
+        }
+    }
+    for (const struct sl_module_memif_listener *one = listeners; one != NULL; one = one->next) {
+        wait_for(one->fd, polled, count, count_max);
+    }
+    return somebody_waits;
+}
