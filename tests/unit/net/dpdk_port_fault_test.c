@@ -125,8 +125,8 @@ static struct sl_dpdk_packet make(struct fixture *f, uint32_t number)
     const uint32_t before = sl_dpdk_write(packet.bytes, &route, &header);
     const uint32_t rest = facts.gathers ? REST : 0;
     for (uint32_t i = 0; i < BODY; i++) {
-        *(i < BODY - rest ? packet.bytes + before + i : f->rest + i - (BODY - rest)) =
-            content_of(rest > 0 ? 0 : number, i);
+        uint8_t *at = i < BODY - rest ? packet.bytes + before + i : &f->rest[i - (BODY - rest)];
+        *at = content_of(rest > 0 ? 0 : number, i);
     }
     packet.length = before + BODY - rest;
     packet.queue = 0;
