@@ -125,12 +125,19 @@ void sl_dpdk_rate_acknowledged(struct sl_dpdk_rate *rate, const struct sl_dpdk_r
         if (!rate->bypassed) {
             grow(rate, bytes);
         }
-    } else if (may_fall(rate, rtt, now_ns)) {
-        fall(rate, 10 * delay - FALL_TENTHS * (delay - target), 10 * delay, rate->bytes_min,
-             now_ns);
-    } else {
-        rate->good_rounds = 0;
+        return;
     }
+    if (rate->bypassed || rate->window_q8 > rate->bytes_min << 8) {
+        if (may_fall(rate, rtt, now_ns)) {
+            fall(rate, 10 * delay - FALL_TENTHS * (delay - target), 10 * delay, rate->bytes_min,
+                 now_ns);
+        }
+    } else if (rate->window_q8 < rate->bytes_min << 8) {
+        /* Losses brought it there, and delay is not what keeps it. */
+        rate->good_rounds = 0;
+        grow(rate, bytes);
+    }
+    rate->good_rounds = 0;
 }
 
 void sl_dpdk_rate_lost(struct sl_dpdk_rate *rate, const struct sl_dpdk_rtt *rtt, uint32_t bytes,

@@ -5,8 +5,10 @@
  * the target it grows by one packet in the first round trip, two in the second, and so on, until it
  * is bytes_max and bypassed again. Losses alone are no sign of a full queue as long as they are
  * few: they halve the window, once in a round trip, when they are more than an eighth of the last
- * hundred packets or so. A window under one packet becomes pacing: a packet each so many
- * nanoseconds.
+ * hundred packets or so. By delay alone the window does not fall below bytes_min, and where losses
+ * have brought it below, it grows by a packet in a round trip whatever the delay is: else whoever
+ * lost once would starve beside those that keep the queue. A window under one packet becomes
+ * pacing: a packet each so many nanoseconds.
  *
  * The delay is the lesser of the latest and the smoothed one: a single late answer of a peer that
  * was not scheduled is not taken for a queue, nor an old one when the queue is gone. Owner reactor;

@@ -185,10 +185,26 @@ static void rate__delay_leaves_the_least_window(void **state)
     path.now_ns += 11 * MS;
     lose(&path, 30);
     assert_in_range(window(&path), 10 * PACKET, 10 * PACKET + 1);
-    uint64_t before = window(&path);
     path.rate.lost_bytes = 0;
-    rounds(&path, 10, 10 * MS, 10); /* then it stays */
-    assert_true(window(&path) == before);
+    rounds(&path, 2, 10 * MS, 10); /* by a packet in each, whatever the delay is */
+    assert_in_range(window(&path), 12 * PACKET - PACKET / 2, 12 * PACKET + 1);
+    rounds(&path, 50, 10 * MS, 20);
+    assert_in_range(window(&path), 20 * PACKET, 21 * PACKET);
+}
+
+/* The falls that delay would have, which do nothing there, are not in losses' way. */
+static void rate__losses_count_where_delay_does_not(void **state)
+{
+    (void)state;
+    struct path path;
+    path_init(&path, 100 * US);
+    path.rate.bytes_min = 20 * PACKET;
+    rounds(&path, 20, 10 * MS, 20);
+    assert_in_range(window(&path), 20 * PACKET, 20 * PACKET + 1);
+    path.rtt.latest_ns = path.rtt.smoothed_ns = 10 * MS;
+    sl_dpdk_rate_acknowledged(&path.rate, &path.rtt, PACKET, path.now_ns);
+    lose(&path, 30);
+    assert_in_range(window(&path), 10 * PACKET, 10 * PACKET + 1);
 }
 
 /* ---- senders that share a queue ----------------------------------------------------------------
@@ -278,6 +294,7 @@ int main(void)
         cmocka_unit_test(rate_lost__many_halve_the_window),
         cmocka_unit_test(rate__a_window_under_a_packet_is_a_pace),
         cmocka_unit_test(rate__delay_leaves_the_least_window),
+        cmocka_unit_test(rate__losses_count_where_delay_does_not),
         cmocka_unit_test(rate__senders_share_a_queue_and_keep_it_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
