@@ -16,6 +16,8 @@ static void on_came(void *ctx, const struct sl_dpdk_flight *flight)
     } else if (flight->kind == SL_DPDK_BYE) {
         heard->conn->bye_acked = true;
         sl_dpdk_mark_ready(heard->conn);
+    } else if (flight->kind == SL_DPDK_PROBE && flight->offset != 0) {
+        heard->conn->wide_came = true;
     }
 }
 
@@ -40,7 +42,11 @@ static void on_lost(void *ctx, const struct sl_dpdk_flight *flight)
     case SL_DPDK_BYE:
         send->bye_due = true;
         break;
-    default: /* a probe: who lost it asks anew */
+    case SL_DPDK_PROBE: /* who sent it asks anew; but for one that is lost as it is long */
+        send->wide_due = send->wide_due || (flight->offset != 0 && send->wide_tries > 0);
+        send->wide_tries -= send->wide_due && send->wide_tries > 0;
+        break;
+    default:
         break;
     }
 }

@@ -124,7 +124,9 @@ struct sl_dpdk_silence {
     uint64_t heard_ns, since_ns; /* nothing was heard since */
     uint32_t arrived;            /* grant.arrived */
     uint64_t stuck_since_ns;     /* that has not moved since, and the peer owes */
-    uint32_t rounds, stuck_rounds;
+    uint32_t progress;           /* of what we send */
+    uint64_t narrow_since_ns;    /* that has not moved since, nor has a long packet come */
+    uint32_t rounds, stuck_rounds, narrow_rounds;
 };
 
 struct sl_dpdk_move;
@@ -163,6 +165,7 @@ struct sl_dpdk_conn {
     uint32_t granted_theirs; /* message bytes that we may send in all */
     uint32_t offered;        /* that we have, for the first time */
     bool ack_due, ack_now;
+    bool wide_came;        /* a packet of full length has, since the sweep has looked */
     struct sl_timer timer; /* ASKING: patience and asking again. Else: flights', pacing, drain */
     uint64_t pace_ns;      /* as sl_dpdk_send_flush said last */
     uint64_t deadline_ns;  /* ASKING: of the connect. DRAINING: of the disconnect */
@@ -377,6 +380,10 @@ bool sl_dpdk_send_is_reading(const struct sl_dpdk_conn *conn);
 bool sl_dpdk_send_is_done(
     const struct sl_dpdk_conn *conn);               /* nothing queued, nothing outstanding */
 void sl_dpdk_send_probe(struct sl_dpdk_conn *conn); /* with the next flush */
+/* The same, as long as a packet of content may be; conn->wide_came when it has come. */
+void sl_dpdk_send_wide_probe(struct sl_dpdk_conn *conn);
+/* Another number when something new was sent, or a message has come that was not the last. */
+uint32_t sl_dpdk_send_progress(const struct sl_dpdk_conn *conn);
 /* Behind the last frame; its `message` is the one that would be next. Sets bye_acked later. */
 void sl_dpdk_send_bye(struct sl_dpdk_conn *conn);
 void sl_dpdk_send_moved(struct sl_dpdk_conn *conn); /* before everything else */

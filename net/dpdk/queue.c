@@ -119,6 +119,11 @@ void sl_dpdk_send_shrink(struct sl_dpdk_conn *conn)
     send->lost = sl_dpdk_ring_shrink(send->lost, &send->lost_mask, sizeof *send->lost);
 }
 
+uint32_t sl_dpdk_send_progress(const struct sl_dpdk_conn *conn)
+{
+    return conn->offered + conn->send->message_first;
+}
+
 /* ---- What is taken ----------------------------------------------------------------------------
  */
 

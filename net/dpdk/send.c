@@ -10,6 +10,10 @@
 /* The longest pause before a peer is asked whether it has granted more. */
 #define ASK_NS_MAX       (250 * SL_CLOCK_NS_PER_MS)
 
+/* How often a long probe is sent again when it is lost, before it is asked for anew: where many
+ * packets are lost one gets through. */
+#define WIDE_TRIES       8U
+
 /* What is shorter is copied: a device that gathers has more to do for it. */
 #define GATHER_BYTES_MIN 512U
 
@@ -336,16 +340,25 @@ static bool send_moved(struct turn *turn)
     return true;
 }
 
-/* With our id, for a peer that has begun anew and knows of nothing. */
+/* With our id, for a peer that has begun anew and knows of nothing; as long as a piece, where that
+ * is what is asked about. */
 static bool send_probe(struct turn *turn)
 {
     struct sl_dpdk_conn *conn = turn->conn;
+    struct sl_dpdk_sending *send = conn->send;
     struct sl_dpdk_header header = {.kind = SL_DPDK_PROBE, .flags = SL_DPDK_FLAG_ANSWER};
     struct draft draft;
-    if (!begin(&draft, conn, sizeof conn->id)) {
+    header.offset = send->wide_due ? sl_dpdk_piece_bytes(conn) : 0;
+    if (!begin(&draft, conn, send->wide_due ? header.offset : sizeof conn->id)) {
         return false;
     }
     sl_dpdk_body_add(&draft.body, (const uint8_t *)&conn->id, sizeof conn->id);
+    while (draft.body.bytes < header.offset) {
+        static const uint8_t zeros[64];
+        const uint32_t left = header.offset - draft.body.bytes;
+        sl_dpdk_body_add(&draft.body, zeros, left < sizeof zeros ? left : sizeof zeros);
+    }
+    send->wide_due = false;
     emit_numbered(turn, &draft, &header, 0);
     return true;
 }
@@ -358,7 +371,7 @@ static void send_due(struct turn *turn)
     if (send->moved_due && !sl_dpdk_flights_full(flights)) {
         send->moved_due = !send_moved(turn);
     }
-    if (send->probe_due && !sl_dpdk_flights_full(flights)) {
+    if ((send->probe_due || send->wide_due) && !sl_dpdk_flights_full(flights)) {
         send->probe_due = !send_probe(turn);
     }
 }
@@ -432,6 +445,13 @@ uint64_t sl_dpdk_send_flush(struct sl_dpdk_conn *conn)
 void sl_dpdk_send_probe(struct sl_dpdk_conn *conn)
 {
     conn->send->probe_due = true;
+    sl_dpdk_mark_dirty(conn);
+}
+
+void sl_dpdk_send_wide_probe(struct sl_dpdk_conn *conn)
+{
+    conn->send->wide_due = true;
+    conn->send->wide_tries = WIDE_TRIES;
     sl_dpdk_mark_dirty(conn);
 }
 

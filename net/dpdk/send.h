@@ -49,6 +49,8 @@ struct sl_dpdk_sending {
     bool wants_room; /* send_burst took fewer than it was offered */
     bool goes_on;    /* the next poll is to mark it dirty */
     bool probe_due, bye_due, moved_due;
+    bool wide_due;       /* a probe as long as a packet of content may be */
+    uint32_t wide_tries; /* how often such a one may be lost and is sent again at once */
     /* All that was sent has come, and more waits for a grant, of which the word may be lost: when
      * the peer is asked, 0: that is not so; and how long is waited before. */
     uint64_t ask_ns, ask_pause_ns;

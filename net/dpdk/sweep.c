@@ -43,6 +43,31 @@ static void look_for_silence(struct sl_dpdk_conn *conn, uint64_t now_ns)
     }
 }
 
+/* It answers, and takes nothing. It may have no room; or what is long does not reach it, since
+ * something on the way has a smaller MTU, and says nothing. */
+static void look_for_narrows(struct sl_dpdk_conn *conn, uint64_t now_ns)
+{
+    struct sl_dpdk_silence *silence = &conn->silence;
+    const uint32_t progress = sl_dpdk_send_progress(conn);
+    if (sl_dpdk_send_is_done(conn) || progress != silence->progress || conn->wide_came) {
+        silence->progress = progress;
+        silence->narrow_since_ns = now_ns;
+        silence->narrow_rounds = 0;
+    }
+    conn->wide_came = false;
+    if (sl_dpdk_send_is_done(conn) || conn->life != SL_DPDK_LIVE) {
+        return;
+    }
+    if (silence->narrow_rounds++ > 0) {
+        sl_dpdk_send_wide_probe(conn);
+    }
+    if (silence->rounds <= 1 &&
+        is_over(conn->dpdk, silence->narrow_rounds, silence->narrow_since_ns, now_ns)) {
+        sl_dpdk_conn_lost(conn, "it answers, but no packet of full length reaches it: something on "
+                                "the way has a smaller MTU than the devices of both sides");
+    }
+}
+
 /* Nothing comes of what the peer owes. */
 static void look_for_standstill(struct sl_dpdk_conn *conn, bool is_owed, const char *what,
                                 uint64_t now_ns)
@@ -74,6 +99,7 @@ static void visit(struct sl_dpdk_conn *conn, uint64_t now_ns)
         return;
     }
     look_for_silence(conn, now_ns);
+    look_for_narrows(conn, now_ns);
     look_for_standstill(conn, sl_dpdk_receive_is_owed(conn), "it has stopped within a message",
                         now_ns);
     if (conn->silence.rounds > 1) { /* the neighbour's Ethernet address may be another now */
@@ -121,6 +147,8 @@ void sl_dpdk_sweep_add(struct sl_dpdk_conn *conn)
     conn->silence = (struct sl_dpdk_silence){.heard_ns = now_ns,
                                              .since_ns = now_ns,
                                              .arrived = conn->grant.arrived,
+                                             .progress = sl_dpdk_send_progress(conn),
+                                             .narrow_since_ns = now_ns,
                                              .stuck_since_ns = now_ns};
     if (!sl_timer_armed(&dpdk->sweep)) {
         arm(dpdk, now_ns);

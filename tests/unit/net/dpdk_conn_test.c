@@ -249,6 +249,49 @@ static void silence__that_ends_in_time(void **state)
     hosts_close(&hosts);
 }
 
+/* Something on the way takes no packet as long as ours: what is short goes through. */
+static void mtu__that_is_less_on_the_way(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = hosts_pair(&hosts);
+    hosts.lose_longer = 1400;
+    expect_alive(&hosts, client);
+    hosts_run_ms(&hosts, 2 * TIMEOUT_MS);
+    expect_alive(&hosts, client); /* nothing is too long yet */
+    link_send(client, 1, 1392);
+    hosts_run_ms(&hosts, TIMEOUT_MS - 100);
+    assert_int_equal(client->closed, 0);
+    hosts_run_ms(&hosts, TIMEOUT_MS);
+    assert_int_equal(client->closed, 1);
+    assert_int_equal(client->err, SL_ERR_DEADLINE);
+    assert_int_equal(server_of(&hosts)->closed, 1);
+    assert_int_equal(server_of(&hosts)->err, SL_ERR_CLOSED);
+    hosts_close(&hosts);
+}
+
+/* What is not acknowledged is so since the receiver has no room for it, for as long as it likes,
+ * and many packets are lost besides. */
+static void mtu__is_not_less_where_there_is_no_room(void **state)
+{
+    (void)state;
+    const struct hosts_options options = {.device = {.packets = 4}};
+    struct hosts hosts;
+    hosts_open(&hosts, &options);
+    struct link *client = hosts_pair(&hosts);
+    hosts.nodes[0].refuses_sink = true;
+    link_send(client, 2, 30000);
+    for (uint32_t i = 0; i < 5; i++) {
+        hosts.lose[SL_DPDK_PROBE] = 6;
+        hosts_run_ms(&hosts, TIMEOUT_MS);
+    }
+    assert_int_equal(client->closed, 0);
+    hosts.nodes[0].refuses_sink = false;
+    hosts_until(&hosts, &server_of(&hosts)->received, 2);
+    hosts_close(&hosts);
+}
+
 /* ---- Another Ethernet address -----------------------------------------------------------------
  */
 
@@ -613,6 +656,8 @@ int main(void)
         cmocka_unit_test(silence__of_a_peer_that_owes_nothing),
         cmocka_unit_test(silence__that_ends_in_time),
         cmocka_unit_test(silence__of_our_own),
+        cmocka_unit_test(mtu__that_is_less_on_the_way),
+        cmocka_unit_test(mtu__is_not_less_where_there_is_no_room),
         cmocka_unit_test(mac__that_changes_while_the_peer_speaks),
         cmocka_unit_test(mac__that_changes_in_silence),
         cmocka_unit_test(forged__with_numbers_that_cannot_be),

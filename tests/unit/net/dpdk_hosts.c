@@ -166,6 +166,9 @@ static bool tap(void *ctx, const uint8_t *bytes, uint32_t length)
     const uint32_t from = memcmp(bytes + 6, sl_wire_device_mac(hosts->device_b), 6) == 0;
     hosts->last[from][kind].length = length;
     memcpy(hosts->last[from][kind].bytes, bytes, length);
+    if (hosts->lose_longer != 0 && length > hosts->lose_longer) {
+        return false;
+    }
     if (hosts->lose[kind] > 0) {
         hosts->lose[kind]--;
         return false;
