@@ -20,6 +20,8 @@ class Cluster:
     """Ps processes, each with a port for control and one for data; with `proxied`, workers reach
     them through self.control and self.data, and ps reach the coordinator through self.control."""
 
+    behind = BEHIND
+
     def __init__(self, test, ps_count=2, worker_count=4, lease_s=10, reactors=1, proxied=True,
                  extra=()):
         self.test = test
@@ -44,13 +46,13 @@ class Cluster:
 
     def hosts(self, first):
         """--ps-hosts, of which the first, the coordinator, is reached at `first`."""
-        return ",".join(f"{first if i == 0 else BEHIND}:{control}"
+        return ",".join(f"{first if i == 0 else self.behind}:{control}"
                         for i, (control, _) in enumerate(self.ports))
 
     @property
     def coordinator(self):
         """Where workers find it."""
-        return f"{BEFORE if self.control else BEHIND}:{self.ports[0][0]}"
+        return f"{BEFORE if self.control else self.behind}:{self.ports[0][0]}"
 
     @property
     def worker_flags(self):
@@ -59,11 +61,11 @@ class Cluster:
 
     def data_endpoint(self, port):
         """As the endpoint map has it."""
-        return f"tcp://{BEHIND}:{port}"
+        return f"tcp://{self.behind}:{port}"
 
     def start_ps(self, index):
         """Starts ps `index`; the one that ran before must have ended."""
-        hosts = self.hosts(BEFORE if self.control and index > 0 else BEHIND)
+        hosts = self.hosts(BEFORE if self.control and index > 0 else self.behind)
         lines = [f"{host}={self.data_endpoint(data)}" for host, (_, data) in zip(hosts.split(","),
                                                                                  self.ports)]
         path = self.test.file(f"map-{index}", "\n".join(lines) + "\n")
@@ -138,7 +140,7 @@ class SumJob:
         Shards that were started anew in between may have lost what came before: there the last
         push of each worker must be."""
         asked, acknowledged = self.noted("asked"), self.noted("acknowledged")
-        client = protocol_client.Client(f"{BEHIND}:{self.cluster.ports[0][0]}")
+        client = protocol_client.Client(f"{self.cluster.behind}:{self.cluster.ports[0][0]}")
         try:
             for name, kind in TABLES:
                 table = client.open(**self._spec(name, kind))

@@ -259,6 +259,7 @@ enum flag {
     GOES_ON,
     GATE,
     NO_SHM,
+    DPDK_DEVICE,
 };
 
 static const struct option FLAGS[] = {
@@ -274,6 +275,7 @@ static const struct option FLAGS[] = {
     {"goes-on", no_argument, NULL, GOES_ON},
     {"gate", required_argument, NULL, GATE},
     {"no-shm", no_argument, NULL, NO_SHM},
+    {"dpdk-device", required_argument, NULL, DPDK_DEVICE},
     {NULL, 0, NULL, 0},
 };
 
@@ -315,6 +317,9 @@ static bool take_flag(struct job *job, enum flag flag)
         return true;
     case NO_SHM:
         job->client.no_shm = true;
+        return true;
+    case DPDK_DEVICE:
+        job->client.dpdk_device = optarg;
         return true;
     }
     return false; /* unknown */
