@@ -12,6 +12,9 @@
 #define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
 #define IDLE_MIN_NS     (20 * SL_CLOCK_NS_PER_US)
 #define IDLE_MAX_NS     SL_CLOCK_NS_PER_MS
+/* That are looked at in one turn of a reactor, about: so that who sent them hears of it while it
+ * may still send. */
+#define POLL_PACKETS    64U
 #define REFUSED_NS      (100 * SL_CLOCK_NS_PER_MS)
 #define GRANT_STEP      (4U * SL_DPDK_BLIND_BYTES)
 
@@ -243,6 +246,7 @@ static uint32_t dpdk_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
     uint32_t work = 0;
+    budget = budget < POLL_PACKETS ? budget : POLL_PACKETS;
     dpdk->strays_this_turn = 0;
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
         work += poll_side(dpdk, &dpdk->sides[i], budget - (work < budget ? work : budget));
@@ -416,18 +420,23 @@ static int open_ports(struct sl_dpdk *dpdk, const struct sl_dpdk_medium *medium)
     return err;
 }
 
+/* What is sent at last may lie in memory that is registered: that goes afterwards. */
 static void close_ports(struct sl_dpdk *dpdk)
 {
+    for (uint32_t i = 0; i < dpdk->side_count; i++) {
+        struct sl_dpdk_side *side = &dpdk->sides[i];
+        if (side->out_count > 0) {
+            send_out(dpdk, side);
+            side->port->ops->release(side->port, side->out, side->out_count);
+            side->out_count = 0;
+        }
+    }
     while (dpdk->region_count > 0) {
         dpdk_memory_unregister(&dpdk->base, dpdk->regions[0].base);
     }
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
         struct sl_dpdk_side *side = &dpdk->sides[i];
         const struct sl_dpdk_port_ops *ops = side->port->ops;
-        if (side->out_count > 0) {
-            send_out(dpdk, side);
-            ops->release(side->port, side->out, side->out_count);
-        }
         ops->release(side->port, side->spare, side->spare_count);
         sl_dpdk_neighbours_close(&side->neighbours);
         ops->close(&side->port);
