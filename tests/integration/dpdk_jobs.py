@@ -57,11 +57,14 @@ class Cluster(sum_job.Cluster):
 class DpdkTest(failures_test.FaultTest):
     """Processes on one machine, which would choose shared memory otherwise."""
 
-    links = None  # while they are over TCP
+    links = None   # while they are over TCP
+    faults = None  # of all devices: net/dpdk/port_fault.h
 
     def start(self, name, *args, env=None, cwd=None):
         """Whoever is a worker has the device of its index, and is where that is."""
         env = {"STARLING_SHM": "0", "PS_VERBOSE": "1", **(env or {})}
+        if self.faults is not None:
+            env["STARLING_DPDK_FAULTS"] = self.faults
         if self.links is not None and name in ("starling-worker", "sum_worker"):
             index = args[args.index("--task-index") + 1]
             args = [*args, "--dpdk-device", self.links.of_worker(index)]

@@ -30,8 +30,9 @@ class Jobs(dpdk_jobs.Jobs, dpdk_jobs.DpdkTest):
     def little(self):
         return ["--data", self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 2000), "--model", "lr"]
 
-    def test_two_reactors_beside_tcp(self):
-        """Connections are handed over to the reactor of their shard."""
+    def test_two_reactors_beside_tcp_and_faults(self):
+        """Connections are handed over to the reactor of their shard, over what loses packets, too."""
+        self.faults = "loss=0.01,reorder=0.01,duplicate=0.01,corrupt=0.002,truncate=0.002,short=0.1,delay_us=200"
         class TwoQueues(Memif):
             def _device(self, *of):
                 return super()._device(*of) + "&queues=2"
