@@ -377,3 +377,16 @@ struct link *hosts_pair(struct hosts *hosts)
     hosts_until(hosts, &server->link_count, 1);
     return link;
 }
+
+struct link *server_of(struct hosts *hosts)
+{
+    return &hosts->nodes[0].links[0];
+}
+
+void expect_alive(struct hosts *hosts, struct link *client)
+{
+    const uint32_t before = server_of(hosts)->received;
+    link_send(client, 2, 64);
+    hosts_until(hosts, &server_of(hosts)->received, before + 2);
+    assert_int_equal(client->closed, 0);
+}

@@ -96,6 +96,8 @@ struct sl_dpdk_conn *link_conn(struct link *link);
 
 /* Node 0 listens, node 2 is connected to it; the accepted link is node 0's first. */
 struct link *hosts_pair(struct hosts *hosts);
+struct link *server_of(struct hosts *hosts);
+void expect_alive(struct hosts *hosts, struct link *client); /* what it sends arrives */
 
 /* What host A or B sent last of a kind, once more; with what `change` makes of its header, sealed
  * again. */
