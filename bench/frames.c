@@ -1,9 +1,11 @@
 #include "bench/frames.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "bench/fork.h"
+#include "bench/touch.h"
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/endpoint.h"
@@ -63,7 +65,21 @@ static void write_frame(const struct side *side, uint64_t index, enum sl_frame_t
         .budget_us = type == SL_FRAME_REQUEST,
     };
     const uint64_t slot = index % SLOTS_OF(side->frames->depth);
-    sl_frame_encode(&header, side->slots + slot * side->frames->bytes);
+    uint8_t *frame = side->slots + slot * side->frames->bytes;
+    sl_frame_encode(&header, frame);
+    if (side->frames->touched) {
+        memset(frame + SL_FRAME_HEADER_BYTES, 0, header.payload_bytes);
+        memcpy(frame + SL_FRAME_HEADER_BYTES, &index, sizeof index);
+    }
+}
+
+/* Whether it is what was written, where that is looked at. */
+static bool is_sound(const struct side *side, const struct sl_transport_message *message)
+{
+    return !side->frames->touched ||
+           (message->header.payload_bytes == side->frames->bytes - SL_FRAME_HEADER_BYTES &&
+            sl_bench_touch_read(message->payload, message->header.payload_bytes) ==
+                message->header.request_id - 1);
 }
 
 static bool send_one(struct side *side, bool is_client)
@@ -131,10 +147,18 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
 static void take_answer(struct side *side)
 {
     const uint64_t slot = (side->received - 1) * side->each % SLOTS_OF(side->frames->depth);
+    const bool timed = !side->frames->rate_only;
+    side->due += side->each;
+    if (!timed && side->received % SL_BENCH_FRAMES_RATE_READS != 0) {
+        side->counted += side->first_ns != 0 ? side->each : 0;
+        return;
+    }
     side->last_ns = now_ns();
     if (side->first_ns != 0) {
         side->counted += side->each;
-        sl_metric_record(&side->latency, side->last_ns - side->since_ns[slot]);
+        if (timed) {
+            sl_metric_record(&side->latency, side->last_ns - side->since_ns[slot]);
+        }
         if (side->last_ns >= side->end_ns) {
             sl_transport_disconnect(side->conn);
             return;
@@ -142,12 +166,15 @@ static void take_answer(struct side *side)
     } else if (side->last_ns >= side->warm_ns) {
         side->first_ns = side->last_ns;
     }
-    side->due += side->each;
 }
 
 static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
 {
     struct side *side = ctx;
+    if (!is_sound(side, message)) {
+        side->err = SL_ERR_PROTOCOL;
+        side->closed = true;
+    }
     sl_transport_release(conn, message);
     side->received++;
     if (is_client(side)) {
@@ -183,7 +210,7 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
     struct side *side = ctx;
     side->closed = true;
     side->conn = NULL;
-    side->err = err == SL_ERR_CLOSED ? 0 : err;
+    side->err = side->err != 0 || err == SL_ERR_CLOSED ? side->err : err;
 }
 
 static const struct sl_transport_events EVENTS = {
@@ -216,7 +243,9 @@ static int open_side(struct side *side, enum sl_endpoint_scheme scheme)
     side->slots = calloc(SLOTS_OF(frames->depth), frames->bytes);
     const struct sl_reactor_options options = {
         .name = "frames", .core = -1, .polling = frames->polling};
-    const struct sl_transport_options of_transport = {.rdma_device = frames->rdma_device};
+    const struct sl_transport_options of_transport = {.rdma_device = frames->rdma_device,
+                                                      .dpdk = is_client(side) ? frames->of_client
+                                                                              : frames->of_server};
     int err = side->slots == NULL ? SL_ERR_NO_MEMORY : sl_reactor_create(&options, &side->reactor);
     err = err != 0 ? err : sl_reactor_attach(side->reactor);
     return err != 0 ? err : sl_transport_open(ops, side->reactor, &of_transport, &side->transport);

@@ -37,7 +37,7 @@ EXTRA_ARROWS = {"bench/table.c": {"ps"}, "bench/table_reads.c": {"ps"},
 CONFINED = [
     (r"#include <liburing", r"reactor/ring.*|net/(tcp|shm)/.*|bench/bare_.*", "liburing"),
     (r"#include <(infiniband|rdma)/", r"net/rdma/.*", "verbs"),
-    (r"#include <rte_", r"net/dpdk/module/.*", "DPDK"),
+    (r"#include <rte_", r"net/dpdk/module/.*|bench/bare_memif.*", "DPDK"),
     (r"#include <openssl/", r"net/auth\.c|net/tcp/tls.*", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
