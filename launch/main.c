@@ -57,6 +57,19 @@ static const struct sl_cli_option table[] = {
      .help = "Every ps serves by RDMA beside TCP: workers of other machines that have it come that "
              "way. On one machine they come through shared memory, and need none."},
     {.kind = SL_CLI_STRING,
+     .name = "ps-dpdk-device",
+     .target = &options.ps_devices,
+     .metavar = "DEVICE?addr=A;...",
+     .help = "DPDK's devices of each ps, as its --dpdk-device has them: it serves by them beside "
+             "TCP. {task} stands for its index, {task+N} for that plus N; a device with {worker} "
+             "or {worker+N} in it is had once for each worker."},
+    {.kind = SL_CLI_STRING,
+     .name = "worker-dpdk-device",
+     .target = &options.worker_devices,
+     .metavar = "DEVICE?addr=A;...",
+     .help = "The same of each worker, by which it comes to such ps: "
+             "0000:3b:00.0?addr=10.0.0.{task+10}/24."},
+    {.kind = SL_CLI_STRING,
      .name = "bin-dir",
      .target = &options.bin_dir,
      .metavar = "DIR",

@@ -29,9 +29,10 @@ struct sl_launch_options {
     uint64_t restarts;  /* of workers, in all */
     int on_worker_loss; /* enum sl_launch_loss */
     struct sl_security_flags security;
-    bool rdma;        /* every ps serves by RDMA beside TCP */
-    bool insecure;    /* no secret is needed, whoever can reach the ps */
-    uint64_t lease_s; /* of the cluster; 0: the ps' own */
+    bool rdma;                               /* every ps serves by RDMA beside TCP */
+    const char *ps_devices, *worker_devices; /* of DPDK: launch/device.h; or NULL */
+    bool insecure;                           /* no secret is needed, whoever can reach the ps */
+    uint64_t lease_s;                        /* of the cluster; 0: the ps' own */
 };
 
 #endif

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "config/hosts.h"
+#include "launch/device.h"
 
 static void name_tasks(struct sl_plan_task *tasks, uint32_t count, enum sl_cluster_role role)
 {
@@ -133,6 +134,24 @@ static int append_shared(struct sl_plan_task *task, const struct sl_launch_optio
     return err == 0 && options->insecure ? sl_words_append(argv, "--insecure") : err;
 }
 
+static uint32_t count_items(const char *list)
+{
+    uint32_t count = *list != '\0';
+    for (; *list != '\0'; list++) {
+        count += *list == ',';
+    }
+    return count;
+}
+
+static int append_devices(struct sl_plan_task *task, const struct sl_launch_options *options,
+                          const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+{
+    const bool is_ps = task->role == SL_CLUSTER_PS;
+    return sl_device_append(is_ps ? "--ps-dpdk-device" : "--worker-dpdk-device",
+                            is_ps ? options->ps_devices : options->worker_devices, task->index,
+                            count_items(hosts->workers), &task->argv, reason, reason_bytes);
+}
+
 int sl_plan_check_security(const struct sl_launch_options *options,
                            const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
 {
@@ -181,6 +200,7 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
         }
     }
     int err = append_shared(task, options);
+    err = err != 0 ? err : append_devices(task, options, hosts, reason, reason_bytes);
     if (is_ps) {
         return err != 0 || options->ps_args == NULL
                    ? err

@@ -51,6 +51,16 @@ class Jobs(dpdk_jobs.Jobs, dpdk_jobs.DpdkTest):
         self.assertEqual(dpdk_jobs.accepted(server), 1)
 
 
+    def test_launched(self):
+        """By patterns, of which each process gets its own."""
+        memif = "id=0,socket=memif{},socket-abstract=no?addr=10.77.0."
+        output = self.run_to_end(
+            "starling-launch", "--ps", 1, "--workers", 2, "--insecure", "--ps-dpdk-device",
+            "net_memif{worker},role=server," + memif.format("{worker}") + "1", "--worker-dpdk-device",
+            "net_memif0,role=client," + memif.format("{task}") + "{task+2}", "--", *self.little())
+        self.assertGreaterEqual(output.count("connection made: dpdk://10.77.0.1:9200 by dpdk"), 2, output)
+
+
 class Refused(dpdk_jobs.DpdkTest):
     """The device cannot be: its socket's folder is not there."""
 

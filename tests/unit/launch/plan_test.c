@@ -72,6 +72,17 @@ static void plan_command__hands_on_what_is_for_all(void **state)
                 "'d'");
 }
 
+static void plan_command__devices_are_of_the_role(void **state)
+{
+    (void)state;
+    const struct sl_launch_options options = {.bin_dir = "/bin",
+                                              .worker_args = some_arguments,
+                                              .ps_devices = "m{worker}?addr=10.0.0.1",
+                                              .worker_devices = "m?addr=10.0.0.{task+2}"};
+    assert_ends(SL_CLUSTER_PS, &options, " '--dpdk-device' 'm0?addr=10.0.0.1'");
+    assert_ends(SL_CLUSTER_WORKER, &options, " '--dpdk-device' 'm?addr=10.0.0.2' '--data' 'd'");
+}
+
 static int check(const char *ps, const struct sl_launch_options *options, char reason[static 256])
 {
     const struct sl_plan_hosts hosts = {.ps = (char *)(uintptr_t)ps};
@@ -115,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_command__says_nothing_that_was_not_said),
         cmocka_unit_test(plan_command__hands_on_what_is_for_all),
+        cmocka_unit_test(plan_command__devices_are_of_the_role),
         cmocka_unit_test(plan_check_security__loopback_needs_no_secret),
         cmocka_unit_test(plan_check_security__other_addresses_do),
     };
