@@ -13,8 +13,15 @@ struct dpdk_real_target {
     const char *name;
     bool polling;
     bool is_lossy;
+    bool is_v6;
     struct sl_dpdk_device devices[2]; /* whose reactors they are is filled in */
+    /* Of a world beside another, and in reach of it; without names there is none, and cases that
+     * need one are left out. */
+    struct sl_dpdk_device others[2];
 };
+
+/* For tests with cases of their own. False: no plug-in, which has been said. */
+bool dpdk_real_open(const struct dpdk_real_target *target, struct conformance_target *out);
 
 /* The program's exit status: SKIPPED, with the reason on stderr, where there is no plug-in. */
 int dpdk_real_run(const struct dpdk_real_target *target);

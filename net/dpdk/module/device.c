@@ -167,7 +167,10 @@ static int make_pools(struct sl_module_device *device)
                 RTE_ALIGN_CEIL(sizeof(struct sl_module_rest), RTE_MBUF_PRIV_ALIGN), 0,
                 rte_eth_dev_socket_id(device->id), "ring_sp_sc");
         }
-        if (device->pools[i] == NULL || (device->gathers && device->rests[i] == NULL)) {
+        /* AF_XDP's driver takes a pool for one run of memory. */
+        const bool split = device->traits.single && device->pools[i] != NULL &&
+                           device->pools[i]->nb_mem_chunks != 1;
+        if (device->pools[i] == NULL || split || (device->gathers && device->rests[i] == NULL)) {
             return refuse(device,
                           "no memory for its packets: reserve more huge pages, or give "
                           "STARLING_DPDK_EAL_ARGS a larger -m",
@@ -327,9 +330,13 @@ static void end(struct sl_module_device *device)
     if (device->memif == NULL) {
         stop(device);
     }
+    if (device->traits.once || device->traits.single) {
+        sl_module_find_give_back(device);
+    }
     if (device->traits.once) {
         device->configured = false;
-        sl_module_find_give_back(device);
+        free_pools(device->pools);
+        free_pools(device->rests);
     }
 }
 
@@ -420,6 +427,13 @@ static struct sl_module_device *get_device(uint16_t id)
 static int open_device(struct sl_module_device *device, const struct sl_dpdk_options *options,
                        uint32_t which, uint32_t reactor_count)
 {
+    if (device->configured && device->traits.single) {
+        module_log(
+            SL_LOG_ERROR,
+            "dpdk: %s: its driver sets it up but once in a process, and it was in use before",
+            device->name);
+        return SL_ERR_UNSUPPORTED;
+    }
     struct sl_module_device as = *device;
     int err = describe(&as, options, which, reactor_count);
     const bool same = err == 0 && is_same(device, &as);

@@ -120,11 +120,12 @@ static void explain_kernels(const struct sl_dpdk_device *wanted)
                    "(net_af_xdp, and to change the mtu: also CAP_NET_ADMIN and CAP_BPF)",
                    wanted->name, wanted->arguments);
     } else {
-        module_log(SL_LOG_ERROR,
-                   "dpdk: %s,%s: cannot be made: are its arguments right? With queues of its own "
-                   "(ethtool -l %s), and blocksz= a multiple of framesz=? STARLING_LOG=debug shows "
-                   "more",
-                   wanted->name, wanted->arguments, iface);
+        module_log(
+            SL_LOG_ERROR,
+            "dpdk: %s,%s: cannot be made: are its arguments right, has %s as many channels as "
+            "it is to have queues (net_af_xdp: combined ones, see ethtool -l), is blocksz= a "
+            "multiple of framesz=? STARLING_LOG=debug shows more",
+            wanted->name, wanted->arguments, iface);
     }
 }
 
@@ -386,7 +387,7 @@ void sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module
         out->room_bytes_min =
             bytes != NULL ? (uint32_t)strtoul(bytes, NULL, 10) : PACKET_FRAME_BYTES;
     } else if (strcmp(info->driver_name, "net_af_xdp") == 0) {
-        out->once = out->kernels = true;
+        out->single = out->kernels = true;
         out->packets_kept = XDP_PACKETS_KEPT;
     }
 }

@@ -36,7 +36,8 @@ struct sl_module_traits {
     bool copies;   /* has read what is sent when the call returns */
     bool dials;    /* memif's client: starts when its server is there, and anew for each */
     bool blocks;   /* memif's client: its reactors have runs of queues, the server's every n-th */
-    bool once;     /* what was stopped does not start again: it is made anew */
+    bool once;     /* what was stopped does not start again: it has to be made anew */
+    bool single;   /* nor can it be: AF_XDP's driver leaves its sockets open when it is closed */
     bool kernels;  /* a network device of the kernel's, which knows whether its link is up */
     uint32_t frame_bytes_max; /* 0: as configured */
     uint32_t room_bytes_min;  /* of a packet's memory */
