@@ -247,7 +247,6 @@ static uint32_t dpdk_poll(struct sl_transport *transport, uint32_t budget)
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
     uint32_t work = 0;
     budget = budget < POLL_PACKETS ? budget : POLL_PACKETS;
-    dpdk->strays_this_turn = 0;
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
         work += poll_side(dpdk, &dpdk->sides[i], budget - (work < budget ? work : budget));
     }

@@ -99,8 +99,10 @@ struct sl_dpdk {
     struct sl_timer sweep, idle; /* idle: wakes a reactor whose ports cannot */
     uint64_t idle_ns;
     uint32_t sweep_rounds;
-    uint32_t strays_this_turn;
     struct sl_dpdk *next_here; /* stray.c */
+    struct sl_dpdk_stray *strays_free;
+    uint32_t strays_out; /* posted, and not come back */
+    uint64_t strays_owner;
     struct sl_dpdk_region regions[SL_DPDK_REGIONS];
     uint32_t region_count;
     uint64_t log_next_ns;

@@ -5,9 +5,17 @@
 
 #include "net/dpdk/internal.h"
 
-#define STRAYS_A_TURN 256U /* so that a flood does not fill another reactor's memory */
+/* Of one reactor, on their way and not come back, so that a reactor which stands still is not
+ * filled with what comes for it meanwhile. The memory goes there and back, and is used again. */
+#define STRAYS_OUT 1024U
 
-struct stray {
+struct sl_dpdk_stray {
+    struct sl_dpdk_stray *next;
+    /* Where it came from: the transport, if it still is what it was, and its reactor. */
+    const struct sl_dpdk *from;
+    uint64_t from_owner;
+    uint32_t from_reactor;
+    uint32_t room;
     /* Of the device: which of the transports of the reactor's thread. */
     struct in6_addr ip;
     char device[SL_DPDK_NAME_BYTES];
@@ -22,9 +30,11 @@ struct stray {
 /* The transports of this thread: usually one. Several of one thread's are told apart by reactor and
  * address. */
 static _Thread_local struct sl_dpdk *here;
+static _Thread_local uint64_t opened;
 
 void sl_dpdk_stray_open(struct sl_dpdk *dpdk)
 {
+    dpdk->strays_owner = ++opened;
     dpdk->next_here = here;
     here = dpdk;
 }
@@ -38,9 +48,39 @@ void sl_dpdk_stray_close(struct sl_dpdk *dpdk)
     if (*at != NULL) {
         *at = dpdk->next_here;
     }
+    while (dpdk->strays_free != NULL) {
+        struct sl_dpdk_stray *stray = dpdk->strays_free;
+        dpdk->strays_free = stray->next;
+        free(stray);
+    }
 }
 
-static struct sl_dpdk_side *find_side(const struct stray *stray, struct sl_dpdk **out)
+/* On the thread that it came from. */
+static void come_back(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_dpdk_stray *stray = ctx;
+    struct sl_dpdk *dpdk = here;
+    while (dpdk != NULL && (dpdk != stray->from || dpdk->strays_owner != stray->from_owner)) {
+        dpdk = dpdk->next_here;
+    }
+    if (dpdk == NULL) {
+        free(stray);
+        return;
+    }
+    dpdk->strays_out--;
+    stray->next = dpdk->strays_free;
+    dpdk->strays_free = stray;
+}
+
+static void send_back(struct sl_dpdk *dpdk, struct sl_dpdk_stray *stray)
+{
+    sl_reactor_post(dpdk->base.reactor, stray->from_reactor,
+                    (struct sl_mail){.run = come_back, .ctx = stray, .drop = free});
+}
+
+static struct sl_dpdk_side *find_side(const struct sl_dpdk_stray *stray, struct sl_dpdk **out)
 {
     for (struct sl_dpdk *dpdk = here; dpdk != NULL; dpdk = dpdk->next_here) {
         if (sl_reactor_index(dpdk->base.reactor) != stray->reactor) {
@@ -56,7 +96,8 @@ static struct sl_dpdk_side *find_side(const struct stray *stray, struct sl_dpdk 
 }
 
 /* Into a packet of the port's, so that it may be kept as any other. */
-static void take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, const struct stray *stray)
+static void take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                        const struct sl_dpdk_stray *stray)
 {
     struct sl_dpdk_packet packet;
     if (stray->length > side->facts.frame_bytes_max || !sl_dpdk_get(side, &packet)) {
@@ -83,41 +124,67 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
-    struct stray *stray = ctx;
+    struct sl_dpdk_stray *stray = ctx;
     struct sl_dpdk *dpdk;
     struct sl_dpdk_side *side = find_side(stray, &dpdk);
-    if (side != NULL && stray->for_neighbours) {
+    if (side == NULL) { /* it is closed: so is, or will be, where this came from */
+        free(stray);
+        return;
+    }
+    if (stray->for_neighbours) {
         sl_dpdk_route_neighbour(dpdk, side, stray->bytes, stray->length, NULL);
-    } else if (side != NULL) {
+    } else {
         dpdk->strays_taken++;
         take_packet(dpdk, side, stray);
     }
-    free(stray);
+    send_back(dpdk, stray);
 }
 
-static bool post(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side, uint32_t reactor,
+static struct sl_dpdk_stray *get_stray(struct sl_dpdk *dpdk, uint32_t bytes)
+{
+    struct sl_dpdk_stray *stray = dpdk->strays_free;
+    if (dpdk->strays_out == STRAYS_OUT) {
+        return NULL;
+    }
+    if (stray != NULL) {
+        dpdk->strays_free = stray->next;
+        if (stray->room >= bytes) {
+            return stray;
+        }
+        free(stray);
+    }
+    stray = malloc(sizeof *stray + bytes);
+    if (stray != NULL) {
+        stray->room = bytes;
+    }
+    return stray;
+}
+
+static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side, uint32_t reactor,
                  uint64_t id, const struct sl_dpdk_packet *packet, bool for_neighbours)
 {
-    if (dpdk->strays_this_turn == STRAYS_A_TURN) {
-        return false;
-    }
-    struct stray *stray = malloc(sizeof *stray + packet->length);
+    const uint32_t most = side->facts.frame_bytes_max;
+    const uint32_t room = packet->length > most ? packet->length : most;
+    struct sl_dpdk_stray *stray = get_stray(dpdk, room);
     if (stray == NULL) {
-        return false;
+        return; /* as if it had been lost */
     }
-    *stray = (struct stray){.ip = side->facts.self.ip,
-                            .reactor = reactor,
-                            .id = id,
-                            .length = packet->length,
-                            .queue = packet->queue,
-                            .for_neighbours = for_neighbours};
+    *stray = (struct sl_dpdk_stray){.from = dpdk,
+                                    .from_owner = dpdk->strays_owner,
+                                    .from_reactor = sl_reactor_index(dpdk->base.reactor),
+                                    .room = stray->room,
+                                    .ip = side->facts.self.ip,
+                                    .reactor = reactor,
+                                    .id = id,
+                                    .length = packet->length,
+                                    .queue = packet->queue,
+                                    .for_neighbours = for_neighbours};
     memcpy(stray->device, side->facts.name, sizeof stray->device);
     memcpy(stray->bytes, packet->bytes, packet->length);
-    dpdk->strays_this_turn++;
+    dpdk->strays_out++;
     dpdk->strays_sent++;
     sl_reactor_post(dpdk->base.reactor, reactor,
                     (struct sl_mail){.run = arrive, .ctx = stray, .drop = free});
-    return true;
 }
 
 /* A device's reactors follow one another in their group. */
@@ -134,7 +201,7 @@ void sl_dpdk_stray_send(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side, u
 {
     const uint32_t reactor = sl_dpdk_id_reactor(id);
     if (is_one_of(dpdk, side, reactor)) {
-        (void)post(dpdk, side, reactor, id, packet, false);
+        post(dpdk, side, reactor, id, packet, false);
     }
 }
 
@@ -151,7 +218,7 @@ bool sl_dpdk_stray_forward(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side
     if (reactor == index || !is_one_of(dpdk, side, reactor)) {
         return false;
     }
-    (void)post(dpdk, side, reactor, 0, packet, false);
+    post(dpdk, side, reactor, 0, packet, false);
     return true;
 }
 
@@ -166,7 +233,7 @@ void sl_dpdk_stray_neighbour(struct sl_dpdk *dpdk, const struct sl_dpdk_side *si
     for (uint32_t i = 0; i < queues->reactors; i++) {
         const uint32_t reactor = index - queues->index + i;
         if (reactor != index && is_one_of(dpdk, side, reactor)) {
-            (void)post(dpdk, side, reactor, 0, packet, true);
+            post(dpdk, side, reactor, 0, packet, true);
         }
     }
 }

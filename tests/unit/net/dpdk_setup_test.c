@@ -232,6 +232,38 @@ static void connect__where_no_queue_leads_to_the_listener(void **state)
     hosts_close(&hosts);
 }
 
+/* A reactor that is stopped for a while is sent no more than it can be expected to keep. */
+static void strays__of_a_reactor_that_stands_still(void **state)
+{
+    (void)state;
+    const struct hosts_options options = {.device = {.steering = SL_WIRE_FIRST}};
+    struct hosts hosts;
+    hosts_open(&hosts, &options);
+    struct node *server = &hosts.nodes[1];
+    node_listen(server, 0);
+    struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, server->bound.port);
+    hosts_until(&hosts, &client->opened, 1);
+    link_send(client, 1, 100);
+    hosts_until(&hosts, &server->links[0].received, 1);
+    const struct sl_dpdk *passes = node_dpdk(&hosts.nodes[0]);
+    struct sl_reactor *stopped = server->reactor;
+    server->reactor = hosts.nodes[0].reactor;
+    for (uint32_t i = 0; i < 5000; i++) {
+        hosts_repeat(&hosts, FROM_B, SL_DPDK_TRAIN);
+        if (i % 100 == 0) {
+            hosts_step(&hosts, STEP_NS);
+        }
+    }
+    hosts_run_ms(&hosts, 5);
+    assert_in_range(passes->strays_out, 100, 1024);
+    server->reactor = stopped;
+    hosts_run_ms(&hosts, 50);
+    assert_int_equal(passes->strays_out, 0);
+    link_send(client, 20, 3000);
+    hosts_until(&hosts, &server->links[0].received, 21);
+    hosts_close(&hosts);
+}
+
 static void listen__ports_are_the_reactors(void **state)
 {
     (void)state;
@@ -405,6 +437,7 @@ int main(void)
         cmocka_unit_test(connect__to_another_reactor_of_the_process),
         cmocka_unit_test(connect__to_oneself),
         cmocka_unit_test(connect__where_no_queue_leads_to_the_listener),
+        cmocka_unit_test(strays__of_a_reactor_that_stands_still),
         cmocka_unit_test(listen__ports_are_the_reactors),
         cmocka_unit_test(open__asked_again),
         cmocka_unit_test(open__asked_again_with_another_cookie),
