@@ -102,7 +102,7 @@ struct sl_message_register {
     uint32_t shard_count;
     uint32_t ps_count, worker_count;
     char host[SL_MESSAGE_NAME_BYTES]; /* ps: net/shm/shm.h; "": not through shared memory */
-    char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* ps: its rdma beside data_endpoint; "": none */
+    char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* ps: rdma or dpdk beside data_endpoint, or "" */
 };
 
 struct sl_message_ps {
