@@ -8,6 +8,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "net/dpdk/wire.h"
 #include "tests/sim/final.h"
 #include "tests/sim/random.h"
 
@@ -92,6 +93,38 @@ static void watch_wake(void *ctx, uint32_t host, uint64_t at_ns)
     if (process != NULL) {
         sl_sim_process_wake(process, at_ns);
     }
+}
+
+static void watch_packet(void *ctx, const struct sl_sim_passage *passage)
+{
+    static const char *const kinds[16] = {"",      "open",  "retry", "accept", "refuse", "data",
+                                          "train", "probe", "moved", "bye",    "ack",    "reset"};
+    struct sl_sim_cluster *cluster = ctx;
+    struct sl_dpdk_parsed parsed = {.header.kind = 0};
+    (void)sl_dpdk_parse(passage->bytes, passage->length, true, &parsed);
+    /* The rest has challenges in it, which the system draws: net/auth.h. */
+    mix(cluster, sl_hash_bytes(&parsed.header, offsetof(struct sl_dpdk_header, body_bytes),
+                               passage->at_ns + passage->length));
+    cluster->packets++;
+    if (!cluster->verbose) {
+        return;
+    }
+    const struct sl_dpdk_header *header = &parsed.header;
+    printf("%10" PRIu64 " packet of host %u to host %u, %u bytes, %s: %s of %016" PRIx64
+           ", number %u, behind %u, has all before %u, grants %u, message %u at %u, %u words\n",
+           sl_sim_us(cluster->now_ns), passage->from, passage->to, passage->length,
+           passage->at_ns == SL_CLOCK_NEVER ? passage->fate
+           : passage->fate[0] != '\0'       ? passage->fate
+                                            : "well",
+           kinds[header->kind & 15], header->connection, header->sequence, header->behind,
+           header->acknowledged, header->granted, header->message, header->offset,
+           parsed.sack_words);
+}
+
+static void watch_breach(void *ctx, const char *what)
+{
+    struct sl_sim_cluster *cluster = ctx;
+    sl_sim_oracle_fail(&cluster->oracle, "transport", "%s", what);
 }
 
 /* ---- Processes ------------------------------------------------------------------------------- */
@@ -333,7 +366,13 @@ static void create(struct sl_sim_cluster *cluster)
 {
     const struct sl_sim_plan *plan = cluster->plan;
     const struct sl_sim_watch watch = {
-        .frame = watch_frame, .ended = watch_ended, .wake = watch_wake, .ctx = cluster};
+        .frame = watch_frame,
+        .ended = watch_ended,
+        .wake = watch_wake,
+        .packet = watch_packet,
+        .breach = watch_breach,
+        .ctx = cluster,
+    };
     cluster->ps = calloc(plan->ps_count, sizeof *cluster->ps);
     cluster->places = calloc(sl_sim_plan_tasks(plan), sizeof *cluster->places);
     cluster->hurt_ns = calloc(plan->network.host_count, sizeof *cluster->hurt_ns);

@@ -39,7 +39,7 @@ struct sl_sim_cluster {
     uint32_t flood_count;
     uint64_t observe_ns; /* when the observer looks next */
     uint64_t trace;      /* hash over all that happened */
-    uint64_t frames, turns;
+    uint64_t frames, packets, turns;
 };
 
 /* True: everything was as it must be. Else oracle.breach says what was not. */

@@ -7,6 +7,7 @@
 #include "ps/shard_internal.h"
 
 #define PULL_TIMEOUT_MS 60000
+#define TURNS_OF_SECOND 400 /* of a ps that has nothing to do: heartbeats, sweeps */
 
 static bool goes_on(const struct sl_sim_cluster *cluster)
 {
@@ -99,6 +100,19 @@ static void check_credit(struct sl_sim_cluster *cluster)
     }
 }
 
+/* Who has nothing to do sleeps; where nobody wakes it, it looks from time to time. */
+static void check_rest(struct sl_sim_cluster *cluster, uint64_t turns, uint64_t ns)
+{
+    const struct sl_sim_network_options *network = &cluster->plan->network;
+    const uint64_t most = TURNS_OF_SECOND * cluster->plan->ps_count * (ns / SL_CLOCK_NS_PER_S + 1);
+    if (turns > most && (!network->has_packets || network->ether.wakes)) {
+        sl_sim_oracle_fail(&cluster->oracle, "rest",
+                           "nothing is to be done, and the ps have %" PRIu64 " turns in %" PRIu64
+                           " ms",
+                           turns, sl_sim_ms(ns));
+    }
+}
+
 /* ---- In order -------------------------------------------------------------------------------- */
 
 static void pull_tables(struct sl_sim_cluster *cluster,
@@ -141,10 +155,13 @@ void sl_sim_final_run(struct sl_sim_cluster *cluster,
     if (goes_on(cluster)) {
         sl_sim_worker_close(observer);
     }
+    uint64_t idle_ns = gone_ns - plan->lease_ns, turns = 0;
     while (goes_on(cluster) && (cluster->now_ns < gone_ns || cluster->observer.worker != NULL)) {
+        turns = cluster->now_ns < idle_ns ? cluster->turns : turns;
         moment(cluster);
     }
     if (goes_on(cluster)) {
         check_memory(cluster);
+        check_rest(cluster, cluster->turns - turns, cluster->now_ns - idle_ns);
     }
 }

@@ -16,6 +16,8 @@ struct flags {
     uint64_t first, last;
     double minutes; /* > 0: seeds from `first` on, for so long */
     uint32_t faults;
+    bool packets; /* over DPDK's transport */
+    bool twice;   /* each seed */
     bool verbose;
     bool all; /* go on after a breach */
 };
@@ -34,8 +36,23 @@ static void usage(void)
            "  --seeds A-B   these seeds\n"
            "  --minutes M   fresh seeds, or those from --seed on, for M minutes\n"
            "  --faults MASK kinds of faults that may happen, as bits; 0: none\n"
+           "  --transport T stream: the simulation's own, whose frames are never lost; or dpdk:\n"
+           "                net/dpdk, on packet devices whose packets are\n"
+           "  --twice       runs each seed twice and compares, and not only one in 64\n"
            "  --all         goes on after a breach\n"
            "  --verbose     prints the plan and all that happens\n");
+}
+
+static bool parse_bare(const char *text, struct flags *flags)
+{
+    bool *const flag = strcmp(text, "--verbose") == 0 ? &flags->verbose
+                       : strcmp(text, "--all") == 0   ? &flags->all
+                       : strcmp(text, "--twice") == 0 ? &flags->twice
+                                                      : NULL;
+    if (flag != NULL) {
+        *flag = true;
+    }
+    return flag != NULL;
 }
 
 static bool parse(int argc, char **argv, struct flags *flags)
@@ -44,9 +61,7 @@ static bool parse(int argc, char **argv, struct flags *flags)
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         char *end = NULL;
-        if (strcmp(argv[i], "--verbose") == 0 || strcmp(argv[i], "--all") == 0) {
-            flags->verbose = flags->verbose || strcmp(argv[i], "--verbose") == 0;
-            flags->all = flags->all || strcmp(argv[i], "--all") == 0;
+        if (parse_bare(argv[i], flags)) {
             continue;
         }
         if (strcmp(argv[i], "--seed") == 0) {
@@ -60,6 +75,10 @@ static bool parse(int argc, char **argv, struct flags *flags)
             flags->minutes = strtod(value, &end);
         } else if (strcmp(argv[i], "--faults") == 0) {
             flags->faults = (uint32_t)strtoul(value, &end, 0);
+        } else if (strcmp(argv[i], "--transport") == 0) {
+            flags->packets = strcmp(value, "dpdk") == 0;
+            end =
+                argv[i + 1] + (flags->packets || strcmp(value, "stream") == 0 ? strlen(value) : 0);
         }
         if (end == NULL || end == value || *end != '\0') {
             return false;
@@ -77,7 +96,7 @@ static bool run_seed(const struct flags *flags, uint64_t seed, bool verbose, uin
 {
     static struct sl_sim_plan plan;
     static struct sl_sim_cluster cluster;
-    sl_sim_plan_make(&plan, seed, flags->faults);
+    sl_sim_plan_make(&plan, seed, flags->faults, flags->packets);
     if (verbose) {
         sl_sim_plan_print(&plan);
     }
@@ -87,8 +106,8 @@ static bool run_seed(const struct flags *flags, uint64_t seed, bool verbose, uin
         printf("seed %" PRIu64 ": %s: %s\n", seed, cluster.oracle.breach_of, cluster.oracle.breach);
     } else if (verbose) {
         printf("seed %" PRIu64 ": well after %" PRIu64 " ms, %" PRIu64 " frames, %" PRIu64
-               " turns, %u pushes; trace %016" PRIx64 "\n",
-               seed, sl_sim_ms(cluster.now_ns), cluster.frames, cluster.turns,
+               " packets, %" PRIu64 " turns, %u pushes; trace %016" PRIx64 "\n",
+               seed, sl_sim_ms(cluster.now_ns), cluster.frames, cluster.packets, cluster.turns,
                cluster.oracle.unit_count, *trace);
     }
     sl_sim_cluster_fini(&cluster);
@@ -104,8 +123,8 @@ static void set_replay(const struct flags *flags, uint64_t seed)
     if (flags->faults != UINT32_MAX) {
         snprintf(faults, sizeof faults, " --faults 0x%x", flags->faults);
     }
-    snprintf(replay, sizeof replay, "replay: starling-sim --seed %" PRIu64 "%s --verbose\n", seed,
-             faults);
+    snprintf(replay, sizeof replay, "replay: starling-sim%s --seed %" PRIu64 "%s --verbose\n",
+             flags->packets ? " --transport dpdk" : "", seed, faults);
 }
 
 static void on_abort(int signal_number)
@@ -121,7 +140,8 @@ static bool run_checked(const struct flags *flags, uint64_t seed)
     if (!run_seed(flags, seed, flags->verbose, &trace)) {
         return false;
     }
-    if (seed % REPLAY_EVERY == 0 && run_seed(flags, seed, false, &again) && again != trace) {
+    if ((flags->twice || seed % REPLAY_EVERY == 0) && run_seed(flags, seed, false, &again) &&
+        again != trace) {
         printf("seed %" PRIu64 ": replay: two runs of it differ\n", seed);
         return false;
     }

@@ -25,6 +25,10 @@ struct sl_sim_network *sl_sim_network_create(const struct sl_sim_network_options
         network->hosts[i] =
             (struct sl_sim_host){.network = network, .index = i, .port_next = PORT_FIRST};
     }
+    if (options->has_packets) {
+        network->ether = sl_sim_ether_create(network);
+        network->dpdk = sl_sim_dpdk_create(network);
+    }
     return network;
 }
 
@@ -36,6 +40,10 @@ void sl_sim_network_destroy(struct sl_sim_network **network)
         sl_assert(gone->hosts[i].listeners == NULL);
     }
     sl_assert(gone->message_count == 0);
+    if (gone->ether != NULL) {
+        sl_sim_dpdk_destroy(&gone->dpdk);
+        sl_sim_ether_destroy(&gone->ether);
+    }
     free(gone->hosts);
     free(gone->blocked);
     free(gone);
@@ -53,10 +61,27 @@ void sl_sim_network_advance(struct sl_sim_network *network, uint64_t now_ns)
     network->now_ns = now_ns;
 }
 
-void *sl_sim_network_medium(struct sl_sim_network *network, uint32_t host)
+void *sl_sim_network_medium(struct sl_sim_network *network, uint32_t host, uint32_t place)
 {
     sl_assert(host < network->options.host_count);
-    return &network->hosts[host];
+    return network->ether != NULL ? (void *)sl_sim_ether_medium(network->ether, host, place)
+                                  : &network->hosts[host];
+}
+
+const struct sl_transport_ops *sl_sim_network_transport(const struct sl_sim_network *network)
+{
+    return network->ether != NULL ? sl_sim_dpdk_ops() : &sl_sim_transport_ops;
+}
+
+void sl_sim_network_endpoint(const struct sl_sim_network *network, uint32_t host,
+                             struct sl_endpoint *out)
+{
+    *out = (struct sl_endpoint){.scheme = SL_ENDPOINT_TCP, .port = SL_SIM_PORT_BASE};
+    if (network->ether != NULL) {
+        sl_sim_ether_address(network->ether, host, out->host, sizeof out->host);
+    } else {
+        sl_sim_network_address(host, out->host, sizeof out->host);
+    }
 }
 
 void sl_sim_network_address(uint32_t host, char *text, size_t text_bytes)
@@ -94,7 +119,8 @@ static uint64_t transport_next(const struct sl_sim_transport *transport)
 uint64_t sl_sim_network_next(const struct sl_sim_network *network, uint32_t host,
                              const struct sl_reactor *reactor)
 {
-    uint64_t next_ns = SL_CLOCK_NEVER;
+    uint64_t next_ns =
+        network->ether != NULL ? sl_sim_ether_next(network->ether, host, reactor) : SL_CLOCK_NEVER;
     for (const struct sl_sim_transport *transport = network->hosts[host].transports;
          transport != NULL; transport = transport->next) {
         if (transport->reactor == reactor) {
@@ -311,6 +337,9 @@ static void break_one(struct sl_sim_conn *conn, void *ctx)
 uint32_t sl_sim_network_break(struct sl_sim_network *network, uint32_t host, bool all,
                               uint32_t told_us_max)
 {
+    if (network->dpdk != NULL) {
+        return sl_sim_dpdk_break(network->dpdk, host, all);
+    }
     uint32_t count = sl_sim_network_connections(network, host);
     if (count == 0) {
         return 0;
@@ -348,6 +377,9 @@ void sl_sim_network_kill(struct sl_sim_network *network, uint32_t host, bool sil
     struct sl_sim_host *killed = &network->hosts[host];
     killed->dead = true;
     killed->silent = silent;
+    if (network->ether != NULL) {
+        sl_sim_ether_forget(network->ether, host);
+    }
     each_conn(killed, kill_one, NULL);
 }
 
@@ -356,6 +388,9 @@ void sl_sim_network_revive(struct sl_sim_network *network, uint32_t host)
     struct sl_sim_host *revived = &network->hosts[host];
     sl_assert(revived->transports == NULL);
     revived->dead = revived->silent = false;
+    if (network->ether != NULL) {
+        sl_sim_ether_revive(network->ether, host);
+    }
     for (uint32_t i = 0; i < network->options.host_count; i++) {
         each_conn(&network->hosts[i], revive_if_to, &host);
     }

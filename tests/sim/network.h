@@ -15,8 +15,15 @@
 #include <stdint.h>
 
 #include "net/transport.h"
+#include "tests/sim/ether.h"
+
+#define SL_SIM_PORT_BASE 3333 /* of packet devices: where reactor 0 listens */
 
 struct sl_sim_network_options {
+    /* Transports are DPDK's, on packet devices: ether.h, dpdk.h. Else they are the network's own.
+     */
+    bool has_packets;
+    struct sl_sim_ether_options ether;
     uint64_t seed;
     uint32_t delay_us_min, delay_us_max; /* one way, of most frames */
     uint32_t late_permille, late_us_max; /* and of some */
@@ -46,6 +53,9 @@ struct sl_sim_watch {
     void (*ended)(void *ctx, uint32_t host, uint64_t pair, bool connector, int err);
     /* Something will happen on this host at that time: step it then. */
     void (*wake)(void *ctx, uint32_t host, uint64_t at_ns);
+    void (*packet)(void *ctx, const struct sl_sim_passage *passage);
+    /* A transport has broken its contract. */
+    void (*breach)(void *ctx, const char *what);
     void *ctx;
 };
 
@@ -61,8 +71,14 @@ void sl_sim_network_destroy(struct sl_sim_network **network);
 uint64_t sl_sim_network_now(const struct sl_sim_network *network);
 void sl_sim_network_advance(struct sl_sim_network *network, uint64_t now_ns);
 
-/* The medium of a host's transports. */
-void *sl_sim_network_medium(struct sl_sim_network *network, uint32_t host);
+/* The medium of a host's transports; place: 0, or 1 for a second one of the same reactor. */
+void *sl_sim_network_medium(struct sl_sim_network *network, uint32_t host, uint32_t place);
+
+/* What transports are opened with, and where a host listens: under the scheme of TCP always, which
+ * is the one that leads to the coordinator too. */
+const struct sl_transport_ops *sl_sim_network_transport(const struct sl_sim_network *network);
+void sl_sim_network_endpoint(const struct sl_sim_network *network, uint32_t host,
+                             struct sl_endpoint *out);
 
 /* "10.0.1.7" */
 void sl_sim_network_address(uint32_t host, char *text, size_t text_bytes);

@@ -4,6 +4,7 @@
 
 #include "core/assert.h"
 #include "core/clock.h"
+#include "tests/sim/dpdk.h"
 #include "tests/sim/network.h"
 #include "tests/sim/random.h"
 
@@ -99,7 +100,9 @@ struct sl_sim_network {
     uint64_t pair_count;
     uint64_t message_count;
     struct sl_sim_host *hosts;
-    uint8_t *blocked; /* [from][to], how often */
+    uint8_t *blocked;           /* [from][to], how often */
+    struct sl_sim_ether *ether; /* and dpdk; NULL: without packets */
+    struct sl_sim_dpdk *dpdk;
 };
 
 static inline struct sl_sim_transport *sl_sim_home(const struct sl_sim_conn *conn)

@@ -92,6 +92,46 @@ static void draw_network(struct sl_sim_plan *plan, uint32_t faults, uint64_t *ra
     network->host_count = sl_sim_plan_task_host(plan, sl_sim_plan_tasks(plan));
 }
 
+static uint32_t draw_share(uint64_t *random, const uint16_t of[4])
+{
+    return sl_sim_chance(random, 500) ? of[sl_sim_below(random, 4)] : 0;
+}
+
+static void draw_troubles(struct sl_sim_ether_options *ether, uint64_t *random)
+{
+    ether->lost = draw_share(random, (const uint16_t[]){1, 5, 20, 100});
+    ether->doubled = draw_share(random, (const uint16_t[]){1, 10, 50, 300});
+    ether->overtaken = draw_share(random, (const uint16_t[]){5, 20, 100, 300});
+    ether->corrupted = draw_share(random, (const uint16_t[]){1, 5, 20, 50});
+    ether->ancient = draw_share(random, (const uint16_t[]){1, 2, 5, 20});
+    ether->forged = draw_share(random, (const uint16_t[]){1, 5, 50, 200});
+}
+
+/* Drawn apart from the rest, which is the same for both transports. */
+static void draw_ether(struct sl_sim_plan *plan)
+{
+    uint64_t random = sl_hash_key(plan->seed ^ 0xe7e4);
+    struct sl_sim_ether_options *ether = &plan->network.ether;
+    static const uint16_t frames[] = {622, 1514, 1514, SL_SIM_ETHER_FRAME_MAX};
+    static const uint16_t queues[] = {16, 64, 256, 1024};
+    ether->is_v6 = sl_sim_chance(&random, 300);
+    ether->blocks = sl_sim_chance(&random, 500);
+    ether->gathers = sl_sim_chance(&random, 500);
+    ether->sums = sl_sim_chance(&random, 500);
+    ether->wakes = !sl_sim_chance(&random, 30);
+    ether->moves = sl_sim_chance(&random, 500);
+    ether->steering = sl_sim_below(&random, SL_SIM_STEERING_COUNT);
+    ether->queues_each = (uint16_t)(1 + sl_sim_below(&random, 2));
+    ether->frame_max = frames[sl_sim_below(&random, 4)];
+    ether->queue_packets = queues[sl_sim_below(&random, 4)];
+    ether->send_packets = queues[sl_sim_below(&random, 4)];
+    ether->packets = (uint16_t)(2 * queues[1 + sl_sim_below(&random, 3)]);
+    if (!sl_sim_chance(&random, 200)) { /* else: all is well */
+        draw_troubles(ether, &random);
+    }
+    plan->network.has_packets = true;
+}
+
 static void draw_table(struct sl_sim_plan *plan, uint32_t index, uint64_t *random)
 {
     struct sl_table_spec *spec = &plan->tables[index];
@@ -199,7 +239,7 @@ static void draw_faults(struct sl_sim_plan *plan, uint32_t allowed, uint64_t *ra
     }
 }
 
-void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, uint32_t faults)
+void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, uint32_t faults, bool packets)
 {
     *plan = (struct sl_sim_plan){.seed = seed};
     uint64_t random = sl_hash_key(seed + 1);
@@ -211,6 +251,9 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, uint32_t faults)
         draw_table(plan, i, &random);
     }
     draw_faults(plan, faults, &random);
+    if (packets) {
+        draw_ether(plan);
+    }
 }
 
 /* ---- Words ----------------------------------------------------------------------------------- */
@@ -223,6 +266,21 @@ static void print_fault(const struct sl_sim_fault *fault)
            sl_sim_us(fault->at_ns), names[fault->kind], fault->a, (int)fault->b,
            sl_sim_us(fault->duration_ns), fault->one_way ? " one-way" : "",
            fault->all ? " all" : "", fault->silent ? " silent" : "", fault->amount);
+}
+
+static void print_ether(const struct sl_sim_ether_options *ether)
+{
+    static const char *const steerings[] = {"straight", "scattered", "to the first"};
+    printf("packets: %u bytes, over IPv%d, %u queues each%s, %s; lends %u, queues of %u and "
+           "%u%s%s%s%s\n",
+           ether->frame_max, ether->is_v6 ? 6 : 4, ether->queues_each,
+           ether->blocks ? " in blocks" : "", steerings[ether->steering], ether->packets,
+           ether->queue_packets, ether->send_packets, ether->gathers ? ", gathers" : "",
+           ether->sums ? ", sums" : "", ether->wakes ? "" : ", sleeps",
+           ether->moves ? ", moves" : "");
+    printf("of 1000: %u lost, %u doubled, %u overtaken, %u corrupted, %u ancient, %u forged\n",
+           ether->lost, ether->doubled, ether->overtaken, ether->corrupted, ether->ancient,
+           ether->forged);
 }
 
 void sl_sim_plan_print(const struct sl_sim_plan *plan)
@@ -243,6 +301,9 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
            plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,
            plan->network.bytes_per_us, plan->network.window_bytes, plan->network.short_permille,
            plan->network.connect_fail_permille, plan->network.break_per_10000);
+    if (plan->network.has_packets) {
+        print_ether(&plan->network.ether);
+    }
     for (uint32_t i = 0; i < plan->table_count; i++) {
         const struct sl_table_spec *spec = &plan->tables[i];
         printf("table %s: %s, dim %u, length %" PRIu64 ", %s %u, optimizer %d\n", spec->name,

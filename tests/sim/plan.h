@@ -78,8 +78,8 @@ struct sl_sim_plan {
     uint64_t horizon_ns; /* no fault begins later, after the start */
 };
 
-/* faults: bit k allows those of kind k. */
-void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, uint32_t faults);
+/* faults: bit k allows those of kind k. packets: the transport is DPDK's. */
+void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, uint32_t faults, bool packets);
 
 static inline uint64_t sl_sim_us(uint64_t ns)
 {

@@ -5,6 +5,7 @@
 
 #include "core/assert.h"
 #include "core/hash.h"
+#include "ps/server_internal.h"
 
 struct sl_sim_lost {
     struct sl_sim_lost *next;
@@ -61,6 +62,17 @@ static void lost(void *ctx, const struct sl_message_lost *told)
     }
 }
 
+/* As a ps process does with a transport that is faster than its first. */
+static void register_memory(struct sl_server *server)
+{
+    if ((server->transport->ops->capabilities & SL_TRANSPORT_REGISTERS) != 0) {
+        int err = sl_outbox_register(&server->replies, server->transport);
+        sl_assert(err == 0);
+        err = sl_server_buffers_register(&server->buffers, server->transport);
+        sl_assert(err == 0);
+    }
+}
+
 static void make_servers(struct sl_sim_ps *ps, uint64_t incarnation)
 {
     const struct sl_sim_ps_options *options = &ps->options;
@@ -68,8 +80,9 @@ static void make_servers(struct sl_sim_ps *ps, uint64_t incarnation)
         ps->cores[i] = (struct sl_sim_core){.ps = ps, .index = i};
         struct sl_server_options server = {
             .reactor = ps->process.reactors[i],
-            .transport = &sl_sim_transport_ops,
-            .transport_options = {.medium = sl_sim_network_medium(options->network, options->host),
+            .transport = sl_sim_network_transport(options->network),
+            .transport_options = {.medium =
+                                      sl_sim_network_medium(options->network, options->host, 0),
                                   .peer_timeout_ms = options->peer_timeout_ms},
             .task_index = options->task_index,
             .local_index = i,
@@ -81,23 +94,22 @@ static void make_servers(struct sl_sim_ps *ps, uint64_t incarnation)
         };
         int err = sl_server_create(&server, &ps->servers[i]);
         sl_assert(err == 0);
+        register_memory(ps->servers[i]);
     }
 }
 
 static void join(struct sl_sim_ps *ps, uint64_t incarnation)
 {
     const struct sl_sim_ps_options *options = &ps->options;
-    struct sl_endpoint here = {.scheme = SL_ENDPOINT_TCP, .port = SL_SIM_CONTROL_PORT};
-    struct sl_endpoint bound;
-    sl_sim_network_address(options->host, here.host, sizeof here.host);
+    struct sl_endpoint here, bound;
+    sl_sim_network_endpoint(options->network, options->host, &here);
     int err = sl_server_listen(ps->servers[0], &here, &bound);
     sl_assert(err == 0);
     struct sl_member_options member = {
         .reactor = ps->process.reactors[0],
-        .transport = &sl_sim_transport_ops,
-        .transport_options = {.medium = sl_sim_network_medium(options->network, options->host),
+        .transport = sl_sim_network_transport(options->network),
+        .transport_options = {.medium = sl_sim_network_medium(options->network, options->host, 1),
                               .peer_timeout_ms = options->peer_timeout_ms},
-        .coordinator = {.scheme = SL_ENDPOINT_TCP, .port = SL_SIM_CONTROL_PORT},
         .task_index = options->task_index,
         .shard_count = options->shard_count,
         .ps_count = options->ps_count,
@@ -111,8 +123,7 @@ static void join(struct sl_sim_ps *ps, uint64_t incarnation)
         .lost = lost,
         .ctx = ps,
     };
-    sl_sim_network_address(options->coordinator_host, member.coordinator.host,
-                           sizeof member.coordinator.host);
+    sl_sim_network_endpoint(options->network, options->coordinator_host, &member.coordinator);
     err = sl_member_open(&member, &ps->member);
     sl_assert(err == 0);
 }

@@ -8,8 +8,6 @@
 #include "ps/server.h"
 #include "tests/sim/process.h"
 
-#define SL_SIM_CONTROL_PORT 3333
-
 struct sl_sim_ps_options {
     struct sl_sim_network *network;
     uint32_t host, coordinator_host;

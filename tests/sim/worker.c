@@ -23,9 +23,12 @@ static uint64_t net_now(const struct sl_sim_worker *worker)
     return sl_sim_network_now(worker->options.network);
 }
 
+/* Of the network that is simulated: who asks gives no context. */
+static const struct sl_transport_ops *transport_ops;
+
 static const struct sl_transport_ops *find_transport(enum sl_endpoint_scheme scheme)
 {
-    return scheme == SL_ENDPOINT_TCP ? &sl_sim_transport_ops : NULL;
+    return scheme == SL_ENDPOINT_TCP ? transport_ops : NULL;
 }
 
 static bool is_observer(const struct sl_sim_worker *worker)
@@ -47,9 +50,10 @@ static void enter(struct sl_sim_worker *worker, enum sl_sim_stage stage, uint64_
 static void start_client(struct sl_sim_worker *worker)
 {
     const struct sl_sim_worker_options *from = &worker->options;
-    char address[32], coordinator[64];
-    sl_sim_network_address(0, address, sizeof address);
-    (void)snprintf(coordinator, sizeof coordinator, "%s:3333", address);
+    struct sl_endpoint endpoint;
+    char coordinator[SL_LIMIT_ENDPOINT_BYTES];
+    sl_sim_network_endpoint(from->network, 0, &endpoint);
+    sl_endpoint_format(&endpoint, coordinator, sizeof coordinator);
     const struct sl_client_options options = {
         .coordinator = coordinator,
         .task_index = is_observer(worker) ? -1 : (int32_t)from->task,
@@ -60,11 +64,12 @@ static void start_client(struct sl_sim_worker *worker)
         .secret = from->secret,
         .secret_bytes = from->secret_bytes,
     };
+    transport_ops = sl_sim_network_transport(from->network);
     const struct sl_client_setup setup = {
         .reactors = worker->process.reactors,
         .reactor_count = worker->process.reactor_count,
         .find_transport = find_transport,
-        .medium = sl_sim_network_medium(from->network, from->host),
+        .medium = sl_sim_network_medium(from->network, from->host, 0),
         .client_id = sl_hash_random(&worker->random) | 1,
     };
     int err = sl_start_begin(&options, &setup, &worker->client);
