@@ -440,8 +440,11 @@ void sl_dpdk_conn_refuse(struct sl_dpdk_conn *conn, const char *what)
 
 void sl_dpdk_conn_lost(struct sl_dpdk_conn *conn, const char *what)
 {
+    const struct sl_dpdk_side *side = conn->side;
+    const bool is_up = side->port->ops->link_is_up(side->port);
     if (sl_dpdk_may_log(conn->dpdk)) {
-        sl_log_warn("%s: closed, since %s", conn->base.peer, what);
+        sl_log_warn("%s: closed, since %s%s%s", conn->base.peer, is_up ? what : "the link of ",
+                    is_up ? "" : side->facts.name, is_up ? "" : " is down");
     }
     sl_dpdk_conn_end(conn, SL_ERR_DEADLINE, true);
 }

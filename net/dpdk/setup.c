@@ -87,14 +87,29 @@ static void ask(struct sl_dpdk_conn *conn, uint64_t now_ns)
     sl_timer_arm(sl_reactor_timers(conn->dpdk->base.reactor), &conn->timer, due_ns);
 }
 
+/* What a look at our side tells. */
+static void explain(const struct sl_dpdk_conn *conn)
+{
+    const char *name = conn->side->facts.name;
+    if (!conn->side->port->ops->link_is_up(conn->side->port)) {
+        sl_log_warn("%s: no answer: the link of %s is down", conn->base.peer, name);
+    } else if (sl_dpdk_route_is_own(conn)) {
+        sl_log_warn("%s: no answer: this is the device's own address, and it may be that "
+                    "neither %s nor its switch returns what it sends to itself",
+                    conn->base.peer, name);
+    } else if (!conn->routed) {
+        sl_log_warn("%s: no answer: nobody in the network of %s says that it has this address, or "
+                    "the gateway's",
+                    conn->base.peer, name);
+    }
+}
+
 void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn)
 {
     const uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
     if (now_ns >= conn->deadline_ns) {
-        if (sl_dpdk_route_is_own(conn) && sl_dpdk_may_log(conn->dpdk)) {
-            sl_log_warn("%s: no answer: this is the device's own address, and it may be that "
-                        "neither %s nor its switch returns what it sends to itself",
-                        conn->base.peer, conn->side->facts.name);
+        if (sl_dpdk_may_log(conn->dpdk)) {
+            explain(conn);
         }
         sl_dpdk_conn_end(conn, SL_ERR_DEADLINE, false);
         return;

@@ -359,10 +359,12 @@ static void watch_link(struct sl_module_device *device, bool is_up, uint64_t tim
         device->since_ns = time_ns;
         device->told_down = false;
     } else if (device->link_was_up ||
-               (!device->told_down && time_ns - device->since_ns >= DOWN_NS)) {
+               (!device->told_down && (device->traits.kernels || /* which knows at once */
+                                       time_ns - device->since_ns >= DOWN_NS))) {
         module_log(SL_LOG_WARN, "dpdk: %s: its link is down: %s", device->name,
-                   device->memif != NULL ? "its peer is not there, or went"
-                                         : "look at the cable, the switch, the other side");
+                   device->memif != NULL    ? "its peer is not there, or went"
+                   : device->traits.kernels ? "`ip link set ... up`, and the cable, the other side"
+                                            : "look at the cable, the switch, the other side");
         device->told_down = true;
     }
     device->link_was_up = is_up;

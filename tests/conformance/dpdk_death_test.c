@@ -1,0 +1,289 @@
+/* Processes are killed or stopped, and a cable is pulled: who was connected loses the connection in
+ * time, and nothing else. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/hash.h"
+#include "core/log.h"
+#include "dpdk_real.h"
+#include "tests/support/veth.h"
+
+#define DEATHS        4
+#define AT_ONCE       2 /* processes that live at the same time */
+#define LIFE_US_MAX   100000
+#define IN_FLIGHT_MAX 60
+#define TIMEOUT_MS    1500
+
+static struct conformance_target target;
+
+/* ---- Who is killed, or stopped ----------------------------------------------------------------
+ */
+
+struct order {
+    struct sl_endpoint endpoint;
+    uint64_t seed;
+    uint32_t place; /* the address that it has */
+};
+
+/* On a machine that stands still a connect may take longer than its deadline. */
+static struct peer *connect_at_last(struct node *node, const struct sl_endpoint *endpoint)
+{
+    for (;;) {
+        struct peer *peer = peer_connect(node, endpoint);
+        WAIT_UNTIL(peer->open || peer->closed != 0);
+        if (peer->open) {
+            return peer;
+        }
+    }
+}
+
+/* Sends, and checks what is echoed, until it is killed. */
+static void live(const struct order *order)
+{
+    static char address[32];
+    (void)snprintf(address, sizeof address, "10.0.0.%u", 10 + order->place);
+    const struct dpdk_real_target real = {
+        .name = "dpdk mortal",
+        .devices = {{.name = "net_af_packet0", .arguments = "iface=cableb", .address = address}}};
+    if (!dpdk_real_open(&real, &target)) {
+        _exit(1);
+    }
+    conformance_target = &target;
+    struct world *world = world_open(1, NULL);
+    struct peer *peer = connect_at_last(&world->nodes[0], &order->endpoint);
+    uint64_t seed = order->seed;
+    uint32_t made = 0;
+    for (;;) {
+        uint32_t sizes[16];
+        for (uint32_t i = 0; i < 16; i++) {
+            uint64_t random = sl_hash_random(&seed);
+            sizes[i] = (uint32_t)(random >> 8) % (random % 4 == 0 ? 50000 : 300);
+        }
+        peer_send_from_test(peer, sizes, 16);
+        made += 16;
+        WAIT_UNTIL(made - peer->received < IN_FLIGHT_MAX);
+    }
+}
+
+/* Makes processes from one in which DPDK has not started. */
+static void nurse(int fd)
+{
+    struct order order;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGCHLD, SIG_IGN);
+    while (read(fd, &order, sizeof order) == (ssize_t)sizeof order) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+            close(fd);
+            live(&order);
+        }
+        if (write(fd, &pid, sizeof pid) != (ssize_t)sizeof pid) {
+            break;
+        }
+    }
+    _exit(0);
+}
+
+static int nursery;
+
+static pid_t bear(struct order order)
+{
+    pid_t pid = -1;
+    assert_int_equal(write(nursery, &order, sizeof order), sizeof order);
+    assert_int_equal(read(nursery, &pid, sizeof pid), sizeof pid);
+    assert_true(pid > 0);
+    return pid;
+}
+
+/* ---- Who survives -----------------------------------------------------------------------------
+ */
+
+static const struct sl_transport_options impatient = {.peer_timeout_ms = TIMEOUT_MS};
+
+/* A server, and a peer of it that nothing befalls. */
+static struct world *open_with_bystander(struct peer **bystander)
+{
+    struct world *world = world_open(2, &impatient);
+    node_set_policy(&world->nodes[0], (struct policy){.echo = true});
+    *bystander = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    WAIT_UNTIL((*bystander)->open);
+    (void)node_peer(&world->nodes[0], 0);
+    return world;
+}
+
+static void serve(struct peer *bystander)
+{
+    static const uint32_t sizes[] = {20, 5000, 120000};
+    const uint32_t before = bystander->received;
+    peer_send_from_test(bystander, sizes, 3);
+    WAIT_UNTIL(bystander->received == before + 3);
+}
+
+/* Those that come later have the addresses of those that died, which may be missed or not yet. */
+static void survivor__keeps_everything(void **state)
+{
+    (void)state;
+    struct peer *bystander;
+    struct world *world = open_with_bystander(&bystander);
+    struct node *server = &world->nodes[0];
+    uint64_t seed = 20260101;
+    for (uint32_t i = 0; i < DEATHS; i += AT_ONCE) {
+        pid_t pids[AT_ONCE];
+        const uint32_t accepted = server->open_count;
+        for (uint32_t k = 0; k < AT_ONCE; k++) {
+            pids[k] = bear((struct order){
+                .endpoint = server->bound, .seed = sl_hash_random(&seed), .place = k});
+        }
+        WAIT_UNTIL(server->open_count >= accepted + AT_ONCE);
+        for (uint32_t k = 0; k < AT_ONCE; k++) {
+            usleep((useconds_t)(sl_hash_random(&seed) % LIFE_US_MAX));
+            assert_int_equal(kill(pids[k], SIGKILL), 0);
+        }
+        serve(bystander);
+    }
+    WAIT_UNTIL(server->closed_count == server->open_count - 1);
+    for (uint32_t i = 1; i < server->peer_count; i++) {
+        const int err = server->peers[i]->close_err;
+        assert_true(err == SL_ERR_CLOSED || err == SL_ERR_DEADLINE);
+    }
+    serve(bystander);
+    assert_int_equal(bystander->closed, 0);
+    world_close(world);
+}
+
+static void stopped__is_given_up(void **state)
+{
+    (void)state;
+    struct peer *bystander;
+    struct world *world = open_with_bystander(&bystander);
+    const pid_t pid = bear((struct order){.endpoint = world->nodes[0].bound, .seed = 7});
+    struct peer *accepted = node_peer(&world->nodes[0], 1);
+    WAIT_UNTIL(accepted->received > 0);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    const uint32_t size = 2000;
+    peer_send_from_test(accepted, &size, 1); /* its number is not what the other one expects */
+    WAIT_UNTIL(accepted->closed == 1);
+    assert_int_equal(accepted->close_err, SL_ERR_DEADLINE);
+    assert_int_equal(bystander->closed, 0);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    serve(bystander);
+    world_close(world);
+}
+
+/* ---- The cable --------------------------------------------------------------------------------
+ */
+
+static void link__back_in_time(void **state)
+{
+    (void)state;
+    struct peer *peer;
+    const uint32_t sizes[] = {100, 200000, 100};
+    struct world *world = open_with_bystander(&peer);
+    assert_true(veth_set_up("cable", 'a', false));
+    peer_send_from_test(peer, sizes, 3);
+    usleep(TIMEOUT_MS * 1000 / 5);
+    assert_true(veth_set_up("cable", 'a', true));
+    WAIT_UNTIL(peer->received == 3);
+    assert_int_equal(peer->closed, 0);
+    world_close(world);
+}
+
+/* What is written to stderr in between. */
+static int log_begin(FILE **file)
+{
+    *file = tmpfile();
+    assert_non_null(*file);
+    const int kept = dup(STDERR_FILENO);
+    assert_true(dup2(fileno(*file), STDERR_FILENO) >= 0);
+    return kept;
+}
+
+static void log_end(FILE *file, int kept, const char *expected)
+{
+    char line[1024];
+    bool found = false;
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    (void)close(kept);
+    rewind(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        found = found || strstr(line, expected) != NULL;
+    }
+    (void)fclose(file);
+    if (!found) {
+        fail_msg("no line says \"%s\"", expected);
+    }
+}
+
+static void link__down_ends_by_the_timeout(void **state)
+{
+    (void)state;
+    FILE *lines;
+    struct peer *peer;
+    const uint32_t size = 1000;
+    struct world *world = open_with_bystander(&peer);
+    sl_log_setup(SL_LOG_WARN, "dpdk death");
+    int kept = log_begin(&lines);
+    assert_true(veth_set_up("cable", 'a', false));
+    peer_send_from_test(peer, &size, 1);
+    WAIT_UNTIL(peer->closed == 1);
+    log_end(lines, kept, "closed, since the link of net_af_packet1 is down");
+    assert_int_equal(peer->close_err, SL_ERR_DEADLINE);
+    kept = log_begin(&lines);
+    struct peer *late = peer_connect(&world->nodes[1], &world->nodes[0].bound);
+    WAIT_UNTIL(late->closed == 1);
+    log_end(lines, kept, "no answer: the link of net_af_packet1 is down");
+    sl_log_setup(SL_LOG_ERROR, "dpdk death");
+    assert_int_equal(late->close_err, SL_ERR_DEADLINE);
+    assert_false(late->open);
+    assert_true(veth_set_up("cable", 'a', true));
+    serve(connect_at_last(&world->nodes[1], &world->nodes[0].bound));
+    world_close(world);
+}
+
+int main(void)
+{
+    static const struct dpdk_real_target real = {
+        .name = "dpdk death",
+        .devices = {
+            {.name = "net_af_packet0", .arguments = "iface=cablea", .address = "10.0.0.1"},
+            {.name = "net_af_packet1", .arguments = "iface=cableb", .address = "10.0.0.2"},
+        }};
+    int ends[2];
+    const char *why = veth_enter();
+    why = why != NULL ? why : veth_add("cable", 1, 1500);
+    if (why != NULL) {
+        fprintf(stderr, "skipped: %s\n", why);
+        return SKIPPED;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        return 1;
+    }
+    const pid_t nurse_pid = fork();
+    if (nurse_pid == 0) {
+        close(ends[0]);
+        nurse(ends[1]);
+    }
+    close(ends[1]);
+    nursery = ends[0];
+    int failed = SKIPPED;
+    if (dpdk_real_open(&real, &target)) {
+        static const struct CMUnitTest tests[] = {
+            cmocka_unit_test(survivor__keeps_everything),
+            cmocka_unit_test(stopped__is_given_up),
+            cmocka_unit_test(link__back_in_time),
+            cmocka_unit_test(link__down_ends_by_the_timeout),
+        };
+        conformance_target = &target;
+        failed = cmocka_run_group_tests(tests, NULL, NULL);
+    }
+    close(nursery);
+    waitpid(nurse_pid, NULL, 0);
+    return failed;
+}
