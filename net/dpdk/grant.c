@@ -153,6 +153,14 @@ void sl_dpdk_grant_wants(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *gr
     review(grants, grant);
 }
 
+void sl_dpdk_grant_wants_more(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
+                              uint32_t bytes)
+{
+    if (grant->wanted < bytes && grants->scheduled_bytes < grants->budget_bytes / 4) {
+        sl_dpdk_grant_wants(grants, grant, bytes);
+    }
+}
+
 /* ---- dealing --------------------------------------------------------------------------------- */
 
 /* What it gets in its turn: as much as is left for it of a step, or nothing. */

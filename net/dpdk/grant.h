@@ -61,6 +61,10 @@ void sl_dpdk_grant_consumed(struct sl_dpdk_grants *grants, struct sl_dpdk_grant 
 void sl_dpdk_grant_wants(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
                          uint32_t bytes);
 
+/* That many at least, as far as it may be guessed: nothing when a quarter of the budget is in use. */
+void sl_dpdk_grant_wants_more(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
+                              uint32_t bytes);
+
 /* Deals out what there is; for each connection whose grant grew by so much that the peer should
  * hear of it soon, tell(ctx, grant): at the latest when it could send nothing more. tell calls
  * nothing of this file. Once a turn. */

@@ -47,6 +47,7 @@
 #define SL_DPDK_MESSAGES        512U /* ahead of the one at the head that a receiver takes; 2^n */
 #define SL_DPDK_BLIND_BYTES     65536U
 #define SL_DPDK_BUDGET_BYTES    (4U << 20)
+#define SL_DPDK_AHEAD_BYTES     (512U << 10) /* for what is queued and not known yet */
 #define SL_DPDK_PEER_TIMEOUT_MS 10000U
 
 struct sl_dpdk;

@@ -333,6 +333,15 @@ static enum sl_dpdk_taken take_train(struct sl_dpdk_conn *conn, struct sl_dpdk_s
     return SL_DPDK_TAKEN;
 }
 
+/* Not while it is we who have no memory: what came would have to be parked. */
+static void note_more(struct sl_dpdk_conn *conn)
+{
+    const struct sl_dpdk_receiving *receive = conn->receive;
+    if (!receive->is_known || receive->sink != NULL) {
+        sl_dpdk_grant_wants_more(&conn->dpdk->grants, &conn->grant, SL_DPDK_AHEAD_BYTES);
+    }
+}
+
 enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpdk_packet *packet,
                                         const struct sl_dpdk_parsed *parsed)
 {
@@ -345,8 +354,13 @@ enum sl_dpdk_taken sl_dpdk_receive_take(struct sl_dpdk_conn *conn, struct sl_dpd
         return SL_DPDK_NO_ROOM; /* many short ones behind one for which there is no memory */
     }
     struct sl_dpdk_slot *slot = sl_dpdk_slot_at(receive, header->message);
-    return header->kind == SL_DPDK_TRAIN ? take_train(conn, slot, parsed)
-                                         : take_data(conn, slot, packet, parsed);
+    enum sl_dpdk_taken taken = header->kind == SL_DPDK_TRAIN
+                                   ? take_train(conn, slot, parsed)
+                                   : take_data(conn, slot, packet, parsed);
+    if ((header->flags & SL_DPDK_FLAG_MORE) != 0 && taken <= SL_DPDK_PARKED) {
+        note_more(conn);
+    }
+    return taken;
 }
 
 /* ---- What is delivered ------------------------------------------------------------------------

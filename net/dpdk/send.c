@@ -237,6 +237,24 @@ static struct sl_dpdk_message *begin_message(struct sl_dpdk_sending *send)
     return message;
 }
 
+static uint32_t entry_bytes(const struct sl_dpdk_entry *entry)
+{
+    return entry->head_bytes + entry->payload_bytes;
+}
+
+/* Whether more is queued, as far as the next frames tell of those behind, than may be sent. */
+static uint8_t more_flag(const struct sl_dpdk_conn *conn)
+{
+    const struct sl_dpdk_sending *send = conn->send;
+    const struct sl_dpdk_entry *next = sl_dpdk_entry_at(send, send->next.entry);
+    uint32_t entries = send->tail - send->next.entry;
+    if (entries == 0) {
+        return 0;
+    }
+    uint64_t queued = (uint64_t)entries * entry_bytes(next) - send->next.at - send->cut;
+    return queued > granted_left(conn) ? SL_DPDK_FLAG_MORE : 0;
+}
+
 static bool send_train(struct turn *turn, uint32_t bytes_min)
 {
     struct sl_dpdk_conn *conn = turn->conn;
@@ -256,6 +274,7 @@ static bool send_train(struct turn *turn, uint32_t bytes_min)
     uint32_t bytes = draft.body.bytes - before;
     conn->offered += bytes;
     conn->dpdk->stats.copied_bytes += bytes;
+    header.flags = more_flag(conn);
     emit_content(turn, &draft, &header, bytes);
     return true;
 }
@@ -277,8 +296,9 @@ static bool send_piece(struct turn *turn)
     send->cut += bytes;
     if (send->cut == send->cut_bytes) {
         sl_dpdk_place_pass(send, &send->next, send->cut_bytes);
-        send->cut_bytes = 0;
+        send->cut = send->cut_bytes = 0;
     }
+    header.flags = more_flag(conn);
     emit_content(turn, &draft, &header, bytes);
     return true;
 }

@@ -170,8 +170,12 @@ static bool body_decode(struct sl_bytes *cursor, struct sl_dpdk_parsed *out)
     const struct shape *shape = &shapes[out->header.kind];
     uint8_t flags = out->header.flags;
     out->sack_words = flags & SL_DPDK_FLAG_SACK;
-    if ((flags & ~(SL_DPDK_FLAG_SACK | SL_DPDK_FLAG_ANSWER)) != 0 ||
-        out->sack_words > SL_DPDK_SACK_WORDS || (flags != 0 && !shape->acknowledges)) {
+    uint8_t known = SL_DPDK_FLAG_SACK | SL_DPDK_FLAG_ANSWER;
+    if (out->header.kind == SL_DPDK_DATA || out->header.kind == SL_DPDK_TRAIN) {
+        known |= SL_DPDK_FLAG_MORE;
+    }
+    if ((flags & ~known) != 0 || out->sack_words > SL_DPDK_SACK_WORDS ||
+        (flags != 0 && !shape->acknowledges)) {
         return false;
     }
     for (uint32_t i = 0; i < SL_DPDK_SACK_WORDS; i++) {

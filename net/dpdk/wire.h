@@ -40,6 +40,7 @@ enum sl_dpdk_flag {
      * in the flags' low bits; bit i of word w: packet acknowledged + 1 + 64 w + i has come. */
     SL_DPDK_FLAG_SACK = 0x07,
     SL_DPDK_FLAG_ANSWER = 0x08, /* acknowledge at once */
+    SL_DPDK_FLAG_MORE = 0x10,   /* DATA, TRAIN: more is queued than has been granted */
 };
 
 struct sl_dpdk_header {

@@ -29,6 +29,7 @@ struct load {
     uint32_t depth; /* frames of a sender that are not `sent` */
     uint32_t lost;  /* of 10000 packets */
     uint16_t queue_packets;
+    uint64_t delay_ns; /* 0: DELAY_NS */
     uint64_t run_ns;
 };
 
@@ -247,8 +248,8 @@ static struct yield measure(const struct load *load)
     uint32_t before[SENDERS_MAX] = {0};
     world = (struct world){.now_ns = SL_CLOCK_NS_PER_S, .seed = 7, .load = *load};
     world.clock = (struct sl_clock){.now_ns = clock_now_ns, .ctx = &world};
-    world.wire =
-        sl_wire_create(&(struct sl_wire_options){.clock = &world.clock, .delay_ns = DELAY_NS});
+    world.wire = sl_wire_create(&(struct sl_wire_options){
+        .clock = &world.clock, .delay_ns = load->delay_ns != 0 ? load->delay_ns : DELAY_NS});
     world.frame = calloc(1, SL_FRAME_HEADER_BYTES + load->payload_bytes);
     const struct sl_frame header = {.type = SL_FRAME_REQUEST, .payload_bytes = load->payload_bytes};
     sl_frame_encode(&header, world.frame);
@@ -314,6 +315,26 @@ static void loss__bulk(void **state)
     expect_loss(1U << 20, 4, 500, 50);
 }
 
+/* ---- A longer way -----------------------------------------------------------------------------
+ */
+
+/* What is on its way in a round trip is more than goes unasked: the next frame is granted before
+ * the one before it has ended. */
+static void grants__keep_a_longer_way_full(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {10000, 100000, 1U << 20};
+    for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const struct load load = {.senders = 1,
+                                  .payload_bytes = sizes[i],
+                                  .depth = (2U << 20) / sizes[i],
+                                  .queue_packets = 1024,
+                                  .delay_ns = 50 * SL_CLOCK_NS_PER_US,
+                                  .run_ns = 20 * SL_CLOCK_NS_PER_MS};
+        assert_true(measure(&load).sum >= 1189 * 9 / 10 * 1000000ULL);
+    }
+}
+
 /* ---- Many to one ------------------------------------------------------------------------------
  */
 
@@ -359,6 +380,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(loss__one_frame_at_a_time),
         cmocka_unit_test(loss__bulk),
+        cmocka_unit_test(grants__keep_a_longer_way_full),
         cmocka_unit_test(incast__of_long_frames),
         cmocka_unit_test(incast__of_little_more_than_goes_blind),
         cmocka_unit_test(incast__of_what_goes_blind),

@@ -100,6 +100,32 @@ static void grant__the_rest_of_a_message_is_told_however_small(void **state)
     assert_int_equal(grants.scheduled_bytes, 0);
 }
 
+/* What is only guessed has a quarter of the budget, and never makes less of what is known. */
+static void grant_wants_more__of_what_few_use(void **state)
+{
+    (void)state;
+    struct sl_dpdk_grants grants;
+    struct sl_dpdk_grant grant, other;
+    sl_dpdk_grants_init(&grants, BUDGET, BLIND, STEP);
+    sl_dpdk_grant_open(&grants, &grant);
+    sl_dpdk_grant_open(&grants, &other);
+    sl_dpdk_grant_wants_more(&grants, &grant, BUDGET / 4);
+    assert_int_equal(deal(&grants), 1);
+    assert_int_equal(grant.granted, BUDGET / 4);
+    sl_dpdk_grant_wants(&grants, &grant, BUDGET / 2);
+    sl_dpdk_grant_wants_more(&grants, &grant, 100);
+    assert_int_equal(grant.wanted, BUDGET / 2);
+    deal(&grants);
+    sl_dpdk_grant_wants_more(&grants, &other, LONG);
+    assert_int_equal(other.wanted, 0);
+    come(&grants, &grant, BUDGET / 2);
+    sl_dpdk_grant_wants_more(&grants, &other, LONG);
+    assert_int_equal(other.wanted, LONG);
+    sl_dpdk_grant_close(&grants, &grant);
+    sl_dpdk_grant_close(&grants, &other);
+    assert_int_equal(grants.scheduled_bytes, 0);
+}
+
 static void grant_close__gives_back(void **state)
 {
     (void)state;
@@ -283,6 +309,7 @@ int main(void)
         cmocka_unit_test(grant__blind_bytes_need_no_budget),
         cmocka_unit_test(grant__a_long_message_alone_has_what_half_of_the_budget_gives),
         cmocka_unit_test(grant__the_rest_of_a_message_is_told_however_small),
+        cmocka_unit_test(grant_wants_more__of_what_few_use),
         cmocka_unit_test(grant_close__gives_back),
         cmocka_unit_test(grant__who_consumes_nothing_has_half_at_most),
         cmocka_unit_test(grants_deal__is_fair_within_the_budget),

@@ -82,6 +82,23 @@ static void grant__bounds_what_is_sent(void **state)
     expect_sent(end.sent_count - 1, SL_DPDK_TRAIN, 1, 0);
 }
 
+static void more__is_told_while_the_grant_is_less(void **state)
+{
+    (void)state;
+    end.conn->granted_theirs = 1U << 20;
+    offer(0, 30000);
+    end_flush(&end);
+    for (uint32_t i = 0; i < end.sent_count; i++) {
+        assert_int_equal(sent_header(i)->flags & SL_DPDK_FLAG_MORE, 0);
+    }
+    end.conn->granted_theirs = end.conn->offered + 20000;
+    offer(1, 10000);
+    offer(2, 64);
+    offer(3, 300000);
+    end_flush(&end);
+    assert_true((sent_header(end.sent_count - 1)->flags & SL_DPDK_FLAG_MORE) != 0);
+}
+
 static void grant__that_has_no_room_for_a_frame(void **state)
 {
     (void)state;
@@ -343,6 +360,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(grant__bounds_what_is_sent),
+        CASE(more__is_told_while_the_grant_is_less),
         CASE(grant__that_has_no_room_for_a_frame),
         CASE(grant__is_asked_for_again),
         CASE(messages__no_more_than_the_peer_takes),

@@ -328,7 +328,10 @@ static void parse__what_each_kind_may_have(void **state)
         assert_int_equal(class_of_header(kind, 4, 1, (uint16_t)(least + 32)), with_flags);
         assert_int_equal(class_of_header(kind, 4, 1, (uint16_t)(least + 31)), SL_DPDK_BROKEN);
         assert_int_equal(class_of_header(kind, 5, 1, (uint16_t)(least + 40)), SL_DPDK_BROKEN);
-        assert_int_equal(class_of_header(kind, 0x10, 1, least), SL_DPDK_BROKEN);
+        assert_int_equal(class_of_header(kind, SL_DPDK_FLAG_MORE, 1, least),
+                         kind == SL_DPDK_DATA || kind == SL_DPDK_TRAIN ? SL_DPDK_OURS
+                                                                       : SL_DPDK_BROKEN);
+        assert_int_equal(class_of_header(kind, 0x20, 1, least), SL_DPDK_BROKEN);
         assert_int_equal(class_of_header(kind, 0x80, 1, least), SL_DPDK_BROKEN);
         assert_int_equal(class_of_header(kind, 0, 0, least),
                          kinds[i].may_have_no_id ? SL_DPDK_OURS : SL_DPDK_BROKEN);
