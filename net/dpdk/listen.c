@@ -170,6 +170,14 @@ static bool is_good(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *pac
 /* ---- Answers ----------------------------------------------------------------------------------
  */
 
+/* A group, all, or nobody: what is sent there is not an answer. */
+static bool can_be_answered(const struct sl_dpdk_address *from)
+{
+    const bool is_group = sl_dpdk_route_is_v4(&from->ip) ? from->ip.s6_addr[12] >= 224
+                                                         : IN6_IS_ADDR_MULTICAST(&from->ip);
+    return from->port != 0 && !is_group && !sl_dpdk_route_is_any(&from->ip);
+}
+
 /* words: "" where there are none. */
 static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                    const struct sl_dpdk_parsed *packet, enum sl_dpdk_kind kind,
@@ -207,7 +215,7 @@ void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
 {
     struct sl_bytes body = sl_bytes_over(packet->body, packet->body_bytes);
     const struct sl_dpdk_hello asked = {.connection = sl_bytes_u64(&body)};
-    if (asked.connection == 0) {
+    if (asked.connection == 0 || !can_be_answered(&packet->from)) {
         return;
     }
     if (sl_dpdk_may_log(dpdk)) {
@@ -268,6 +276,10 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
         dpdk->broken++;
         return;
     }
+    if (!can_be_answered(&packet->from)) {
+        dpdk->foreign++;
+        return;
+    }
     if (asked.cookie == 0 || !is_good(dpdk, packet, &asked)) {
         const struct sl_dpdk_hello hello = {
             .connection = asked.connection,
@@ -279,8 +291,10 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
     const uint64_t random = hash(dpdk, packet, asked.connection, ID, 0);
     const uint64_t id = sl_dpdk_conn_id(dpdk, random);
     struct sl_dpdk_conn *conn = sl_dpdk_conn_find(dpdk, id);
-    if (conn != NULL) {
+    if (conn != NULL && conn->id_peers == asked.connection) {
         sl_dpdk_setup_say(conn, SL_DPDK_ACCEPT);
+    } else if (conn != NULL) {
+        dpdk->foreign++; /* as good as impossible: another's has this id; he may ask with another */
     } else if (sl_dpdk_past_has(dpdk, id)) {
         refuse(dpdk, side, packet, &asked, SL_ERR_CLOSED, "it ended before you heard of it");
     } else {

@@ -339,7 +339,7 @@ enum sl_dpdk_class sl_dpdk_parse(const uint8_t *packet, uint32_t length, bool ch
 {
     struct sl_bytes cursor = sl_bytes_over(packet, length);
     const uint8_t *ether = sl_bytes_take(&cursor, ETHER_BYTES);
-    if (ether == NULL) {
+    if (ether == NULL || (ether[6] & 1) != 0) { /* from a group: nobody sends so */
         return SL_DPDK_FOREIGN;
     }
     out->from_mac = ether + 6;
