@@ -176,11 +176,12 @@ static void seal__writes_ones_for_zero(void **state)
     assert_true(found >= 1);
 }
 
-/* What no checksum is over: Ethernet's addresses; with IPv6 traffic class, flow label, hop limit.
- */
+/* What no checksum is over: Ethernet's addresses, where the source's is no group's; with IPv6
+ * traffic class, flow label, hop limit. */
 static bool is_free(bool is_v6, uint32_t at, uint32_t bit)
 {
-    return at < 12 || (is_v6 && ((at == 14 && bit < 4) || (at > 14 && at < 18) || at == 21));
+    return (at < 12 && (at != 6 || bit != 0)) ||
+           (is_v6 && ((at == 14 && bit < 4) || (at > 14 && at < 18) || at == 21));
 }
 
 static void parse__any_bit_changed(void **state)
@@ -261,6 +262,7 @@ static void parse__what_is_not_for_us(void **state)
         {14, 0x46, false, SL_DPDK_FOREIGN},   /* options */
         {14, 0x65, false, SL_DPDK_FOREIGN},   /* not version 4 */
         {13, 0x06, false, SL_DPDK_NEIGHBOUR}, /* ARP */
+        {6, 0x03, false, SL_DPDK_FOREIGN},    /* from a group */
         {12, 0x81, false, SL_DPDK_FOREIGN},   /* something else than IP */
         {20, 6, true, SL_DPDK_FOREIGN},       /* TCP */
         {20, 44, true, SL_DPDK_FOREIGN},      /* a fragment */
