@@ -146,6 +146,21 @@ static void take_parts(struct sl_dpdk_conn *conn, struct sl_dpdk_move *move)
     }
 }
 
+/* There is no memory for it: the peer is told, and told again when it speaks. */
+static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_move *move)
+{
+    struct sl_dpdk_conn *was = &move->was;
+    struct sl_dpdk_last_words last;
+    sl_log_error("%s: no memory for what was handed over", was->base.peer);
+    was->dpdk = dpdk;
+    was->id = move->id;
+    was->side = sl_dpdk_side_like(dpdk, move->device, &was->here.ip);
+    was->queue = sl_dpdk_route_queue(&was->side->facts.queues, &was->queues_peers);
+    sl_dpdk_conn_last_words(was, SL_ERR_NO_MEMORY, &last);
+    sl_dpdk_send_loose(dpdk, was->side, &was->route, was->queue, &last.header, last.body);
+    sl_dpdk_past_ended(was);
+}
+
 /* On the thread that the connection came to. */
 static void arrive(void *ctx, uint64_t a, uint64_t b)
 {
@@ -158,7 +173,7 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
         conn = sl_dpdk_conn_make_bare(dpdk, move->events, move->ctx, move->id);
     }
     if (conn == NULL) {
-        sl_log_error("%s: no memory for what was handed over", move->was.base.peer);
+        turn_away(dpdk, move);
         drop(move);
         return;
     }

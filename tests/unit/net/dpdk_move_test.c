@@ -1,6 +1,16 @@
 /* Hand-over from node 0 to node 1, while node 2 sends. */
 #include "tests/unit/net/dpdk_hosts.h"
 
+/* malloc gives nothing of this size; 0: it always does. The linker puts it before the real one. */
+static size_t refused_bytes;
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes)
+{
+    return bytes != 0 && bytes == refused_bytes ? NULL : __real_malloc(bytes);
+}
+
 static struct link *owned(struct hosts *hosts)
 {
     return &hosts->nodes[1].links[0];
@@ -58,6 +68,25 @@ static void move__is_told_until_it_is_heard(void **state)
         assert_int_equal(hosts.lose[SL_DPDK_MOVED], 0);
         assert_true(node_dpdk(&hosts.nodes[0])->strays_sent > 0);
         assert_true(node_dpdk(&hosts.nodes[1])->strays_taken > 0);
+        hosts_close(&hosts);
+    }
+}
+
+/* It is told that there is no memory for it, not left to wait for nothing; however often that is
+ * lost. */
+static void move__without_memory_is_told(void **state)
+{
+    (void)state;
+    for (uint32_t lost = 0; lost < 3; lost++) {
+        struct hosts hosts;
+        hosts_open(&hosts, NULL);
+        struct link *client = begin(&hosts, 8, 2000);
+        hosts.lose[SL_DPDK_RESET] = lost;
+        refused_bytes = sizeof(struct sl_dpdk_conn);
+        hosts_until(&hosts, &client->closed, 1);
+        refused_bytes = 0;
+        assert_int_equal(client->err, SL_ERR_CLOSED);
+        assert_int_equal(hosts.nodes[1].link_count, 0);
         hosts_close(&hosts);
     }
 }
@@ -206,6 +235,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(move__under_traffic),
         cmocka_unit_test(move__is_told_until_it_is_heard),
+        cmocka_unit_test(move__without_memory_is_told),
         cmocka_unit_test(move__wherever_packets_arrive),
         cmocka_unit_test(move__where_two_devices_have_the_address),
         cmocka_unit_test(move__to_the_same_reactor),
