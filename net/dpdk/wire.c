@@ -228,7 +228,7 @@ void sl_dpdk_seal(uint8_t *packet, uint32_t length, const uint8_t *rest, uint32_
     sl_assert_slow(read_be16(udp + 4) ==
                    UDP_BYTES + SL_DPDK_HEADER_BYTES + length - head_bytes + rest_length);
     sum = sl_dpdk_sum(sum, body, length - head_bytes);
-    uint64_t rest_sum = sl_dpdk_sum(0, rest, rest_length);
+    uint64_t rest_sum = rest_length > 0 ? sl_dpdk_sum(0, rest, rest_length) : 0;
     store_sum(udp, sum + (length % 2 == 0 ? rest_sum : sl_dpdk_sum_odd(rest_sum)));
 }
 
