@@ -91,6 +91,10 @@ static int set_mtu(struct sl_module_device *device, uint16_t wanted)
     most = most < MTU_MAX ? most : MTU_MAX;
     if (device->traits.kernels) {
         most = most < device->info.max_mtu ? most : device->info.max_mtu;
+        const uint32_t head = device->traits.head_bytes + RTE_ETHER_HDR_LEN;
+        if (device->traits.room_bytes_min > head && most > device->traits.room_bytes_min - head) {
+            most = device->traits.room_bytes_min - head;
+        }
         (void)sl_module_kernel_look(&device->info, &kernel);
     }
     uint32_t mtu = wanted;
@@ -100,7 +104,9 @@ static int set_mtu(struct sl_module_device *device, uint16_t wanted)
     if (mtu < MTU_LEAST || mtu > most) {
         module_log(SL_LOG_ERROR, "dpdk: %s: its mtu cannot be %u: from %u to %u%s", device->name,
                    mtu, MTU_LEAST, most,
-                   device->traits.frame_bytes_max != 0 ? " (memif: bsize less 14)" : "");
+                   device->traits.frame_bytes_max != 0  ? " (memif: bsize less 14)"
+                   : device->traits.room_bytes_min != 0 ? " (framesz less what goes with a frame)"
+                                                        : "");
         return SL_ERR_INVALID;
     }
     device->mtu = (uint16_t)mtu;
@@ -204,16 +210,19 @@ static int set_up_queues(struct sl_module_device *device)
     return err != 0 ? refuse(device, "its queues cannot be set up", -err) : 0;
 }
 
+/* DPDK's own way takes AF_PACKET's devices for Ethernet's of 1500 bytes. */
 static int apply_mtu(const struct sl_module_device *device)
 {
-    const int err = device->traits.frame_bytes_max != 0 || device->mtu == MTU
-                        ? 0
-                        : rte_eth_dev_set_mtu(device->id, device->mtu);
-    if (err != 0) {
-        module_log(SL_LOG_ERROR,
-                   "dpdk: %s: its mtu cannot be %u (%s): it has at most %u; net_af_packet: "
-                   "framesz= must be larger",
-                   device->name, device->mtu, rte_strerror(-err), device->info.max_mtu);
+    int code = 0;
+    if (device->traits.kernels) {
+        code = sl_module_kernel_set_mtu(&device->info, device->mtu);
+    } else if (device->traits.frame_bytes_max == 0 && device->mtu != MTU) {
+        code = -rte_eth_dev_set_mtu(device->id, device->mtu);
+    }
+    if (code != 0) {
+        module_log(SL_LOG_ERROR, "dpdk: %s: its mtu cannot be %u: %s; it has at most %u%s",
+                   device->name, device->mtu, strerror(code), device->info.max_mtu,
+                   device->traits.kernels ? ", and `ip link set ... mtu` may change it" : "");
         return SL_ERR_INVALID;
     }
     return 0;

@@ -384,6 +384,7 @@ void sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module
     } else if (strcmp(info->driver_name, "net_af_packet") == 0) {
         const char *bytes = argument_of(info, "framesz");
         out->copies = out->once = out->kernels = true;
+        out->head_bytes = PACKET_HEADER_BYTES;
         out->room_bytes_min =
             bytes != NULL ? (uint32_t)strtoul(bytes, NULL, 10) : PACKET_FRAME_BYTES;
     } else if (strcmp(info->driver_name, "net_af_xdp") == 0) {

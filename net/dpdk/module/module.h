@@ -40,8 +40,9 @@ struct sl_module_traits {
     bool single;   /* nor can it be: AF_XDP's driver leaves its sockets open when it is closed */
     bool kernels;  /* a network device of the kernel's, which knows whether its link is up */
     uint32_t frame_bytes_max; /* 0: as configured */
-    uint32_t room_bytes_min;  /* of a packet's memory */
-    uint32_t packets_kept;    /* that each queue of it keeps for what may come, and has to send */
+    uint32_t room_bytes_min;  /* of a packet's memory, of which `head_bytes` are not its own */
+    uint32_t head_bytes;
+    uint32_t packets_kept; /* that each queue of it keeps for what may come, and has to send */
 };
 
 /* A device that was opened once is kept, with its memory; `users` have it now. Everything but what
@@ -117,8 +118,10 @@ struct sl_module_kernel {
     uint32_t mtu;
 };
 
-/* Errors: NOT_FOUND (it has gone), IO. */
+/* Errors: NOT_FOUND: it has gone. */
 int sl_module_kernel_look(const struct rte_eth_dev_info *info, struct sl_module_kernel *out);
+/* At least so much. Returns an errno. */
+int sl_module_kernel_set_mtu(const struct rte_eth_dev_info *info, uint32_t mtu);
 
 /* ---- device.c ---------------------------------------------------------------------------------
  */
