@@ -362,11 +362,12 @@ bool sl_dpdk_conn_take(struct sl_dpdk_conn *conn, struct sl_dpdk_side *side,
     if (conn->life != SL_DPDK_LIVE && conn->life != SL_DPDK_DRAINING) {
         return false;
     }
-    if (!sl_dpdk_seen_settle(&conn->seen, header->sequence, header->behind) ||
+    if (!sl_dpdk_seen_allows(&conn->seen, header->sequence, header->behind) ||
         !sl_dpdk_send_acknowledged(conn, parsed)) {
         dpdk->forged++;
         return false;
     }
+    (void)sl_dpdk_seen_settle(&conn->seen, header->sequence, header->behind);
     conn->heard_ns = sl_dpdk_now_ns(dpdk);
     if (conn->heard_ns >= conn->confirm_ns) {
         conn->confirm_ns = conn->heard_ns + CONFIRM_NS;

@@ -55,8 +55,7 @@ static void clear(struct sl_dpdk_seen *seen, uint32_t count)
 
 bool sl_dpdk_seen_settle(struct sl_dpdk_seen *seen, uint32_t sequence, uint32_t behind)
 {
-    if (behind > SL_DPDK_SEEN ||
-        sequence - seen->next + SL_DPDK_SEEN_JUMP > 2 * SL_DPDK_SEEN_JUMP) {
+    if (!sl_dpdk_seen_allows(seen, sequence, behind)) {
         return false;
     }
     uint32_t settled = sequence - behind, count = settled - seen->next;

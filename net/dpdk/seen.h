@@ -23,6 +23,14 @@ struct sl_dpdk_seen {
 
 void sl_dpdk_seen_init(struct sl_dpdk_seen *seen, uint32_t first);
 
+/* Whether an honest sender may say so: what settle returns. */
+static inline bool sl_dpdk_seen_allows(const struct sl_dpdk_seen *seen, uint32_t sequence,
+                                       uint32_t behind)
+{
+    return behind <= SL_DPDK_SEEN &&
+           sequence - seen->next + SL_DPDK_SEEN_JUMP <= 2 * SL_DPDK_SEEN_JUMP;
+}
+
 /* First for every packet of a connection, numbered or not, with what its header says: all numbers
  * before sequence - behind count as if they had come. False: no honest sender says so; drop it. */
 bool sl_dpdk_seen_settle(struct sl_dpdk_seen *seen, uint32_t sequence, uint32_t behind);

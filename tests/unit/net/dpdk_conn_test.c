@@ -246,6 +246,7 @@ static void forged__with_numbers_that_cannot_be(void **state)
         const uint64_t before = forged_at(&hosts, 0);
         struct change change = truth(client, kinds[i]);
         change.acknowledged += 1; /* never sent */
+        change.sequence += 1000;  /* which alone could be */
         hosts_forge(&hosts, FROM_B, SL_DPDK_ACK, make, &change);
         change = truth(client, kinds[i]);
         change.acknowledged -= 1U << 30; /* long ago */
