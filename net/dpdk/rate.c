@@ -15,6 +15,9 @@
 #define LOSS_SPAN    64U
 /* The least window, as a part of a packet: at a round trip of 100 us a packet each 6.4 ms. */
 #define PACKET_PART  64U
+/* The longest pace: who was stopped for a while measures a round trip as long as that, and is not
+ * to stop for as many times as long. */
+#define PACE_NS_MAX  (100 * SL_CLOCK_NS_PER_MS)
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
@@ -174,6 +177,7 @@ void sl_dpdk_rate_sent(struct sl_dpdk_rate *rate, const struct sl_dpdk_rtt *rtt,
 {
     uint64_t window_q8 = rate->window_q8;
     if (!rate->bypassed && window_q8 >> 8 < rate->packet_bytes) {
-        rate->next_ns = now_ns + (rtt->smoothed_ns * bytes << 8) / window_q8;
+        uint64_t trip_ns = smaller(delay_ns(rtt), PACE_NS_MAX);
+        rate->next_ns = now_ns + smaller((trip_ns * bytes << 8) / window_q8, PACE_NS_MAX);
     }
 }

@@ -172,6 +172,29 @@ static void rate__a_window_under_a_packet_is_a_pace(void **state)
 }
 
 /* By delay alone it does not fall below; by losses it does. */
+/* Who was stopped for long, and hears then of what was lost meanwhile, goes on soon. */
+static void rate__a_pace_is_no_standstill(void **state)
+{
+    (void)state;
+    struct path path;
+    uint64_t when_ns;
+    path_init(&path, 100 * US);
+    path.now_ns = 300000 * MS;
+    path.rtt.latest_ns = path.rtt.smoothed_ns = 300000 * MS;
+    for (uint32_t i = 0; i < 30; i++) {
+        lose(&path, 50);
+        path.now_ns += 300000 * MS;
+    }
+    assert_true(window(&path) < PACKET);
+    sl_dpdk_rate_sent(&path.rate, &path.rtt, PACKET, path.now_ns);
+    assert_true(sl_dpdk_rate_room(&path.rate, 0, path.now_ns, &when_ns) == 0);
+    assert_in_range(when_ns, path.now_ns + 1, path.now_ns + 100 * MS);
+    path.rtt.latest_ns = 20 * US; /* what was smoothed is of another time */
+    sl_dpdk_rate_sent(&path.rate, &path.rtt, PACKET, path.now_ns);
+    (void)sl_dpdk_rate_room(&path.rate, 0, path.now_ns, &when_ns);
+    assert_in_range(when_ns, path.now_ns + 1, path.now_ns + 64 * 20 * US);
+}
+
 static void rate__delay_leaves_the_least_window(void **state)
 {
     (void)state;
@@ -293,6 +316,7 @@ int main(void)
         cmocka_unit_test(rate_lost__a_few_are_borne),
         cmocka_unit_test(rate_lost__many_halve_the_window),
         cmocka_unit_test(rate__a_window_under_a_packet_is_a_pace),
+        cmocka_unit_test(rate__a_pace_is_no_standstill),
         cmocka_unit_test(rate__delay_leaves_the_least_window),
         cmocka_unit_test(rate__losses_count_where_delay_does_not),
         cmocka_unit_test(rate__senders_share_a_queue_and_keep_it_short),
