@@ -17,6 +17,7 @@ struct entry {
     struct in6_addr ip;
     uint8_t mac[6];
     bool known, asked, doubted;
+    bool wanted;       /* somebody here has something for it */
     uint16_t next;     /* of its bucket */
     uint64_t heard_ns; /* known: when that was confirmed; else when it was made */
     uint64_t asked_ns;
@@ -24,7 +25,8 @@ struct entry {
 
 struct sl_dpdk_neighbours {
     struct sl_dpdk_self self;
-    bool news;
+    bool news, has_rival;
+    uint8_t rival[6];
     uint32_t count;
     uint16_t buckets[BUCKETS];
     struct entry entries[ENTRIES];
@@ -94,35 +96,50 @@ static struct entry *find(struct sl_dpdk_neighbours *neighbours, const struct in
     return NULL;
 }
 
-/* Of which nothing was heard for the longest time. */
-static uint16_t forget_oldest(struct sl_dpdk_neighbours *neighbours)
+/* Of which nothing was heard for the longest time; of those that nobody wants if there are any. */
+static uint16_t find_oldest(const struct sl_dpdk_neighbours *neighbours)
 {
     uint16_t oldest = 0;
     for (uint16_t i = 1; i < ENTRIES; i++) {
-        if (neighbours->entries[i].heard_ns < neighbours->entries[oldest].heard_ns) {
+        const struct entry *entry = &neighbours->entries[i], *best = &neighbours->entries[oldest];
+        if (entry->wanted != best->wanted ? best->wanted : entry->heard_ns < best->heard_ns) {
             oldest = i;
         }
     }
-    uint16_t *at = bucket_of(neighbours, &neighbours->entries[oldest].ip);
-    while (*at != oldest) {
-        at = &neighbours->entries[*at].next;
-    }
-    *at = neighbours->entries[oldest].next;
     return oldest;
 }
 
+static void forget(struct sl_dpdk_neighbours *neighbours, uint16_t index)
+{
+    uint16_t *at = bucket_of(neighbours, &neighbours->entries[index].ip);
+    while (*at != index) {
+        at = &neighbours->entries[*at].next;
+    }
+    *at = neighbours->entries[index].next;
+}
+
+/* NULL: there is no place for one that is not wanted. */
 static struct entry *find_or_make(struct sl_dpdk_neighbours *neighbours, const struct in6_addr *ip,
-                                  uint64_t now_ns)
+                                  bool is_wanted, uint64_t now_ns)
 {
     struct entry *entry = find(neighbours, ip);
     if (entry != NULL) {
+        entry->wanted = entry->wanted || is_wanted;
         return entry;
     }
-    uint16_t index =
-        neighbours->count < ENTRIES ? (uint16_t)neighbours->count++ : forget_oldest(neighbours);
+    uint16_t index = (uint16_t)neighbours->count;
+    if (neighbours->count < ENTRIES) {
+        neighbours->count++;
+    } else {
+        index = find_oldest(neighbours);
+        if (neighbours->entries[index].wanted && !is_wanted) {
+            return NULL;
+        }
+        forget(neighbours, index);
+    }
     uint16_t *bucket = bucket_of(neighbours, ip);
     entry = &neighbours->entries[index];
-    *entry = (struct entry){.ip = *ip, .next = *bucket, .heard_ns = now_ns};
+    *entry = (struct entry){.ip = *ip, .wanted = is_wanted, .next = *bucket, .heard_ns = now_ns};
     *bucket = index;
     return entry;
 }
@@ -148,7 +165,7 @@ bool sl_dpdk_neighbours_find(struct sl_dpdk_neighbours *neighbours, const struct
     if (hop == NULL) {
         return false;
     }
-    struct entry *entry = find_or_make(neighbours, hop, now_ns);
+    struct entry *entry = find_or_make(neighbours, hop, true, now_ns);
     bool is_fresh = entry->known && !entry->doubted && now_ns - entry->heard_ns < FRESH_NS;
     if (!is_fresh && (!entry->asked || now_ns - entry->asked_ns >= ASK_NS)) {
         entry->asked = true;
@@ -189,6 +206,14 @@ bool sl_dpdk_neighbours_news(struct sl_dpdk_neighbours *neighbours)
     return news;
 }
 
+bool sl_dpdk_neighbours_rival(struct sl_dpdk_neighbours *neighbours, uint8_t mac[6])
+{
+    const bool has_rival = neighbours->has_rival;
+    neighbours->has_rival = false;
+    memcpy(mac, neighbours->rival, sizeof neighbours->rival);
+    return has_rival;
+}
+
 uint32_t sl_dpdk_neighbours_take(struct sl_dpdk_neighbours *neighbours, const uint8_t *packet,
                                  uint32_t length, uint64_t now_ns, uint8_t *answer)
 {
@@ -198,9 +223,14 @@ uint32_t sl_dpdk_neighbours_take(struct sl_dpdk_neighbours *neighbours, const ui
         return 0;
     }
     bool for_us = said.asks && is_same(&said.target, &self->ip);
-    if (said.tells && !is_same(&said.who, &self->ip)) {
-        struct entry *entry =
-            for_us ? find_or_make(neighbours, &said.who, now_ns) : find(neighbours, &said.who);
+    const bool says_to_be_us = said.tells && is_same(&said.who, &self->ip);
+    if (says_to_be_us && memcmp(said.mac, self->mac, sizeof said.mac) != 0) {
+        neighbours->has_rival = true;
+        memcpy(neighbours->rival, said.mac, sizeof neighbours->rival);
+    }
+    if (said.tells && !says_to_be_us) {
+        struct entry *entry = for_us ? find_or_make(neighbours, &said.who, false, now_ns)
+                                     : find(neighbours, &said.who);
         if (entry != NULL) {
             learn(neighbours, entry, said.mac, now_ns);
         }
@@ -216,7 +246,7 @@ void sl_dpdk_neighbours_confirm(struct sl_dpdk_neighbours *neighbours, const str
         return;
     }
     if (hop == ip) {
-        learn(neighbours, find_or_make(neighbours, ip, now_ns), mac, now_ns);
+        learn(neighbours, find_or_make(neighbours, ip, true, now_ns), mac, now_ns);
         return;
     }
     /* Behind a gateway the way back may be another one's. */

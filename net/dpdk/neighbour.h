@@ -41,9 +41,15 @@ void sl_dpdk_neighbours_doubt(struct sl_dpdk_neighbours *neighbours, const struc
  * another Ethernet address. */
 bool sl_dpdk_neighbours_news(struct sl_dpdk_neighbours *neighbours);
 
+/* Since this was called last another station has said that it has our address; its Ethernet
+ * address.
+ */
+bool sl_dpdk_neighbours_rival(struct sl_dpdk_neighbours *neighbours, uint8_t mac[6]);
+
 /* A packet of class NEIGHBOUR. Learns from answers to what was asked, and from those who ask for
  * us, and where those are that are known has changed. Returns the bytes of the answer written into
- * answer[] (at least 128 bytes); 0: none. At most 1024 are known: the oldest makes room. */
+ * answer[] (at least 128 bytes); 0: none. At most 1024 are known: the oldest makes room, first of
+ * those that nobody has looked for; who only asks for us displaces no other. */
 uint32_t sl_dpdk_neighbours_take(struct sl_dpdk_neighbours *neighbours, const uint8_t *packet,
                                  uint32_t length, uint64_t now_ns, uint8_t *answer);
 

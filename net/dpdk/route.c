@@ -198,6 +198,18 @@ static void follow(struct sl_dpdk_conn *conn)
     }
 }
 
+static void look_for_rival(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side)
+{
+    uint8_t mac[6];
+    if (sl_dpdk_neighbours_rival(side->neighbours, mac) && sl_dpdk_may_log(dpdk)) {
+        char host[SL_LIMIT_ENDPOINT_BYTES];
+        sl_dpdk_route_host(&side->facts.self.ip, host);
+        sl_log_warn("%s: another station, %02x:%02x:%02x:%02x:%02x:%02x, says that it has our "
+                    "address %s: one of the two needs another",
+                    side->facts.name, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5], host);
+    }
+}
+
 void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, const uint8_t *bytes,
                              uint32_t length, const struct sl_dpdk_packet *came)
 {
@@ -205,6 +217,7 @@ void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, co
     uint32_t answer_bytes =
         sl_dpdk_neighbours_take(side->neighbours, bytes, length, sl_dpdk_now_ns(dpdk), answer);
     struct sl_dpdk_packet packet;
+    look_for_rival(dpdk, side);
     if (came != NULL && answer_bytes > 0 && sl_dpdk_get(side, &packet)) {
         memcpy(packet.bytes, answer, answer_bytes);
         packet.length = answer_bytes;

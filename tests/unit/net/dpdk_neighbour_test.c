@@ -150,6 +150,59 @@ static void neighbours_find__asks_when_in_doubt(void **state)
     close_both(&fixture);
 }
 
+/* Many ask for us, each from an address of its own: those that we have looked for stay known. */
+static void neighbours_take__a_flood_of_askers(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    open_both(&fixture, names[0][0], names[0][1], 16);
+    ask_and_answer(&fixture);
+    struct sl_dpdk_self asker = fixture.b;
+    for (uint32_t i = 0; i < 3000; i++) {
+        asker.ip.s6_addr[14] = (uint8_t)(1 + i / 256);
+        asker.ip.s6_addr[15] = (uint8_t)i;
+        uint32_t bytes = sl_dpdk_neighbour_ask(&asker, &fixture.a.ip, fixture.ask);
+        bytes = sl_dpdk_neighbours_take(fixture.of_a, fixture.ask, bytes, S + i, fixture.answer);
+        assert_true(bytes > 0);
+    }
+    assert_true(sl_dpdk_neighbours_look(fixture.of_a, &fixture.b.ip, fixture.mac));
+    assert_true(sl_dpdk_neighbours_look(fixture.of_a, &asker.ip, fixture.mac));
+    /* Nor do they when all places are of those that were looked for. */
+    for (uint32_t i = 0; i < 1100; i++) {
+        struct in6_addr ip = fixture.b.ip;
+        ip.s6_addr[14] = (uint8_t)(1 + i / 256);
+        ip.s6_addr[15] = (uint8_t)i;
+        sl_dpdk_neighbours_confirm(fixture.of_a, &ip, mac_c, 2 * S + i);
+    }
+    asker.ip.s6_addr[14] = 100;
+    uint32_t bytes = sl_dpdk_neighbour_ask(&asker, &fixture.a.ip, fixture.ask);
+    assert_true(sl_dpdk_neighbours_take(fixture.of_a, fixture.ask, bytes, 3 * S, fixture.answer) >
+                0);
+    assert_false(sl_dpdk_neighbours_look(fixture.of_a, &asker.ip, fixture.mac));
+    close_both(&fixture);
+}
+
+static void neighbours_take__somebody_has_our_address(void **state)
+{
+    (void)state;
+    for (int v6 = 0; v6 < 2; v6++) {
+        struct fixture fixture;
+        open_both(&fixture, names[v6][0], names[v6][1], v6 ? 64 : 24);
+        struct sl_dpdk_self rival = fixture.a;
+        uint32_t bytes = sl_dpdk_neighbour_ask(&rival, &fixture.b.ip, fixture.ask);
+        sl_dpdk_neighbours_take(fixture.of_a, fixture.ask, bytes, S, fixture.answer);
+        assert_false(sl_dpdk_neighbours_rival(fixture.of_a, fixture.mac)); /* it is we */
+        memcpy(rival.mac, mac_c, sizeof rival.mac);
+        bytes = sl_dpdk_neighbour_ask(&rival, &fixture.b.ip, fixture.ask);
+        sl_dpdk_neighbours_take(fixture.of_a, fixture.ask, bytes, S, fixture.answer);
+        assert_true(sl_dpdk_neighbours_rival(fixture.of_a, fixture.mac));
+        assert_memory_equal(fixture.mac, mac_c, 6);
+        assert_false(sl_dpdk_neighbours_rival(fixture.of_a, fixture.mac));
+        assert_false(sl_dpdk_neighbours_look(fixture.of_a, &fixture.a.ip, fixture.mac));
+        close_both(&fixture);
+    }
+}
+
 static void neighbours_find__asks_now_and_then(void **state)
 {
     (void)state;
@@ -331,6 +384,8 @@ int main(void)
         cmocka_unit_test(neighbours__ask_and_answer),
         cmocka_unit_test(neighbours_ask__as_the_standards_say),
         cmocka_unit_test(neighbours_find__asks_when_in_doubt),
+        cmocka_unit_test(neighbours_take__a_flood_of_askers),
+        cmocka_unit_test(neighbours_take__somebody_has_our_address),
         cmocka_unit_test(neighbours_find__asks_now_and_then),
         cmocka_unit_test(neighbours_find__beside_or_behind_the_gateway),
         cmocka_unit_test(neighbours_find__of_the_other_family),
