@@ -42,9 +42,13 @@ int sl_hub_transport(struct sl_hub *hub, enum sl_endpoint_scheme scheme, struct 
         if (ops == NULL) {
             return SL_ERR_UNSUPPORTED;
         }
+        if (scheme == SL_ENDPOINT_DPDK && hub->devices_err != 0) {
+            return hub->devices_err;
+        }
         const struct sl_transport_options options = options_for(hub, scheme);
         int err = sl_transport_open(ops, hub->reactor, &options, slot);
         if (err != 0) {
+            hub->devices_err = scheme == SL_ENDPOINT_DPDK ? err : hub->devices_err;
             return err;
         }
         sl_hub_share(hub, scheme);

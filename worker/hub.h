@@ -81,7 +81,9 @@ struct sl_hub {
     const struct sl_hub_options *options;
 
     struct sl_transport *transports[SL_HUB_SCHEMES];
-    bool is_missing[SL_HUB_SCHEMES];       /* that transport, for near ways: it cannot be opened */
+    bool is_missing[SL_HUB_SCHEMES]; /* that transport, for near ways: it cannot be opened */
+    int devices_err; /* of opening that of DPDK, which takes long, and is not tried again; 0: none
+                      */
     bool has_said_missing[SL_HUB_SCHEMES]; /* in the log */
     struct sl_outbox outbox;
     struct sl_outbox shared_outbox; /* for a transport that shares, once there is one */

@@ -18,9 +18,13 @@ void near_expect_way(struct peer_world *world, bool near)
     pull(world);
     assert_non_null(world->data);
     assert_ptr_equal(world->data->transport, near ? world->near.transport : world->transport);
-    const char *name = !near                                   ? "ps/0 shard 0 (tcp://127.0.0.1:"
-                       : world->near.scheme == SL_ENDPOINT_SHM ? "ps/0 shard 0 (shm://127.0.0.1:"
-                                                               : "ps/0 shard 0 (rdma://127.0.0.1:";
+    static const char *const names[] = {
+        [SL_ENDPOINT_TCP] = "ps/0 shard 0 (tcp://127.0.0.1:",
+        [SL_ENDPOINT_SHM] = "ps/0 shard 0 (shm://127.0.0.1:",
+        [SL_ENDPOINT_RDMA] = "ps/0 shard 0 (rdma://127.0.0.1:",
+        [SL_ENDPOINT_DPDK] = "ps/0 shard 0 (dpdk://127.0.0.1:",
+    };
+    const char *name = names[near ? world->near.scheme : SL_ENDPOINT_TCP];
     peer_assert_contains(world->client->links[0].name, name);
 }
 

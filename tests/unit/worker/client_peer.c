@@ -142,7 +142,7 @@ void peer_fill_near(const struct peer_world *world, struct sl_message_ps *ps)
     snprintf(ps->host, sizeof ps->host, "%s", near->host);
     if (near->is_only) {
         sl_endpoint_format(&endpoint, ps->data_endpoint, sizeof ps->data_endpoint);
-    } else if (near->scheme == SL_ENDPOINT_RDMA) {
+    } else if (near->scheme != SL_ENDPOINT_SHM) {
         sl_endpoint_format(&endpoint, ps->fast_endpoint, sizeof ps->fast_endpoint);
     }
 }
@@ -298,8 +298,8 @@ static const struct sl_transport_events ps_events = {.accepted = accepted,
 
 /* ---- The world */
 
-/* The near way leads over a network of its own. It is neither shared memory nor RDMA, but is
- * treated as such. */
+/* The near way leads over a network of its own. It is neither shared memory nor RDMA nor
+ * DPDK, but is treated as such. */
 static struct peer_world *near_world;
 
 static const struct sl_transport_ops *near_base(void)
@@ -454,7 +454,8 @@ int peer_start_client(struct peer_world *world, int32_t task_index)
         .joins = world->client_joins,
         .no_shm = world->near.client_wants_none && world->near.scheme == SL_ENDPOINT_SHM,
         .no_rdma = world->near.client_wants_none && world->near.scheme == SL_ENDPOINT_RDMA,
-        .rdma_device = world->near.device,
+        .rdma_device = world->near.scheme == SL_ENDPOINT_RDMA ? world->near.device : NULL,
+        .dpdk_device = world->near.scheme == SL_ENDPOINT_DPDK ? world->near.device : NULL,
         .rdma_gid = world->near.gid,
         .tls_certificate = world->near.client_wants_tls ? "certificate" : NULL,
         .tls_key = world->near.client_wants_tls ? "key" : NULL,

@@ -44,7 +44,7 @@ struct peer_heard {
 
 /* What the client has told its transport for the near way. */
 struct peer_near {
-    enum sl_endpoint_scheme scheme; /* shm, unless the case says rdma */
+    enum sl_endpoint_scheme scheme; /* shm, unless the case says another */
     struct sl_loop_network network;
     struct sl_transport *transport;   /* the ps's */
     struct sl_endpoint endpoint;      /* the client's end of it is asked for this, by shm:// */
@@ -55,7 +55,7 @@ struct peer_near {
     bool is_missing;                         /* no transport for it is built in */
     bool is_plain;                           /* it shares nothing */
     bool is_only;                            /* the ps has no other way */
-    const char *device;                      /* rdma: the client's options; NULL, 0: none */
+    const char *device;                      /* rdma, dpdk: the client's options; NULL, 0: none */
     uint32_t gid;
     struct sl_transport_options options; /* that the client's transport was opened with */
 

@@ -1,0 +1,122 @@
+/* A client whose ps can be reached over DPDK: when it goes that way, and who has its devices. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "net/dpdk/device_list.h"
+#include "tests/unit/worker/client_near.h"
+
+#define DEVICES "net_null0?addr=10.1.0.2/24;net_null1?addr=10.1.1.2"
+
+static void start_dpdk(struct peer_world *world, const char *devices)
+{
+    near_memory_is_plain = true;
+    world->near.scheme = SL_ENDPOINT_DPDK;
+    world->near.device = devices;
+    for (uint32_t i = 0; i <= NEAR_KEYS; i++) {
+        near_keys[i] = i;
+    }
+    peer_listen_near(world);
+    peer_start_with_table(world, -1);
+}
+
+static void start__takes_dpdk_to_a_ps_that_has_it(void **state)
+{
+    struct peer_world *world = *state;
+    start_dpdk(world, DEVICES);
+    near_expect_way(world, true);
+    const struct sl_dpdk_options *options = world->near.options.dpdk;
+    assert_non_null(options);
+    assert_int_equal(options->device_count, 2);
+    assert_string_equal(options->devices[0].name, "net_null0");
+    assert_string_equal(options->devices[1].address, "10.1.1.2");
+    /* The one reactor with connections has all queues. */
+    assert_int_equal(options->devices[0].first_reactor, 0);
+    assert_int_equal(options->devices[0].reactors, 1);
+    peer_hang_up(world);
+    near_expect_way(world, true);
+    assert_int_equal(world->data_connections, 2);
+}
+
+static void start__without_a_device_goes_over_tcp(void **state)
+{
+    struct peer_world *world = *state;
+    start_dpdk(world, NULL);
+    near_expect_way(world, false);
+    assert_false(world->client->hub_options.uses_devices);
+    assert_null(world->near.options.dpdk);
+}
+
+static void link__goes_over_tcp_when_dpdk_fails(void **state)
+{
+    struct peer_world *world = *state;
+    start_dpdk(world, DEVICES);
+    near_expect_way(world, true);
+    peer_ignore_near(world); /* and all its connections */
+    near_expect_way(world, false);
+}
+
+static void client_create__refuses_devices_that_are_wrong(void **state)
+{
+    (void)state;
+    const struct sl_client_options options = {
+        .coordinator = "127.0.0.1:1", .task_index = -1, .dpdk_device = "net_null0"};
+    struct sl_client *client = NULL;
+    assert_int_equal(sl_client_create(&options, &client), SL_ERR_INVALID);
+    assert_null(client);
+}
+
+static uint32_t open_count;
+
+static int open_not(struct sl_reactor *reactor, const struct sl_transport_options *options,
+                    struct sl_transport **out)
+{
+    (void)reactor;
+    (void)options;
+    (void)out;
+    open_count++;
+    return SL_ERR_IO;
+}
+
+static const struct sl_transport_ops *find_broken(enum sl_endpoint_scheme scheme)
+{
+    static struct sl_transport_ops ops;
+    ops = *sl_transport_find(SL_ENDPOINT_TCP);
+    ops.open = open_not;
+    return scheme == SL_ENDPOINT_DPDK ? &ops : NULL;
+}
+
+static void hub_transport__of_devices_that_cannot_be_is_not_tried_again(void **state)
+{
+    struct peer_world *world = *state;
+    const struct sl_hub_options options = {.find_transport = find_broken};
+    struct sl_hub *hub = calloc(1, sizeof *hub);
+    struct sl_transport *transport = NULL;
+    assert_non_null(hub);
+    start_dpdk(world, NULL);
+    hub->reactor = world->reactors[1];
+    hub->options = &options;
+    open_count = 0;
+    assert_int_equal(sl_hub_transport(hub, SL_ENDPOINT_DPDK, &transport), SL_ERR_IO);
+    assert_int_equal(sl_hub_transport(hub, SL_ENDPOINT_DPDK, &transport), SL_ERR_IO);
+    assert_null(sl_hub_near_transport(hub, SL_ENDPOINT_DPDK));
+    assert_int_equal(open_count, 1);
+    assert_null(transport);
+    free(hub);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
+
+int main(void)
+{
+    sl_log_setup(SL_LOG_OFF, "test");
+    const struct CMUnitTest tests[] = {
+        CASE(start__takes_dpdk_to_a_ps_that_has_it),
+        CASE(start__without_a_device_goes_over_tcp),
+        CASE(link__goes_over_tcp_when_dpdk_fails),
+        cmocka_unit_test(client_create__refuses_devices_that_are_wrong),
+        CASE(hub_transport__of_devices_that_cannot_be_is_not_tried_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
