@@ -124,7 +124,9 @@ static void explain_kernels(const struct sl_dpdk_device *wanted)
             SL_LOG_ERROR,
             "dpdk: %s,%s: cannot be made: are its arguments right, has %s as many channels as "
             "it is to have queues (net_af_xdp: combined ones, see ethtool -l), is blocksz= a "
-            "multiple of framesz=? STARLING_LOG=debug shows more",
+            "multiple of framesz=? With several queues of net_af_packet another process of "
+            "this network may have the same number by chance: start this one again. "
+            "STARLING_LOG=debug shows more",
             wanted->name, wanted->arguments, iface);
     }
 }
