@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "net/dpdk/internal.h"
+#include "net/dpdk/neighbour_packet.h"
 
 /* ---- Addresses --------------------------------------------------------------------------------
  */
@@ -198,6 +199,14 @@ static void follow(struct sl_dpdk_conn *conn)
     }
 }
 
+/* An answer, or the question for its own address by which one says that it has moved. */
+static bool is_for_all(const uint8_t *bytes, uint32_t length)
+{
+    struct sl_dpdk_neighbour_said said;
+    return sl_dpdk_neighbour_parse(bytes, length, &said) &&
+           (!said.asks || memcmp(&said.target, &said.who, sizeof said.who) == 0);
+}
+
 static void look_for_rival(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side)
 {
     uint8_t mac[6];
@@ -223,7 +232,7 @@ void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, co
         packet.length = answer_bytes;
         packet.queue = came->queue;
         sl_dpdk_put(dpdk, side, &packet);
-    } else if (came != NULL && answer_bytes == 0) {
+    } else if (came != NULL && is_for_all(bytes, length)) {
         sl_dpdk_stray_neighbour(dpdk, side, came);
     }
     for (struct sl_dpdk_conn *conn = sl_dpdk_neighbours_news(side->neighbours) ? dpdk->conns : NULL;

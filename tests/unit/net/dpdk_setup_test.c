@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "net/dpdk/neighbour_packet.h"
 #include "tests/unit/net/dpdk_hosts.h"
 
 #define TIMEOUT_MS 10000U
@@ -265,6 +266,33 @@ static void strays__of_a_reactor_that_stands_still(void **state)
     hosts_close(&hosts);
 }
 
+/* All reactors of a device hear what neighbours answer, and none what they ask each other. */
+static void strays__of_neighbours(void **state)
+{
+    (void)state;
+    const struct hosts_options options = {.device = {.steering = SL_WIRE_FIRST}};
+    struct hosts hosts;
+    hosts_open(&hosts, &options);
+    const struct sl_dpdk *hears = node_dpdk(&hosts.nodes[0]);
+    const struct sl_dpdk_self *a = &hears->sides[0].facts.self;
+    const struct sl_dpdk_self *b = &node_dpdk(&hosts.nodes[2])->sides[0].facts.self;
+    struct sl_dpdk_neighbour_said said = {.asks = true, .tells = true, .who = a->ip};
+    uint8_t packet[SL_DPDK_NEIGHBOUR_BYTES];
+    struct in6_addr other = a->ip;
+    other.s6_addr[15] = 77;
+    sl_wire_inject(hosts.wire, packet, sl_dpdk_neighbour_ask(b, &other, packet), 0);
+    hosts_run_ms(&hosts, 1);
+    assert_int_equal(hears->strays_sent, 0);
+    memcpy(said.mac, a->mac, sizeof said.mac);
+    sl_wire_inject(hosts.wire, packet, sl_dpdk_neighbour_answer(b, &said, packet), 0);
+    hosts_run_ms(&hosts, 1);
+    assert_int_equal(hears->strays_sent, 1);
+    sl_wire_inject(hosts.wire, packet, sl_dpdk_neighbour_ask(b, &b->ip, packet), 0);
+    hosts_run_ms(&hosts, 1);
+    assert_int_equal(hears->strays_sent, 2);
+    hosts_close(&hosts);
+}
+
 static void listen__ports_are_the_reactors(void **state)
 {
     (void)state;
@@ -474,6 +502,7 @@ int main(void)
         cmocka_unit_test(connect__to_oneself),
         cmocka_unit_test(connect__where_no_queue_leads_to_the_listener),
         cmocka_unit_test(strays__of_a_reactor_that_stands_still),
+        cmocka_unit_test(strays__of_neighbours),
         cmocka_unit_test(listen__ports_are_the_reactors),
         cmocka_unit_test(open__asked_again),
         cmocka_unit_test(open__asked_again_with_another_cookie),
