@@ -16,6 +16,8 @@
 #define RESERVED      1024U /* by reserve, and on their way through a device that copies */
 #define CACHE         256U
 #define RESTS         1024U
+#define OVERHEAD      512U /* of a packet's memory: DPDK's headers, headroom */
+#define PAGE_BYTES    4096U
 #define MTU           1500U
 #define MTU_MAX       9600U
 #define MTU_LEAST     576U
@@ -64,17 +66,32 @@ static uint32_t queues_of(const struct sl_dpdk_device *wanted, uint32_t reactor_
     return wanted->queues != 0 ? wanted->queues : reactors;
 }
 
+/* Of a packet's memory, before anything is known of the device but what is wanted of it. Without
+ * huge pages DPDK lets none that fits into a page lie across two. */
+static uint64_t packet_bytes(const struct sl_dpdk_device *wanted, bool is_memif)
+{
+    uint64_t frame = wanted->mtu > 2048 ? rte_align32pow2(wanted->mtu) : 2048; /* kernel's rings */
+    if (is_memif) {
+        frame = wanted->mtu;
+        frame =
+            frame != 0 ? frame + RTE_ETHER_HDR_LEN : sl_module_find_memif_room(wanted->arguments);
+    }
+    return RTE_ALIGN_CEIL(frame + OVERHEAD, PAGE_BYTES);
+}
+
 /* What all devices of the options may want, for the EAL to set aside. */
 static uint64_t bytes_of(const struct sl_dpdk_options *options, uint32_t reactor_count)
 {
     uint64_t bytes = EAL_BYTES;
     for (uint32_t i = 0; i < options->device_count; i++) {
         const struct sl_dpdk_device *wanted = &options->devices[i];
+        const bool is_memif = wanted->name != NULL && strncmp(wanted->name, "net_memif", 9) == 0;
         const uint64_t reactors = wanted->reactors != 0 ? wanted->reactors : reactor_count;
-        const uint64_t queues = queues_of(wanted, reactor_count);
-        const uint64_t frame = wanted->mtu > 2048 ? rte_align32pow2(wanted->mtu) : 2048;
-        bytes += (reactors * (PACKETS + RESERVED + 2 * CACHE + RESTS) + queues * 4 * DESCRIPTORS) *
-                 (frame + 512);
+        const uint64_t kept = is_memif ? 0 : queues_of(wanted, reactor_count) * 4 * DESCRIPTORS;
+        bytes +=
+            (reactors * (PACKETS + RESERVED + 2 * CACHE) + kept) * packet_bytes(wanted, is_memif);
+        bytes +=
+            reactors * (RESTS * OVERHEAD + 2 * RTE_MAX_LCORE * sizeof(struct rte_mempool_cache));
     }
     return bytes;
 }

@@ -367,15 +367,22 @@ static const char *argument_of(const struct rte_eth_dev_info *info, const char *
     return devargs != NULL ? find_value(devargs->args, key) : NULL;
 }
 
+uint32_t sl_module_find_memif_room(const char *arguments)
+{
+    const char *bytes = find_value(arguments, "bsize");
+    const unsigned long room = bytes != NULL ? strtoul(bytes, NULL, 10) : MEMIF_BUFFER_BYTES;
+    return room > UINT16_MAX ? UINT16_MAX : (uint32_t)room;
+}
+
 static void find_memif(const struct rte_eth_dev_info *info, struct sl_module_traits *out)
 {
-    const char *role = argument_of(info, "role"), *bytes = argument_of(info, "bsize");
+    const struct rte_devargs *devargs = rte_dev_devargs(info->device);
+    const char *role = argument_of(info, "role");
     const bool is_server =
         role != NULL && (strncmp(role, "server", 6) == 0 || strncmp(role, "master", 6) == 0);
     out->straight = out->copies = true;
     out->dials = out->blocks = !is_server;
-    const unsigned long room = bytes != NULL ? strtoul(bytes, NULL, 10) : MEMIF_BUFFER_BYTES;
-    out->frame_bytes_max = room > UINT16_MAX ? UINT16_MAX : (uint32_t)room;
+    out->frame_bytes_max = sl_module_find_memif_room(devargs != NULL ? devargs->args : NULL);
 }
 
 void sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out)

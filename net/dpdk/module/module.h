@@ -109,6 +109,8 @@ void sl_module_find_give_back(const struct sl_module_device *device);
 /* Errors: INVALID; logged. */
 int sl_module_find_self(const struct sl_dpdk_device *wanted, struct sl_dpdk_self *out);
 void sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out);
+/* The largest frame that goes through a memif device with these arguments (NULL: none). */
+uint32_t sl_module_find_memif_room(const char *arguments);
 
 /* ---- kernel.c ---------------------------------------------------------------------------------
  */
