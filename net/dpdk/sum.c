@@ -36,6 +36,9 @@ static inline uint64_t rest(uint8_t *to, const uint8_t *from, uint32_t length)
 
 uint64_t sl_dpdk_sum(uint64_t sum, const uint8_t *bytes, uint32_t length)
 {
+    if (length == 0) {
+        return sum; /* of what may be nowhere */
+    }
     const uint32_t blocks = length / SL_DPDK_SUM_BLOCK, at = blocks * SL_DPDK_SUM_BLOCK;
     if (blocks > 0) {
         sum += sl_dpdk_sum_form_best()->sum(bytes, blocks);

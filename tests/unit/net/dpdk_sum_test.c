@@ -85,6 +85,12 @@ static void sum__of_ones_carries(void **state)
     free(bytes);
 }
 
+static void sum__of_nothing_that_is_nowhere(void **state)
+{
+    (void)state;
+    assert_int_equal(sl_dpdk_sum(77, NULL, 0), 77);
+}
+
 static void sum__in_pieces(void **state)
 {
     (void)state;
@@ -123,9 +129,12 @@ static void sum__in_its_plainest_form(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sum__example_of_rfc_1071),  cmocka_unit_test(sum__of_any_length_and_place),
-        cmocka_unit_test(sum__of_ones_carries),      cmocka_unit_test(sum__in_pieces),
+        cmocka_unit_test(sum__example_of_rfc_1071),
+        cmocka_unit_test(sum__of_any_length_and_place),
+        cmocka_unit_test(sum__of_ones_carries),
+        cmocka_unit_test(sum__in_pieces),
         cmocka_unit_test(sum__in_its_plainest_form),
+        cmocka_unit_test(sum__of_nothing_that_is_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
