@@ -237,13 +237,15 @@ static bool is_numbered(uint8_t kind)
     return kind >= SL_DPDK_DATA && kind <= SL_DPDK_BYE;
 }
 
-/* The reactor that it has moved to may have another port, and says so itself. */
+/* The reactor that it has moved to may have another port, and says so itself; or that it ended
+ * there, before that was heard. */
 bool sl_dpdk_conn_is_from_peer(const struct sl_dpdk_conn *conn, const struct sl_dpdk_side *side,
                                const struct sl_dpdk_parsed *parsed)
 {
     return side == conn->side &&
            memcmp(&parsed->from.ip, &conn->there.ip, sizeof conn->there.ip) == 0 &&
-           (parsed->from.port == conn->there.port || parsed->header.kind == SL_DPDK_MOVED);
+           (parsed->from.port == conn->there.port || parsed->header.kind == SL_DPDK_MOVED ||
+            (parsed->header.kind == SL_DPDK_RESET && !conn->inbound));
 }
 
 static void owe_acknowledgement(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed,

@@ -158,6 +158,22 @@ static void move__then_either_side_leaves(void **state)
     }
 }
 
+/* Whose end the peer hears of before it has heard where the connection went. */
+static void move__ends_before_it_is_heard(void **state)
+{
+    (void)state;
+    struct hosts hosts;
+    hosts_open(&hosts, NULL);
+    struct link *client = begin(&hosts, 1, 100);
+    hosts.lose[SL_DPDK_MOVED] = UINT32_MAX;
+    hosts_until(&hosts, &hosts.nodes[1].link_count, 1);
+    sl_dpdk_conn_end(link_conn(owned(&hosts)), SL_ERR_IO, true);
+    hosts_run_ms(&hosts, 5);
+    assert_int_equal(client->closed, 1);
+    assert_int_equal(client->err, SL_ERR_CLOSED);
+    hosts_close(&hosts);
+}
+
 /* The reactor that it was sent to has ended: nothing is left behind. */
 static void move__nobody_takes_it(void **state)
 {
@@ -240,6 +256,7 @@ int main(void)
         cmocka_unit_test(move__where_two_devices_have_the_address),
         cmocka_unit_test(move__to_the_same_reactor),
         cmocka_unit_test(move__then_either_side_leaves),
+        cmocka_unit_test(move__ends_before_it_is_heard),
         cmocka_unit_test(move__nobody_takes_it),
         cmocka_unit_test(moved__by_who_connected),
         cmocka_unit_test(moved__with_an_old_number),
