@@ -31,7 +31,7 @@
 #define PATH_BYTES         256
 #define SETTING_BYTES      768
 #define ENDS_MAX           8U
-#define CONTESTANTS_MAX    40U
+#define CONTESTANTS_MAX    48U
 
 #define PART_CHOICES       "all|bulk|round-trip|rate|loss|incast"
 enum part { PART_ALL, PART_BULK, PART_ROUND_TRIP, PART_RATE, PART_LOSS, PART_INCAST };
@@ -41,14 +41,15 @@ static const uint32_t LOSSES[] = {0, 100, 1000, 10000, 50000}; /* in millionths 
 #define LOSS_OF_TARGET 10000U
 
 #define MTUS_MAX       4U
+#define DEPTHS_MAX     6U
 
 struct options {
-    const char *size, *mtus_text;
-    uint64_t depth, bulk_depth;
+    const char *size, *mtus_text, *depths_text;
+    uint64_t bulk_depth;
     int part;
     struct sl_bench_common common;
-    uint64_t bytes, mtus[MTUS_MAX];
-    uint32_t mtu_count;
+    uint64_t bytes, mtus[MTUS_MAX], depths[DEPTHS_MAX];
+    uint32_t mtu_count, depth_count;
 };
 
 /* Both ends of as many memifs as there are senders. The server has one address at all of them. */
@@ -289,9 +290,14 @@ static void add_incast(struct bench *bench, uint32_t senders)
     (void)add_stream(bench, name, first_mtu(bench), senders, 2);
 }
 
-static void add_frames(struct bench *bench, const char *name, bool is_tcp, uint32_t depth)
+static void name_rate(char name[SL_BENCH_NAME_BYTES], const char *who, uint32_t depth)
 {
-    const bool rate_only = depth > 1;
+    (void)snprintf(name, SL_BENCH_NAME_BYTES, "%s, %" PRIu32 " under way", who, depth);
+}
+
+static void add_frames(struct bench *bench, const char *name, bool is_tcp, bool rate_only,
+                       uint32_t depth)
+{
     struct entry *entry =
         add(bench, name, rate_only ? RATES : TRIPS, rate_only ? 1 : 2, run_frames);
     make_ends(entry, 1, first_mtu(bench));
@@ -308,23 +314,35 @@ static void add_frames(struct bench *bench, const char *name, bool is_tcp, uint3
     };
 }
 
-static void add_pairs(struct bench *bench, enum sl_bench_memif_part part, uint32_t depth)
+static void add_packets(struct bench *bench, const char *name, bool rate_only, uint32_t depth)
 {
-    const bool is_rate = part == SL_BENCH_MEMIF_RATE;
-    add(bench, is_rate ? "bare requests" : "bare round trip", is_rate ? RATES : TRIPS,
-        is_rate ? 1 : 2, run_memif)
-        ->memif = (struct sl_bench_memif){
-        .part = part,
-        .folder = bench->folder,
-        .packet_bytes = FRAME_BYTES,
-        .frame_bytes = FRAME_BYTES,
-        .depth = depth,
-        .senders = 1,
-    };
-    add_frames(bench, is_rate ? "requests" : "round trip", false, depth);
-    if (is_rate) {
-        add_frames(bench, "requests, tcp", true, depth);
-    }
+    add(bench, name, rate_only ? RATES : TRIPS, rate_only ? 1 : 2, run_memif)->memif =
+        (struct sl_bench_memif){
+            .part = rate_only ? SL_BENCH_MEMIF_RATE : SL_BENCH_MEMIF_TRIPS,
+            .folder = bench->folder,
+            .packet_bytes = FRAME_BYTES,
+            .frame_bytes = FRAME_BYTES,
+            .depth = depth,
+            .senders = 1,
+        };
+}
+
+static void add_round_trips(struct bench *bench)
+{
+    add_packets(bench, "bare round trip", false, 1);
+    add_frames(bench, "round trip", false, false, 1);
+    add_frames(bench, "round trip, tcp", true, false, 1);
+}
+
+static void add_rates(struct bench *bench, uint32_t depth)
+{
+    char name[SL_BENCH_NAME_BYTES];
+    name_rate(name, "bare requests", depth);
+    add_packets(bench, name, true, depth);
+    name_rate(name, "requests", depth);
+    add_frames(bench, name, false, true, depth);
+    name_rate(name, "requests, tcp", depth);
+    add_frames(bench, name, true, true, depth);
 }
 
 static bool wanted(const struct bench *bench, enum part part)
@@ -338,10 +356,10 @@ static void add_all(struct bench *bench)
         add_bulk(bench, (uint32_t)bench->options.mtus[i]);
     }
     if (wanted(bench, PART_ROUND_TRIP)) {
-        add_pairs(bench, SL_BENCH_MEMIF_TRIPS, 1);
+        add_round_trips(bench);
     }
-    if (wanted(bench, PART_RATE)) {
-        add_pairs(bench, SL_BENCH_MEMIF_RATE, (uint32_t)bench->options.depth);
+    for (uint32_t i = 0; wanted(bench, PART_RATE) && i < bench->options.depth_count; i++) {
+        add_rates(bench, (uint32_t)bench->options.depths[i]);
     }
     if (wanted(bench, PART_LOSS)) {
         add_losses(bench);
@@ -395,6 +413,21 @@ static void conclude_bulk(const struct bench *bench, struct sl_bench_report *rep
     }
 }
 
+/* Of the most under way there are targets. */
+static void conclude_rates(const struct bench *bench, struct sl_bench_report *report)
+{
+    for (uint32_t i = 0; i < bench->options.depth_count; i++) {
+        const uint32_t depth = (uint32_t)bench->options.depths[i];
+        const bool held = i + 1 == bench->options.depth_count;
+        char ours[SL_BENCH_NAME_BYTES], bare[SL_BENCH_NAME_BYTES], tcp[SL_BENCH_NAME_BYTES];
+        name_rate(ours, "requests", depth);
+        name_rate(bare, "bare requests", depth);
+        name_rate(tcp, "requests, tcp", depth);
+        add_ratio(bench, report, "messages", ours, bare, held ? RATE_OF_BARE : 0, 0);
+        add_ratio(bench, report, "messages", ours, tcp, held ? RATE_OF_TCP : 0, 0);
+    }
+}
+
 static void conclude_losses(const struct bench *bench, struct sl_bench_report *report)
 {
     char lossless[SL_BENCH_NAME_BYTES], name[SL_BENCH_NAME_BYTES];
@@ -430,8 +463,8 @@ static void conclude(void *ctx, struct sl_bench_report *report)
     const struct bench *bench = ctx;
     conclude_bulk(bench, report);
     add_ratio(bench, report, "p50", "round trip", "bare round trip", 0, ROUND_TRIP_OF_BARE);
-    add_ratio(bench, report, "messages", "requests", "bare requests", RATE_OF_BARE, 0);
-    add_ratio(bench, report, "messages", "requests", "requests, tcp", RATE_OF_TCP, 0);
+    add_ratio(bench, report, "p50", "round trip, tcp", "round trip", 0, 0);
+    conclude_rates(bench, report);
     conclude_losses(bench, report);
     conclude_incast(bench, report, "incast", true);
     conclude_incast(bench, report, "bare incast", false);
@@ -443,12 +476,11 @@ static int measure(struct bench *bench)
 {
     const struct options *options = &bench->options;
     char setting[SETTING_BYTES];
-    (void)snprintf(
-        setting, sizeof setting,
-        "memif without zero copy; frames of %" PRIu64 " bytes of payload, %" PRIu64
-        " under way (incast: 2 of each sender); requests and answers of %u bytes, %" PRIu64
-        " under way; payloads are written line by line and read word by word",
-        options->bytes, options->bulk_depth, FRAME_BYTES, options->depth);
+    (void)snprintf(setting, sizeof setting,
+                   "memif without zero copy; frames of %" PRIu64 " bytes of payload, %" PRIu64
+                   " under way (incast: 2 of each sender); requests and answers of %u bytes; "
+                   "payloads are written line by line and read word by word",
+                   options->bytes, options->bulk_depth, FRAME_BYTES);
     const struct sl_bench_contest contest = {
         .benchmark = "dpdk",
         .setting = setting,
@@ -470,7 +502,8 @@ static int parse(struct options *options, int argc, char **argv)
                       "Bytes of a packet without its Ethernet header; of all parts but bulk the "
                       "first is taken."),
         sl_bench_number("bulk-depth", &options->bulk_depth, 1, 64, "Long frames under way."),
-        sl_bench_number("depth", &options->depth, 2, 1024, "Requests of 64 bytes under way."),
+        sl_bench_text("depth", &options->depths_text, "N,...",
+                      "Requests of 64 bytes under way; the last counts."),
     };
     int parsed =
         sl_bench_parse("dpdk", "Frames over DPDK's memif, in turns with bare packets over memif.",
@@ -479,9 +512,13 @@ static int parse(struct options *options, int argc, char **argv)
         parsed = sl_bench_sizes("dpdk", "size", options->size, 65536, 64 << 20, &options->bytes, 1,
                                 &count);
     }
+    if (parsed == SL_CLI_RUN) {
+        parsed = sl_bench_list("dpdk", "mtu", options->mtus_text, 576, 9600, options->mtus,
+                               MTUS_MAX, &options->mtu_count);
+    }
     return parsed != SL_CLI_RUN ? parsed
-                                : sl_bench_list("dpdk", "mtu", options->mtus_text, 576, 9600,
-                                                options->mtus, MTUS_MAX, &options->mtu_count);
+                                : sl_bench_list("dpdk", "depth", options->depths_text, 1, 1024,
+                                                options->depths, DEPTHS_MAX, &options->depth_count);
 }
 
 static int check(void)
@@ -503,7 +540,7 @@ int sl_bench_dpdk_run(int argc, char **argv)
     bench.options = (struct options){
         .size = "1M",
         .mtus_text = "1500,9000",
-        .depth = 512,
+        .depths_text = "8,64,512",
         .bulk_depth = 4,
         .common = sl_bench_common_defaults(),
     };
