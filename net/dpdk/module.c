@@ -1,15 +1,19 @@
 #include "net/dpdk/module.h"
 
 #include <dlfcn.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/limits.h"
 #include "net/dpdk/dpdk.h"
+#include "reactor/ring.h"
 
-#define PATH_BYTES 1024
+#define PATH_BYTES    1024
+#define CLOSE_WAIT_NS (10 * SL_CLOCK_NS_PER_MS)
 
 static const struct sl_dpdk_port_ops *ports;
 static char missing[PATH_BYTES + 512];
@@ -29,6 +33,59 @@ static void timer_disarm(struct sl_reactor *reactor, struct sl_timer *timer)
     }
 }
 
+struct sl_dpdk_watch {
+    struct sl_ring_op op;
+    struct sl_ring *ring;
+    int fd;
+    bool is_set;
+};
+
+/* To wake the reactor is all that it is for. */
+static void on_readable(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
+{
+    (void)result;
+    (void)cqe_flags;
+    ((struct sl_dpdk_watch *)op)->is_set = false;
+}
+
+static struct sl_dpdk_watch *watch_open(struct sl_reactor *reactor, int fd)
+{
+    struct sl_dpdk_watch *watch = calloc(1, sizeof *watch);
+    if (watch != NULL) {
+        *watch = (struct sl_dpdk_watch){
+            .op.complete = on_readable, .ring = sl_reactor_ring(reactor), .fd = fd};
+    }
+    return watch;
+}
+
+static void watch_set(struct sl_dpdk_watch *watch)
+{
+    if (!watch->is_set) {
+        watch->is_set = true;
+        io_uring_prep_poll_add(sl_ring_sqe(watch->ring, &watch->op), watch->fd, POLLIN);
+    }
+}
+
+static bool watch_is_set(const struct sl_dpdk_watch *watch)
+{
+    return watch->is_set;
+}
+
+static void watch_close(struct sl_dpdk_watch **closing)
+{
+    struct sl_dpdk_watch *watch = *closing;
+    if (watch->is_set) {
+        io_uring_prep_cancel(sl_ring_sqe(watch->ring, NULL), &watch->op, 0);
+    }
+    while (watch->is_set) {
+        if (sl_ring_reap(watch->ring, SL_LIMIT_TURN_EVENTS) == 0) {
+            sl_ring_wait(watch->ring, CLOSE_WAIT_NS);
+        }
+    }
+    free(watch);
+    *closing = NULL;
+}
+
 static const struct sl_dpdk_host host = {
     .version = STARLING_VERSION,
     .log = sl_log_write,
@@ -37,6 +94,10 @@ static const struct sl_dpdk_host host = {
     .reactor_group_count = sl_reactor_group_count,
     .timer_arm = timer_arm,
     .timer_disarm = timer_disarm,
+    .watch_open = watch_open,
+    .watch_set = watch_set,
+    .watch_is_set = watch_is_set,
+    .watch_close = watch_close,
 };
 
 /* ---- Where it is ------------------------------------------------------------------------------

@@ -11,6 +11,8 @@
 #define SL_DPDK_MODULE_FILE  "starling-dpdk.so"
 #define SL_DPDK_MODULE_ENTRY "sl_module_enter"
 
+struct sl_dpdk_watch;
+
 /* What the host lends. */
 struct sl_dpdk_host {
     const char *version; /* of both: another is refused */
@@ -22,6 +24,12 @@ struct sl_dpdk_host {
     /* Owner reactor. */
     void (*timer_arm)(struct sl_reactor *reactor, struct sl_timer *timer, uint64_t after_ns);
     void (*timer_disarm)(struct sl_reactor *reactor, struct sl_timer *timer);
+    /* A descriptor that wakes the reactor, once for each `set`, when it is readable. NULL: no
+     * memory. `is_set`: it has not woken it yet. close waits until the ring has let go of it. */
+    struct sl_dpdk_watch *(*watch_open)(struct sl_reactor *reactor, int fd);
+    void (*watch_set)(struct sl_dpdk_watch *watch);
+    bool (*watch_is_set)(const struct sl_dpdk_watch *watch);
+    void (*watch_close)(struct sl_dpdk_watch **watch);
 };
 
 /* The one function that the plug-in exports, once a process: its ports, whose open takes a struct

@@ -158,7 +158,11 @@ static void set_offloads(struct sl_module_device *device, struct rte_eth_conf *c
     const struct rte_eth_dev_info *info = &device->info;
     const uint64_t sums = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
     const uint64_t seen = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
-    const bool is_sound = strcmp(info->driver_name, "net_af_xdp") != 0;
+    /* AF_XDP takes segments for one; vhost needs a descriptor of all memory that DPDK knows.
+     */
+    const bool is_sound = strcmp(info->driver_name, "net_af_xdp") != 0 &&
+                          strcmp(info->driver_name, "net_virtio_user") != 0 &&
+                          strcmp(info->driver_name, "net_vhost") != 0;
     device->sums = (info->tx_offload_capa & sums) == sums;
     device->sees_sums = (info->rx_offload_capa & seen) == seen;
     device->gathers = is_sound && (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 &&
@@ -283,6 +287,7 @@ static int configure(struct sl_module_device *device)
     memset(device->rests, 0, sizeof rests);
     device->configured = false;
     set_offloads(device, &conf);
+    conf.intr_conf.rxq = device->traits.wakes;
     const int code = rte_eth_dev_configure(device->id, device->rx_queues, device->queues, &conf);
     err = code != 0 ? refuse(device, "it cannot be configured", -code) : make_pools(device);
     err = err != 0 ? err : set_up_queues(device);

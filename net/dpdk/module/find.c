@@ -385,9 +385,18 @@ static void find_memif(const struct rte_eth_dev_info *info, struct sl_module_tra
     out->frame_bytes_max = sl_module_find_memif_room(devargs != NULL ? devargs->args : NULL);
 }
 
+/* DPDK has no word for it: of the virtual devices those of vhost have them, and a NIC's driver has
+ * them where the kernel's vfio gives each queue a vector. */
+static bool has_interrupts(const struct rte_eth_dev_info *info)
+{
+    return strcmp(info->driver_name, "net_vhost") == 0 ||
+           strcmp(info->driver_name, "net_virtio_user") == 0;
+}
+
 void sl_module_find_traits(const struct rte_eth_dev_info *info, struct sl_module_traits *out)
 {
     *out = (struct sl_module_traits){0};
+    out->wakes = has_interrupts(info);
     if (strcmp(info->driver_name, "net_memif") == 0) {
         find_memif(info, out);
     } else if (strcmp(info->driver_name, "net_af_packet") == 0) {

@@ -3,6 +3,7 @@
  *   enter.c    the one symbol that is exported
  *   eal.c      DPDK's environment: once a process, for ever
  *   find.c     a device by what the options say of it; why it is not there
+ *   wake.c     reactors that sleep until a packet comes
  *   kernel.c   what the kernel knows of a device that is its own too
  *   device.c   a device's queues and pools; who has it, its link
  *   port.c     the ops of net/dpdk/port.h: packets
@@ -38,6 +39,7 @@ struct sl_module_traits {
     bool blocks;   /* memif's client: its reactors have runs of queues, the server's every n-th */
     bool once;     /* what was stopped does not start again: it has to be made anew */
     bool single;   /* nor can it be: AF_XDP's driver leaves its sockets open when it is closed */
+    bool wakes;    /* it has interrupts for what it receives */
     bool kernels;  /* a network device of the kernel's, which knows whether its link is up */
     uint32_t frame_bytes_max; /* 0: as configured */
     uint32_t room_bytes_min;  /* of a packet's memory, of which `head_bytes` are not its own */
@@ -76,6 +78,10 @@ struct sl_module_port {
     uint16_t *queues; /* that are received from */
     bool on;          /* may touch the queues */
     bool gathers, sums;
+    /* Where the device wakes: its descriptor, watched by the ring; interrupts are on. */
+    int wake_fd;
+    struct sl_dpdk_watch *watch;
+    bool armed;
     uint32_t lent; /* `rest`s that the device has */
     struct sl_dpdk_port_stats stats;
 };
@@ -124,6 +130,16 @@ struct sl_module_kernel {
 int sl_module_kernel_look(const struct rte_eth_dev_info *info, struct sl_module_kernel *out);
 /* At least so much. Returns an errno. */
 int sl_module_kernel_set_mtu(const struct rte_eth_dev_info *info, uint32_t mtu);
+
+/* ---- wake.c -----------------------------------------------------------------------------------
+ */
+
+/* port->watch is NULL afterwards where it cannot be. */
+void sl_module_wake_open(struct sl_module_port *port);
+void sl_module_wake_close(struct sl_module_port *port);
+/* As port.h's arm. */
+bool sl_module_wake_arm(struct sl_module_port *port);
+void sl_module_wake_disarm(struct sl_module_port *port);
 
 /* ---- device.c ---------------------------------------------------------------------------------
  */

@@ -47,6 +47,7 @@ static int open_one(const struct sl_dpdk_options *options, uint32_t which,
         free(port);
         return SL_ERR_UNSUPPORTED;
     }
+    sl_module_wake_open(port);
     look(&port->look, 0);
     *out = &port->base;
     return 0;
@@ -82,6 +83,7 @@ static void port_close(struct sl_dpdk_port **closing)
     struct sl_module_port *port = port_of(*closing);
     sl_module_host->timer_disarm(port->base.reactor, &port->look);
     drain(port);
+    sl_module_wake_close(port);
     sl_module_device_leave(port);
     sl_module_eal_leave();
     free(port);
@@ -130,6 +132,7 @@ static void port_facts(const struct sl_dpdk_port *base, struct sl_dpdk_facts *ou
         .packets = device->packets,
         .gathers = port->gathers,
         .sums = port->sums,
+        .wakes = port->watch != NULL,
         .queues = {.queues = device->queues,
                    .reactors = device->reactors,
                    .index = port->index,
@@ -198,6 +201,9 @@ static uint32_t port_receive(struct sl_dpdk_port *base, struct sl_dpdk_packet *p
         done += take_received(port, mbufs, got, queue, packets + done);
         port->next_queue++;
         port->next_queue = port->next_queue < port->queue_count ? port->next_queue : 0;
+    }
+    if (port->armed && (done > 0 || !sl_module_host->watch_is_set(port->watch))) {
+        sl_module_wake_disarm(port);
     }
     port->stats.received += done;
     if (port->lent > 0) {
@@ -369,10 +375,12 @@ static uint32_t port_send(struct sl_dpdk_port *base, const struct sl_dpdk_packet
     return done;
 }
 
-/* No device here tells when a packet comes: who sleeps looks again by himself. */
+/* What was lent is given back by looking. Where nothing tells of packets, who sleeps looks again by
+ * himself. */
 static bool port_arm(struct sl_dpdk_port *base)
 {
-    return port_of(base)->lent == 0;
+    struct sl_module_port *port = port_of(base);
+    return port->lent == 0 && (port->watch == NULL || sl_module_wake_arm(port));
 }
 
 /* ---- Memory, counts ---------------------------------------------------------------------------

@@ -1,0 +1,95 @@
+/* Reactors that sleep until a packet comes, where the device can tell: its queues' interrupts make
+ * an epoll descriptor readable, which the reactor's ring watches. */
+#include <rte_epoll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "net/dpdk/module/module.h"
+
+#define EVENTS 16
+
+static void switch_all(const struct sl_module_port *port, bool on)
+{
+    for (uint16_t i = 0; i < port->queue_count; i++) {
+        (void)(on ? rte_eth_dev_rx_intr_enable(port->id, port->queues[i])
+                  : rte_eth_dev_rx_intr_disable(port->id, port->queues[i]));
+    }
+}
+
+/* What the driver wants done with its events is done by rte_epoll_wait. */
+static void drain(const struct sl_module_port *port)
+{
+    struct rte_epoll_event events[EVENTS];
+    while (rte_epoll_wait(port->wake_fd, events, EVENTS, 0) == EVENTS) {
+    }
+}
+
+static void control_all(const struct sl_module_port *port, uint16_t count, int how)
+{
+    for (uint16_t i = 0; i < count; i++) {
+        (void)rte_eth_dev_rx_intr_ctl_q(port->id, port->queues[i], port->wake_fd, how, NULL);
+    }
+}
+
+static bool add_all(const struct sl_module_port *port)
+{
+    for (uint16_t i = 0; i < port->queue_count; i++) {
+        if (rte_eth_dev_rx_intr_ctl_q(port->id, port->queues[i], port->wake_fd, RTE_INTR_EVENT_ADD,
+                                      NULL) != 0) {
+            control_all(port, i, RTE_INTR_EVENT_DEL);
+            return false;
+        }
+    }
+    return true;
+}
+
+void sl_module_wake_open(struct sl_module_port *port)
+{
+    port->wake_fd = port->device->traits.wakes ? epoll_create1(EPOLL_CLOEXEC) : -1;
+    if (port->wake_fd >= 0 && add_all(port)) {
+        port->watch = sl_module_host->watch_open(port->base.reactor, port->wake_fd);
+        if (port->watch != NULL) {
+            module_log(SL_LOG_INFO, "dpdk: %s: a reactor that sleeps is woken by its interrupts",
+                       port->device->name);
+            return;
+        }
+        control_all(port, port->queue_count, RTE_INTR_EVENT_DEL);
+    }
+    if (port->wake_fd >= 0) {
+        (void)close(port->wake_fd);
+        port->wake_fd = -1;
+    }
+}
+
+void sl_module_wake_close(struct sl_module_port *port)
+{
+    if (port->watch == NULL) {
+        return;
+    }
+    sl_module_wake_disarm(port);
+    sl_module_host->watch_close(&port->watch);
+    control_all(port, port->queue_count, RTE_INTR_EVENT_DEL);
+    (void)close(port->wake_fd);
+}
+
+/* A packet may have come before the interrupts were on: one more look is due. */
+bool sl_module_wake_arm(struct sl_module_port *port)
+{
+    if (!port->armed) {
+        drain(port);
+        switch_all(port, true);
+        sl_module_host->watch_set(port->watch);
+        port->armed = true;
+        return false;
+    }
+    return true;
+}
+
+void sl_module_wake_disarm(struct sl_module_port *port)
+{
+    if (port->armed) {
+        port->armed = false;
+        switch_all(port, false);
+        drain(port);
+    }
+}
