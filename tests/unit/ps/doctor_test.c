@@ -42,7 +42,8 @@ static void doctor_run__is_true_where_what_was_asked_for_can_run(void **state)
     expect_run(rdma, false, "rdma  cannot run: rdma device (asked for)\n");
     expect_run(tcp | rdma, false, "tcp   can run (asked for)\n");
     expect_run(tcp, true, "rdma  cannot run: rdma device\n");
-    expect_run(SL_DOCTOR_OF(SL_ENDPOINT_DPDK), false, "dpdk  cannot run: dpdk plug-in, dpdk device (asked for)\n");
+    expect_run(SL_DOCTOR_OF(SL_ENDPOINT_DPDK), false,
+               "dpdk  cannot run: dpdk plug-in, dpdk device (asked for)\n");
     machine.ring_result = -EPERM;
     expect_run(tcp, false, "tcp   cannot run: io_uring (asked for)\n");
     expect_run(SL_DOCTOR_OF(SL_ENDPOINT_SHM), false, "shm   cannot run: io_uring (asked for)\n");
