@@ -12,8 +12,11 @@
 #define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
 #define IDLE_MIN_NS     (20 * SL_CLOCK_NS_PER_US)
 #define IDLE_MAX_NS     SL_CLOCK_NS_PER_MS
-/* That are looked at in one turn of a reactor, about: so that who sent them hears of it while it
- * may still send. */
+/* Packets after which what they brought is delivered, and answers leave, before the next are looked
+ * at: so that both sides work at the same time, not in turns. */
+#define GROUP_PACKETS   8U
+/* Of a port, after which the turn ends, so that who sent them hears of it while it may still send.
+ */
 #define POLL_PACKETS    64U
 #define REFUSED_NS      (100 * SL_CLOCK_NS_PER_MS)
 #define GRANT_STEP      (4U * SL_DPDK_BLIND_BYTES)
@@ -202,28 +205,6 @@ static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
     return false;
 }
 
-static uint32_t poll_side(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, uint32_t budget)
-{
-    const struct sl_dpdk_port_ops *ops = side->port->ops;
-    struct sl_dpdk_packet packets[SL_DPDK_BURST];
-    uint32_t work = 0, count;
-    do {
-        uint32_t done = 0;
-        count = ops->receive(side->port, packets, SL_DPDK_BURST);
-        for (uint32_t i = 0; i < count; i++) {
-            if (!take_packet(dpdk, side, &packets[i])) {
-                packets[done++] = packets[i];
-            }
-        }
-        if (done > 0) {
-            ops->release(side->port, packets, done);
-        }
-        dpdk->stats.receive_calls += count > 0;
-        work += count;
-    } while (count == SL_DPDK_BURST && work < budget);
-    return work;
-}
-
 /* ---- The turn ---------------------------------------------------------------------------------
  */
 
@@ -242,13 +223,73 @@ static uint32_t visit_ready(struct sl_dpdk *dpdk)
     return work;
 }
 
+static void flush_one(struct sl_dpdk_conn *conn)
+{
+    if (conn->life == SL_DPDK_LIVE || conn->life == SL_DPDK_DRAINING) {
+        conn->pace_ns = sl_dpdk_send_flush(conn);
+        sl_dpdk_conn_set_timer(conn);
+    }
+}
+
+/* What fills packets; the rest may find company until the turn ends. */
+static void flush_full(struct sl_dpdk *dpdk)
+{
+    for (struct sl_dpdk_conn **at = &dpdk->dirty; *at != NULL;) {
+        struct sl_dpdk_conn *conn = *at;
+        if (!sl_dpdk_send_is_full(conn)) {
+            at = &conn->dirty_next;
+            continue;
+        }
+        *at = conn->dirty_next;
+        conn->dirty = false;
+        flush_one(conn);
+    }
+    for (uint32_t i = 0; i < dpdk->side_count; i++) {
+        if (dpdk->sides[i].out_count >= GROUP_PACKETS) {
+            send_out(dpdk, &dpdk->sides[i]);
+        }
+    }
+}
+
+static uint32_t take_burst(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
+                           struct sl_dpdk_packet *packets, uint32_t count)
+{
+    uint32_t done = 0, work = count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i > 0 && i % GROUP_PACKETS == 0) {
+            work += dpdk->ready != NULL ? visit_ready(dpdk) : 0;
+            flush_full(dpdk);
+        }
+        if (!take_packet(dpdk, side, &packets[i])) {
+            packets[done++] = packets[i];
+        }
+    }
+    if (done > 0) {
+        side->port->ops->release(side->port, packets, done);
+    }
+    dpdk->stats.receive_calls += count > 0;
+    return work;
+}
+
+static uint32_t poll_side(struct sl_dpdk *dpdk, struct sl_dpdk_side *side)
+{
+    struct sl_dpdk_packet packets[SL_DPDK_BURST];
+    uint32_t work = 0, taken = 0, count;
+    do {
+        count = side->port->ops->receive(side->port, packets, SL_DPDK_BURST);
+        work += take_burst(dpdk, side, packets, count);
+        taken += count;
+    } while (count == SL_DPDK_BURST && taken < POLL_PACKETS);
+    return work;
+}
+
 static uint32_t dpdk_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
     uint32_t work = 0;
-    budget = budget < POLL_PACKETS ? budget : POLL_PACKETS;
+    (void)budget; /* POLL_PACKETS are less */
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        work += poll_side(dpdk, &dpdk->sides[i], budget - (work < budget ? work : budget));
+        work += poll_side(dpdk, &dpdk->sides[i]);
     }
     if (dpdk->ready != NULL) {
         work += visit_ready(dpdk);
@@ -279,10 +320,7 @@ static void flush_dirty(struct sl_dpdk *dpdk)
         struct sl_dpdk_conn *conn = list;
         list = conn->dirty_next;
         conn->dirty = false;
-        if (conn->life == SL_DPDK_LIVE || conn->life == SL_DPDK_DRAINING) {
-            conn->pace_ns = sl_dpdk_send_flush(conn);
-            sl_dpdk_conn_set_timer(conn);
-        }
+        flush_one(conn);
     }
 }
 

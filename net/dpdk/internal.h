@@ -371,6 +371,8 @@ uint32_t sl_dpdk_send_burst(struct sl_conn *conn, const struct sl_transport_fram
  * ACK alone when one is due. Returns when it wants to go on for the sake of pacing; SL_CLOCK_NEVER:
  * it does not. */
 uint64_t sl_dpdk_send_flush(struct sl_dpdk_conn *conn);
+/* More is queued than one packet takes, as far as the next frames tell of those behind. */
+bool sl_dpdk_send_is_full(const struct sl_dpdk_conn *conn);
 /* The peer's acknowledgement, grant. False: it is a lie. */
 bool sl_dpdk_send_acknowledged(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed);
 /* The peer has delivered all before our BYE: what it has not acknowledged by number came under

@@ -242,17 +242,23 @@ static uint32_t entry_bytes(const struct sl_dpdk_entry *entry)
     return entry->head_bytes + entry->payload_bytes;
 }
 
-/* Whether more is queued, as far as the next frames tell of those behind, than may be sent. */
-static uint8_t more_flag(const struct sl_dpdk_conn *conn)
+/* And not in packets yet, as far as the next frame tells of those behind. */
+static uint64_t queued_bytes(const struct sl_dpdk_conn *conn)
 {
     const struct sl_dpdk_sending *send = conn->send;
     const struct sl_dpdk_entry *next = sl_dpdk_entry_at(send, send->next.entry);
     uint32_t entries = send->tail - send->next.entry;
-    if (entries == 0) {
-        return 0;
-    }
-    uint64_t queued = (uint64_t)entries * entry_bytes(next) - send->next.at - send->cut;
-    return queued > granted_left(conn) ? SL_DPDK_FLAG_MORE : 0;
+    return entries == 0 ? 0 : (uint64_t)entries * entry_bytes(next) - send->next.at - send->cut;
+}
+
+bool sl_dpdk_send_is_full(const struct sl_dpdk_conn *conn)
+{
+    return conn->life == SL_DPDK_LIVE && queued_bytes(conn) >= train_bytes_max(conn);
+}
+
+static uint8_t more_flag(const struct sl_dpdk_conn *conn)
+{
+    return queued_bytes(conn) > granted_left(conn) ? SL_DPDK_FLAG_MORE : 0;
 }
 
 static bool send_train(struct turn *turn, uint32_t bytes_min)
