@@ -4,14 +4,11 @@
 #include <stdlib.h>
 
 #include "core/log.h"
+#include "dpdk_faults.h"
 #include "net/dpdk/dpdk.h"
 
-#define PORT_BASE   4000
-#define QUEUES      4
-
-/* Who ends before the peer has heard of the connection, or whose last words are lost, is waited for
- * so long. */
-#define PATIENCE_MS 3000
+#define PORT_BASE 4000
+#define QUEUES    4
 
 /* What a world's transports are opened with. */
 struct world_medium {
@@ -55,9 +52,8 @@ static void *medium_open(uint32_t node_count)
     medium->outer = *sl_wire_host_medium(medium->host);
     if (has_faults) {
         faults.seed++; /* each world's are others */
-        medium->faulty = (struct sl_dpdk_fault_medium){.inner = medium->outer, .faults = faults};
         medium->outer =
-            (struct sl_dpdk_medium){.ops = &sl_dpdk_fault_ports, .ctx = &medium->faulty};
+            dpdk_faults_wrap(&medium->faulty, sl_wire_host_medium(medium->host), &faults);
     }
     return medium;
 }
@@ -69,18 +65,6 @@ static void medium_close(void *closing)
     free(medium);
 }
 
-static void read_faults(const struct dpdk_target *target)
-{
-    char why[512];
-    const char *text = getenv("STARLING_DPDK_FAULTS");
-    text = text != NULL ? text : target->faults;
-    has_faults = text != NULL;
-    if (has_faults && sl_dpdk_faults_parse(text, &faults, why, sizeof why) != 0) {
-        fprintf(stderr, "STARLING_DPDK_FAULTS: %s\n", why);
-        exit(1);
-    }
-}
-
 int dpdk_run(const struct dpdk_target *target)
 {
     enum sl_log_level least = SL_LOG_OFF; /* a peer that is turned away is no news here */
@@ -90,7 +74,7 @@ int dpdk_run(const struct dpdk_target *target)
     }
     sl_log_setup(least, target->name);
     cmocka_set_test_filter(getenv("CONFORMANCE_CASE"));
-    read_faults(target);
+    has_faults = dpdk_faults_read(target->faults, &faults);
     struct conformance_target conformance = {
         .name = target->name,
         .ops = &sl_dpdk_ops,
@@ -98,7 +82,7 @@ int dpdk_run(const struct dpdk_target *target)
         .polling = target->polling,
         .shakes_hands = true,
         .is_lossy = target->device.drops || has_faults,
-        .peer_timeout_ms = has_faults ? PATIENCE_MS : 0,
+        .peer_timeout_ms = has_faults ? DPDK_FAULTS_PATIENCE_MS : 0,
         .medium_open = medium_open,
         .medium_close = medium_close,
     };

@@ -5,7 +5,6 @@
 #define TESTS_CONFORMANCE_DPDK_H
 
 #include "conformance.h"
-#include "net/dpdk/port_fault.h"
 #include "tests/support/wire_port.h"
 
 struct dpdk_target {

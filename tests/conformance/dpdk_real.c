@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/log.h"
+#include "dpdk_faults.h"
 #include "net/dpdk/module.h"
 
 static const struct dpdk_real_target *chosen;
@@ -13,10 +14,14 @@ struct real {
     struct sl_dpdk_device devices[2];
     struct sl_dpdk_options options;
     struct sl_dpdk_medium medium;
+    struct sl_dpdk_fault_medium faulty;
+    struct sl_dpdk_medium outer; /* the same, or with faults around it */
 };
 
 static struct real first, second; /* the second is beside the first */
 static uint32_t worlds;
+static struct sl_dpdk_faults faults;
+static bool has_faults;
 
 /* Nobody talks to it. */
 static const struct sl_dpdk_device lone_device = {
@@ -46,7 +51,9 @@ static void *medium_open(uint32_t node_count)
     } else {
         make(real, chosen->devices, node_count);
     }
-    return &real->medium;
+    real->outer =
+        has_faults ? dpdk_faults_wrap(&real->faulty, &real->medium, &faults) : real->medium;
+    return &real->outer;
 }
 
 static void medium_close(void *closing)
@@ -70,6 +77,7 @@ bool dpdk_real_open(const struct dpdk_real_target *target, struct conformance_ta
         return false;
     }
     cmocka_set_test_filter(getenv("CONFORMANCE_CASE"));
+    has_faults = dpdk_faults_read(NULL, &faults);
     *out = (struct conformance_target){
         .name = target->name,
         .ops = &sl_dpdk_ops,
@@ -77,7 +85,8 @@ bool dpdk_real_open(const struct dpdk_real_target *target, struct conformance_ta
         .polling = target->polling,
         .shakes_hands = true,
         .is_slow = true,
-        .is_lossy = target->is_lossy,
+        .is_lossy = target->is_lossy || has_faults,
+        .peer_timeout_ms = has_faults ? DPDK_FAULTS_PATIENCE_MS : 0,
         .medium_open = medium_open,
         .medium_close = medium_close,
     };
