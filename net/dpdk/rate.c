@@ -5,7 +5,7 @@
 
 /* A queue that takes so long to drain is nothing to act on: peers poll in turns, and share cores.
  */
-#define QUEUE_NS_MIN (100 * SL_CLOCK_NS_PER_US)
+#define QUEUE_NS_MIN (500 * SL_CLOCK_NS_PER_US)
 /* Of the excess' share, how much the window falls (Swift's beta), in tenths. */
 #define FALL_TENTHS  8U
 /* Losses below this part of what is known of are not answered, nor are the first few. */

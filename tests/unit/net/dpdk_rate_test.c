@@ -52,8 +52,8 @@ static void rate__is_bypassed_while_the_path_is_free(void **state)
     (void)state;
     struct path path;
     path_init(&path, 10 * US);
-    assert_true(sl_dpdk_rate_target_ns(&path.rtt) == 110 * US);
-    rounds(&path, 100, 110 * US, 20);
+    assert_true(sl_dpdk_rate_target_ns(&path.rtt) == 510 * US);
+    rounds(&path, 100, 510 * US, 20);
     assert_true(path.rate.bypassed);
     assert_true(room(&path, 0) == BYTES_MAX);
     assert_true(room(&path, BYTES_MAX - 7) == 7);
@@ -66,14 +66,14 @@ static void rate__falls_in_proportion_to_the_excess(void **state)
 {
     (void)state;
     struct path path;
-    path_init(&path, 100 * US); /* target 200 us */
-    rounds(&path, 5, 200 * US, 100);
-    rounds(&path, 1, 220 * US, 100);
+    path_init(&path, 100 * US); /* target 600 us */
+    rounds(&path, 5, 600 * US, 100);
+    rounds(&path, 1, 660 * US, 100);
     assert_false(path.rate.bypassed);
-    /* It was what a round trip brought, a hundred packets, less 0.8 of 20 in 220. */
+    /* It was what a round trip brought, a hundred packets, less 0.8 of 60 in 660. */
     assert_in_range(window(&path), 90000, 95000);
     uint64_t before = window(&path);
-    rounds(&path, 1, 220 * US, 90);
+    rounds(&path, 1, 660 * US, 90);
     assert_in_range(window(&path), before * 90 / 100, before * 95 / 100); /* once in a round trip */
     before = window(&path);
     rounds(&path, 1, 100 * MS, 50); /* never by more than half */
