@@ -275,6 +275,9 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
     struct end *end = ctx;
     const struct sl_sim_watch *watch = &end->network->watch;
     watch->ended(watch->ctx, end->host, end->pair->number, end->connector, err);
+    if (err == SL_ERR_PROTOCOL) {
+        complain(end, "its peer is said to have broken the protocol", 0);
+    }
     end->events->closed(end->ctx, conn, err);
     end_free(end);
 }

@@ -23,7 +23,7 @@ CHUNK = 50  # seeds of one run of the program
 SECONDS_MAX = 240  # of one mutation
 QUICK = {"replays are carried out again", "ssp admits one step early", "bsp commits at arrival",
          "a step's deadline is not armed", "credit is not given back", "sessions end with their "
-         "connection"}
+         "connection", "dpdk: what finds no room is acknowledged"}
 
 # name, file, what stands there (once), what shall stand there
 MUTATIONS = [
@@ -124,6 +124,33 @@ MUTATIONS = [
      "    member->heard_ns = now_ns;\n    switch", "    member->heard_ns += 0 * now_ns;\n    switch"),
 ]
 
+# The same, of net/dpdk: with --transport dpdk.
+DPDK_MUTATIONS = [
+    ("dpdk: what finds no room is acknowledged", "net/dpdk/conn.c",
+     "        case SL_DPDK_NO_ROOM:\n            return false;",
+     "        case SL_DPDK_NO_ROOM:\n            return true;"),
+    ("dpdk: a piece that comes twice counts twice", "net/dpdk/receive.c",
+     "    if ((slot->pieces & bit_of(conn, offset)) != 0) {",
+     "    if (slot->bytes == 0 && (slot->pieces & bit_of(conn, offset)) != 0) {"),
+    ("dpdk: what is lost is sent again with another content", "net/dpdk/send.c",
+     "        add_piece(&draft, message, lost->offset, lost->body_bytes);",
+     "        add_piece(&draft, message, 0, lost->body_bytes);"),
+    ("dpdk: numbers outside of the window are taken", "net/dpdk/conn.c",
+     "    if (!sl_dpdk_seen_allows(&conn->seen, header->sequence, header->behind) ||",
+     "    if ((!sl_dpdk_seen_allows(&conn->seen, header->sequence, header->behind) && dpdk == NULL) ||"),
+    ("dpdk: acknowledgements of what was not sent are believed", "net/dpdk/heard.c",
+     "        return false;\n    }\n    if (sl_dpdk_before(conn->granted_theirs",
+     "        return true;\n    }\n    if (sl_dpdk_before(conn->granted_theirs"),
+    ("dpdk: an older packet's grant is believed", "net/dpdk/heard.c",
+     "    if (sl_dpdk_before(conn->granted_theirs, header->granted)) {",
+     "    if (conn->granted_theirs != header->granted) {"),
+    ("dpdk: the checksum is not looked at", "net/dpdk/wire.c",
+     "        if (sl_dpdk_sum_fold(sl_dpdk_sum(sum, addresses, address_bytes + bytes)) != 0) {",
+     "        if (sl_dpdk_sum_fold(sl_dpdk_sum(sum, addresses, address_bytes + bytes)) == 1) {"),
+    ("dpdk: who is ready and goes keeps the reactor awake", "net/dpdk/dpdk.c",
+     "        dpdk->awake = false; /* whoever was to be visited is gone */", ""),
+]
+
 
 def copy_tree(to):
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT,
@@ -149,7 +176,7 @@ def build(work):
     return ninja.returncode == 0, ninja.stdout
 
 
-def hunt(work, seeds):
+def hunt(work, seeds, transport):
     """Seeds until something objects: (what, seeds needed), or (None, seeds run)."""
     program = os.path.join(work, "build", "bin", "starling-sim")
     until = time.monotonic() + SECONDS_MAX
@@ -157,8 +184,9 @@ def hunt(work, seeds):
     while first <= seeds and time.monotonic() < until:
         last = min(first + CHUNK - 1, seeds)
         try:
-            run = subprocess.run([program, "--seeds", f"{first}-{last}"], capture_output=True,
-                                 text=True, errors="replace", check=False, timeout=SECONDS_MAX)
+            run = subprocess.run([program, "--transport", transport, "--seeds", f"{first}-{last}"],
+                                 capture_output=True, text=True, errors="replace", check=False,
+                                 timeout=SECONDS_MAX)
         except subprocess.TimeoutExpired:
             return "no end", last
         match = re.search(r"^seed (\d+): ([\w -]+):", run.stdout, re.M)
@@ -183,7 +211,7 @@ def try_mutation(work, mutation, seeds):
         built, words = build(work)
         if not built:
             return "does not compile: " + words[-300:], 0, False
-        what, count = hunt(work, seeds)
+        what, count = hunt(work, seeds, "dpdk" if mutation in DPDK_MUTATIONS else "stream")
     finally:
         with open(target, "w", encoding="utf-8") as file:
             file.write(before)
@@ -209,7 +237,7 @@ def main():
         if not built:
             sys.exit(words)
         print(f"{'mutation':<52} {'found by':<18} seeds")
-        for mutation in MUTATIONS:
+        for mutation in MUTATIONS + DPDK_MUTATIONS:
             if flags.only not in mutation[0] or (flags.quick and mutation[0] not in QUICK):
                 continue
             what, count, found = try_mutation(work, mutation, flags.seeds)
