@@ -12,11 +12,9 @@
 #define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
 #define IDLE_MIN_NS     (20 * SL_CLOCK_NS_PER_US)
 #define IDLE_MAX_NS     SL_CLOCK_NS_PER_MS
-/* Packets after which what they brought is delivered, and answers leave, before the next are looked
- * at: so that both sides work at the same time, not in turns. */
+/* Packets after which answers leave before more are looked at: so that both sides work at once. */
 #define GROUP_PACKETS   8U
-/* Of a port, after which the turn ends, so that who sent them hears of it while it may still send.
- */
+/* Of a port, after which the turn ends: who sent them hears of it while it may still send. */
 #define POLL_PACKETS    64U
 #define REFUSED_NS      (100 * SL_CLOCK_NS_PER_MS)
 #define GRANT_STEP      (4U * SL_DPDK_BLIND_BYTES)
@@ -34,11 +32,6 @@ bool sl_dpdk_may_log(struct sl_dpdk *dpdk)
         dpdk->log_dropped = 0;
     }
     return true;
-}
-
-uint64_t sl_dpdk_now_ns(const struct sl_dpdk *dpdk)
-{
-    return sl_reactor_now_ns(dpdk->base.reactor);
 }
 
 struct sl_dpdk_side *sl_dpdk_side_of(struct sl_dpdk *dpdk, const struct in6_addr *ip)
@@ -274,12 +267,11 @@ static uint32_t take_burst(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
 static uint32_t poll_side(struct sl_dpdk *dpdk, struct sl_dpdk_side *side)
 {
     struct sl_dpdk_packet packets[SL_DPDK_BURST];
-    uint32_t work = 0, taken = 0, count;
-    do {
+    uint32_t work = 0, count = SL_DPDK_BURST;
+    for (uint32_t taken = 0; count == SL_DPDK_BURST && taken < POLL_PACKETS; taken += count) {
         count = side->port->ops->receive(side->port, packets, SL_DPDK_BURST);
         work += take_burst(dpdk, side, packets, count);
-        taken += count;
-    } while (count == SL_DPDK_BURST && taken < POLL_PACKETS);
+    }
     return work;
 }
 

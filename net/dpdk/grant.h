@@ -61,7 +61,8 @@ void sl_dpdk_grant_consumed(struct sl_dpdk_grants *grants, struct sl_dpdk_grant 
 void sl_dpdk_grant_wants(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
                          uint32_t bytes);
 
-/* That many at least, as far as it may be guessed: nothing when a quarter of the budget is in use. */
+/* That many at least, as far as it may be guessed: nothing when a quarter of the budget is in use.
+ */
 void sl_dpdk_grant_wants_more(struct sl_dpdk_grants *grants, struct sl_dpdk_grant *grant,
                               uint32_t bytes);
 

@@ -187,7 +187,10 @@ struct sl_dpdk_conn {
 /* ---- dpdk.c ---------------------------------------------------------------------------------- */
 
 bool sl_dpdk_may_log(struct sl_dpdk *dpdk); /* one line in a second about peers' misdeeds */
-uint64_t sl_dpdk_now_ns(const struct sl_dpdk *dpdk);
+static inline uint64_t sl_dpdk_now_ns(const struct sl_dpdk *dpdk)
+{
+    return sl_reactor_now_ns(dpdk->base.reactor);
+}
 
 static inline void sl_dpdk_mark_dirty(struct sl_dpdk_conn *conn)
 {
