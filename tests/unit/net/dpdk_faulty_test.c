@@ -10,7 +10,7 @@
 #include "core/hash.h"
 #include "net/dpdk/port_fault.h"
 
-#define SEEDS       12U
+#define SEEDS       4U
 #define CLIENTS_MAX 6U
 #define FRAMES_MAX  40U
 
