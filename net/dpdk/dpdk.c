@@ -10,13 +10,7 @@
 #include "net/dpdk/port_fault.h"
 
 #define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
-#define IDLE_MIN_NS     (20 * SL_CLOCK_NS_PER_US)
 #define IDLE_MAX_NS     SL_CLOCK_NS_PER_MS
-/* Packets after which answers leave before more are looked at: so that both sides work at once. */
-#define GROUP_PACKETS   8U
-/* Of a port, after which the turn ends: who sent them hears of it while it may still send. */
-#define POLL_PACKETS    64U
-#define REFUSED_NS      (100 * SL_CLOCK_NS_PER_MS)
 #define GRANT_STEP      (4U * SL_DPDK_BLIND_BYTES)
 
 bool sl_dpdk_may_log(struct sl_dpdk *dpdk)
@@ -54,280 +48,6 @@ struct sl_dpdk_side *sl_dpdk_side_like(struct sl_dpdk *dpdk, const char *device,
         }
     }
     return NULL;
-}
-
-/* ---- Packets that leave -----------------------------------------------------------------------
- */
-
-/* What is for the queue of the first packet is lost, as in any network. */
-static void drop_refused(struct sl_dpdk_side *side)
-{
-    const uint16_t queue = side->out[0].queue;
-    struct sl_dpdk_packet lost[SL_DPDK_BURST];
-    uint32_t kept_count = 0, lost_count = 0;
-    for (uint32_t i = 0; i < side->out_count; i++) {
-        struct sl_dpdk_packet *packet = &side->out[i];
-        if (packet->queue != queue) {
-            side->out[kept_count++] = *packet;
-            continue;
-        }
-        if (packet->pending != NULL) {
-            --*packet->pending;
-        }
-        lost[lost_count++] = *packet;
-    }
-    side->out_count = kept_count;
-    side->port->ops->release(side->port, lost, lost_count);
-}
-
-/* A queue that takes nothing for long has a peer that looks at it no more: what is for others shall
- * not wait for it, from then on until it takes something. */
-static void note_refused(struct sl_dpdk *dpdk, struct sl_dpdk_side *side)
-{
-    const uint64_t now_ns = sl_dpdk_now_ns(dpdk);
-    if (side->is_stuck && side->stuck_queue == side->out[0].queue) {
-        drop_refused(side);
-    } else if (side->refused_since_ns == 0) {
-        side->refused_since_ns = now_ns;
-    } else if (now_ns - side->refused_since_ns >= REFUSED_NS) {
-        side->is_stuck = true;
-        side->stuck_queue = side->out[0].queue;
-        side->refused_since_ns = 0;
-        drop_refused(side);
-    }
-}
-
-static void send_out(struct sl_dpdk *dpdk, struct sl_dpdk_side *side)
-{
-    const uint32_t sent = side->port->ops->send(side->port, side->out, side->out_count);
-    dpdk->stats.send_calls++;
-    for (uint32_t i = 0; side->is_stuck && i < sent; i++) {
-        side->is_stuck = side->out[i].queue != side->stuck_queue;
-    }
-    side->out_count -= sent;
-    if (sent > 0) {
-        memmove(side->out, side->out + sent, side->out_count * sizeof side->out[0]);
-        side->refused_since_ns = 0;
-    } else {
-        note_refused(dpdk, side);
-    }
-}
-
-bool sl_dpdk_get(struct sl_dpdk_side *side, struct sl_dpdk_packet *out)
-{
-    if (side->out_count == SL_DPDK_BURST) {
-        return false;
-    }
-    if (side->spare_count == 0) {
-        side->spare_count = side->port->ops->reserve(side->port, side->spare, SL_DPDK_BURST);
-        if (side->spare_count == 0) {
-            return false;
-        }
-    }
-    *out = side->spare[--side->spare_count];
-    return true;
-}
-
-void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
-                 const struct sl_dpdk_packet *packet)
-{
-    sl_assert(side->out_count < SL_DPDK_BURST);
-    side->out[side->out_count++] = *packet;
-    if (side->out_count == SL_DPDK_BURST) {
-        send_out(dpdk, side);
-    }
-}
-
-/* ---- Packets that arrive ----------------------------------------------------------------------
- */
-
-bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct sl_dpdk_packet *packet,
-                  const struct sl_dpdk_parsed *parsed, bool is_stray)
-{
-    const struct sl_dpdk_header *header = &parsed->header;
-    if (header->kind == SL_DPDK_OPEN) {
-        if (is_stray || !sl_dpdk_stray_forward(dpdk, side, packet, parsed)) {
-            sl_dpdk_listen_take(dpdk, side, parsed);
-        }
-        return false;
-    }
-    struct sl_dpdk_conn *conn = sl_dpdk_conn_find(dpdk, header->connection);
-    if (conn != NULL) {
-        return sl_dpdk_conn_take(conn, side, packet, parsed);
-    }
-    if (!is_stray && sl_dpdk_stray_forward(dpdk, side, packet, parsed)) {
-        return false;
-    }
-    if (sl_dpdk_past_take(dpdk, side, packet, parsed)) {
-        return false;
-    }
-    if (header->kind == SL_DPDK_ACCEPT) {
-        sl_dpdk_setup_take(dpdk, side, NULL, parsed);
-    } else if (header->kind == SL_DPDK_PROBE) {
-        sl_dpdk_setup_stranger(dpdk, side, parsed);
-    } else {
-        dpdk->foreign++;
-    }
-    return false;
-}
-
-/* Returns whether the packet's memory was kept. */
-static bool take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
-                        struct sl_dpdk_packet *packet)
-{
-    struct sl_dpdk_parsed parsed;
-    switch (sl_dpdk_parse(packet->bytes, packet->length, packet->checked, &parsed)) {
-    case SL_DPDK_OURS:
-        if (memcmp(&parsed.to.ip, &side->facts.self.ip, sizeof parsed.to.ip) == 0) {
-            return sl_dpdk_take(dpdk, side, packet, &parsed, false);
-        }
-        dpdk->foreign++;
-        return false;
-    case SL_DPDK_NEIGHBOUR:
-        sl_dpdk_route_neighbour(dpdk, side, packet->bytes, packet->length, packet);
-        return false;
-    case SL_DPDK_FOREIGN:
-        dpdk->foreign++;
-        return false;
-    case SL_DPDK_BROKEN:
-        if (parsed.version == 0 || !sl_dpdk_setup_other(dpdk, side, packet, &parsed, false)) {
-            dpdk->broken++;
-        }
-        return false;
-    }
-    return false;
-}
-
-/* ---- The turn ---------------------------------------------------------------------------------
- */
-
-static uint32_t visit_ready(struct sl_dpdk *dpdk)
-{
-    uint32_t work = 0;
-    struct sl_dpdk_conn *list = dpdk->ready;
-    dpdk->ready = NULL;
-    dpdk->awake = false;
-    while (list != NULL) {
-        struct sl_dpdk_conn *conn = list;
-        list = conn->ready_next;
-        conn->ready = false;
-        work += sl_dpdk_conn_visit(conn) ? 1 : 0;
-    }
-    return work;
-}
-
-static void flush_one(struct sl_dpdk_conn *conn)
-{
-    if (conn->life == SL_DPDK_LIVE || conn->life == SL_DPDK_DRAINING) {
-        conn->pace_ns = sl_dpdk_send_flush(conn);
-        sl_dpdk_conn_set_timer(conn);
-    }
-}
-
-/* What fills packets; the rest may find company until the turn ends. */
-static void flush_full(struct sl_dpdk *dpdk)
-{
-    for (struct sl_dpdk_conn **at = &dpdk->dirty; *at != NULL;) {
-        struct sl_dpdk_conn *conn = *at;
-        if (!sl_dpdk_send_is_full(conn)) {
-            at = &conn->dirty_next;
-            continue;
-        }
-        *at = conn->dirty_next;
-        conn->dirty = false;
-        flush_one(conn);
-    }
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        if (dpdk->sides[i].out_count >= GROUP_PACKETS) {
-            send_out(dpdk, &dpdk->sides[i]);
-        }
-    }
-}
-
-static uint32_t take_burst(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
-                           struct sl_dpdk_packet *packets, uint32_t count)
-{
-    uint32_t done = 0, work = count;
-    for (uint32_t i = 0; i < count; i++) {
-        if (i > 0 && i % GROUP_PACKETS == 0) {
-            work += dpdk->ready != NULL ? visit_ready(dpdk) : 0;
-            flush_full(dpdk);
-        }
-        if (!take_packet(dpdk, side, &packets[i])) {
-            packets[done++] = packets[i];
-        }
-    }
-    if (done > 0) {
-        side->port->ops->release(side->port, packets, done);
-    }
-    dpdk->stats.receive_calls += count > 0;
-    return work;
-}
-
-static uint32_t poll_side(struct sl_dpdk *dpdk, struct sl_dpdk_side *side)
-{
-    struct sl_dpdk_packet packets[SL_DPDK_BURST];
-    uint32_t work = 0, count = SL_DPDK_BURST;
-    for (uint32_t taken = 0; count == SL_DPDK_BURST && taken < POLL_PACKETS; taken += count) {
-        count = side->port->ops->receive(side->port, packets, SL_DPDK_BURST);
-        work += take_burst(dpdk, side, packets, count);
-    }
-    return work;
-}
-
-static uint32_t dpdk_poll(struct sl_transport *transport, uint32_t budget)
-{
-    struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
-    uint32_t work = 0;
-    (void)budget; /* POLL_PACKETS are less */
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        work += poll_side(dpdk, &dpdk->sides[i]);
-    }
-    if (dpdk->ready != NULL) {
-        work += visit_ready(dpdk);
-    } else {
-        dpdk->awake = false; /* whoever was to be visited is gone */
-    }
-    if (work > 0) {
-        dpdk->idle_ns = IDLE_MIN_NS;
-    }
-    return work;
-}
-
-/* Its peer may send more, and shall know of it soon. */
-static void tell_grant(void *ctx, struct sl_dpdk_grant *grant)
-{
-    (void)ctx;
-    struct sl_dpdk_conn *conn =
-        (struct sl_dpdk_conn *)((char *)grant - offsetof(struct sl_dpdk_conn, grant));
-    conn->ack_due = conn->ack_now = true;
-    sl_dpdk_mark_dirty(conn);
-}
-
-static void flush_dirty(struct sl_dpdk *dpdk)
-{
-    struct sl_dpdk_conn *list = dpdk->dirty;
-    dpdk->dirty = NULL;
-    while (list != NULL) {
-        struct sl_dpdk_conn *conn = list;
-        list = conn->dirty_next;
-        conn->dirty = false;
-        flush_one(conn);
-    }
-}
-
-static void dpdk_flush(struct sl_transport *transport)
-{
-    struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
-    sl_dpdk_grants_deal(&dpdk->grants, tell_grant, dpdk);
-    if (dpdk->dirty != NULL) {
-        flush_dirty(dpdk);
-    }
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        if (dpdk->sides[i].out_count > 0) {
-            send_out(dpdk, &dpdk->sides[i]);
-        }
-    }
 }
 
 static void on_idle(struct sl_timer *timer, uint64_t now_ns)
@@ -455,7 +175,7 @@ static void close_ports(struct sl_dpdk *dpdk)
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
         struct sl_dpdk_side *side = &dpdk->sides[i];
         if (side->out_count > 0) {
-            send_out(dpdk, side);
+            sl_dpdk_send_out(dpdk, side);
             side->port->ops->release(side->port, side->out, side->out_count);
             side->out_count = 0;
         }
@@ -495,7 +215,7 @@ static void set_options(struct sl_dpdk *dpdk, const struct sl_transport_options 
         options->peer_timeout_ms != 0 ? options->peer_timeout_ms : SL_DPDK_PEER_TIMEOUT_MS;
     dpdk->port_base = facts->port_base;
     dpdk->port = (uint16_t)(facts->port_base + facts->queues.index);
-    dpdk->idle_ns = IDLE_MIN_NS;
+    dpdk->idle_ns = SL_DPDK_IDLE_NS_MIN;
     dpdk->idle.run = on_idle;
 }
 
@@ -593,8 +313,8 @@ const struct sl_transport_ops sl_dpdk_ops = {
     .hand_over = sl_dpdk_move_hand_over,
     .send_burst = sl_dpdk_send_burst,
     .release = sl_dpdk_release,
-    .flush = dpdk_flush,
-    .poll = dpdk_poll,
+    .flush = sl_dpdk_flush,
+    .poll = sl_dpdk_poll,
     .arm = dpdk_arm,
     .stats = dpdk_stats,
 };

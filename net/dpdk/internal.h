@@ -1,6 +1,7 @@
 /* What the files of this folder share. Owner reactor throughout, but for stray.c's mail.
  *
- *   dpdk.c        the ops table, open and close, the turn: poll, flush, arm
+ *   dpdk.c        the ops table, open and close, when there is nothing to do: arm
+ *   turn.c        poll and flush, packets that arrive and leave
  *   port.h        what is below: module.c loads the plug-in, module/ is it; port_fault.c decorates,
  *                 as faults.c reads from what a user wrote
  *   wire.c        packets; neighbour.c whose Ethernet address is whose
@@ -49,6 +50,7 @@
 #define SL_DPDK_BUDGET_BYTES    (4U << 20)
 #define SL_DPDK_AHEAD_BYTES     (512U << 10) /* for what is queued and not known yet */
 #define SL_DPDK_PEER_TIMEOUT_MS 10000U
+#define SL_DPDK_IDLE_NS_MIN     (20 * SL_CLOCK_NS_PER_US)
 
 struct sl_dpdk;
 struct sl_dpdk_conn;
@@ -99,6 +101,7 @@ struct sl_dpdk {
     uint16_t port_base, port;    /* ours: port_base and this reactor's place among the device's */
     struct sl_timer sweep, idle; /* idle: wakes a reactor whose ports cannot */
     uint64_t idle_ns;
+    uint32_t untold_bytes; /* of packets that came since grants were dealt */
     uint32_t sweep_rounds;
     struct sl_dpdk *next_here; /* stray.c */
     struct sl_dpdk_stray *strays_free;
@@ -217,6 +220,20 @@ static inline void sl_dpdk_mark_ready(struct sl_dpdk_conn *conn)
     conn->dpdk->awake = true;
 }
 
+struct sl_dpdk_side *sl_dpdk_side_of(struct sl_dpdk *dpdk, const struct in6_addr *ip); /* or NULL */
+/* Of the same device as another reactor's, of which several may have the same address. */
+struct sl_dpdk_side *sl_dpdk_side_like(struct sl_dpdk *dpdk, const char *device,
+                                       const struct in6_addr *ip); /* or NULL */
+
+/* Memory that was registered, from which a port of the connection's gathers. */
+bool sl_dpdk_is_registered(const struct sl_dpdk_conn *conn, const void *at, size_t bytes);
+
+/* ---- turn.c ---------------------------------------------------------------------------------- */
+
+uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget);
+void sl_dpdk_flush(struct sl_transport *transport);
+void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_side *side); /* what is in `out` */
+
 /* A packet to be written, of the connection's side; false: none now, try again in a later turn.
  * Then filled (bytes, length, queue) it is passed to put, which sends it at the end of the turn at
  * the latest. */
@@ -228,13 +245,6 @@ void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
  * Returns whether its memory was kept. */
 bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct sl_dpdk_packet *packet,
                   const struct sl_dpdk_parsed *parsed, bool is_stray);
-struct sl_dpdk_side *sl_dpdk_side_of(struct sl_dpdk *dpdk, const struct in6_addr *ip); /* or NULL */
-/* Of the same device as another reactor's, of which several may have the same address. */
-struct sl_dpdk_side *sl_dpdk_side_like(struct sl_dpdk *dpdk, const char *device,
-                                       const struct in6_addr *ip); /* or NULL */
-
-/* Memory that was registered, from which a port of the connection's gathers. */
-bool sl_dpdk_is_registered(const struct sl_dpdk_conn *conn, const void *at, size_t bytes);
 
 /* ---- route.c --------------------------------------------------------------------------------- */
 

@@ -147,7 +147,7 @@ DPDK_MUTATIONS = [
     ("dpdk: the checksum is not looked at", "net/dpdk/wire.c",
      "        if (sl_dpdk_sum_fold(sl_dpdk_sum(sum, addresses, address_bytes + bytes)) != 0) {",
      "        if (sl_dpdk_sum_fold(sl_dpdk_sum(sum, addresses, address_bytes + bytes)) == 1) {"),
-    ("dpdk: who is ready and goes keeps the reactor awake", "net/dpdk/dpdk.c",
+    ("dpdk: who is ready and goes keeps the reactor awake", "net/dpdk/turn.c",
      "        dpdk->awake = false; /* whoever was to be visited is gone */", ""),
 ]
 
