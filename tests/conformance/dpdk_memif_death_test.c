@@ -251,6 +251,36 @@ static void knocks__are_nothing(void **state)
     world_close(world);
 }
 
+/* A process could run out of them else. */
+static void descriptors__that_nobody_wants_are_closed(void **state)
+{
+    (void)state;
+    struct world *world = open_echo();
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    uint8_t bytes[128] = {4}; /* a region */
+    const int sent[2] = {ends[1], ends[1]};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof sent)];
+    } control = {.header = {.cmsg_level = SOL_SOCKET,
+                            .cmsg_type = SCM_RIGHTS,
+                            .cmsg_len = CMSG_LEN(sizeof sent)}};
+    memcpy(CMSG_DATA(&control.header), sent, sizeof sent);
+    struct iovec part = {.iov_base = bytes, .iov_len = sizeof bytes};
+    const struct msghdr message = {.msg_iov = &part,
+                                   .msg_iovlen = 1,
+                                   .msg_control = control.bytes,
+                                   .msg_controllen = sizeof control.bytes};
+    const int fd = knock();
+    assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), sizeof bytes);
+    close(ends[1]);
+    WAIT_UNTIL(read(ends[0], bytes, 1) == 0);
+    close(fd);
+    close(ends[0]);
+    world_close(world);
+}
+
 static bool has_said(const char *words)
 {
     static char text[65536];
@@ -291,6 +321,7 @@ static int run_all(void)
         cmocka_unit_test(clients__are_killed_and_others_live),
         cmocka_unit_test(servers__are_killed_and_come_back),
         cmocka_unit_test(knocks__are_nothing),
+        cmocka_unit_test(descriptors__that_nobody_wants_are_closed),
         cmocka_unit_test(queues__that_differ_are_refused),
         cmocka_unit_test(ids__unknown_are_refused),
     };

@@ -9,6 +9,7 @@
 #define GUESTS_MAX   64U
 #define MESSAGES_MAX (2U + 256U + 2U * 255U) /* who it is, regions, rings both ways, the end */
 #define PATIENCE_NS  (5 * SL_CLOCK_NS_PER_S)
+#define BURST        16U /* of guests, or of one's messages, in one round */
 
 struct sl_module_memif_listener {
     struct sl_module_memif_listener *next;
@@ -124,7 +125,7 @@ static bool hear(struct sl_module_memif_guest *guest)
 {
     struct sl_module_memif_message message;
     int got = 1;
-    while (got > 0 && !guest->is_complete) {
+    for (uint32_t i = 0; i < BURST && got > 0 && !guest->is_complete; i++) {
         got = sl_module_memif_socket_receive(guest->fd, &message);
         if (got > 0 && !note(guest, &message)) {
             return false;
@@ -168,10 +169,12 @@ static void add(const struct sl_module_memif_listener *listener, int fd, uint64_
 static void let_in(uint64_t time_ns)
 {
     for (const struct sl_module_memif_listener *at = listeners; at != NULL; at = at->next) {
-        int fd = sl_module_memif_socket_accept(at->fd);
-        while (fd >= 0) {
-            add(at, fd, time_ns);
+        int fd = 0;
+        for (uint32_t i = 0; i < BURST && fd >= 0; i++) {
             fd = sl_module_memif_socket_accept(at->fd);
+            if (fd >= 0) {
+                add(at, fd, time_ns);
+            }
         }
     }
 }

@@ -108,7 +108,7 @@ int sl_module_memif_socket_receive(int fd, struct sl_module_memif_message *out)
     struct msghdr header = {.msg_iov = &part,
                             .msg_iovlen = 1,
                             .msg_control = control.bytes,
-                            .msg_controllen = sizeof control.bytes};
+                            .msg_controllen = CMSG_LEN(sizeof(int))}; /* no room for a second */
     const ssize_t bytes = recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) {
         return 0;
