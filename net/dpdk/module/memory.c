@@ -38,11 +38,15 @@ static int map(const struct sl_module_device *device, void *base, size_t bytes)
     if (((uintptr_t)base | bytes) % page != 0) {
         return SL_ERR_UNSUPPORTED;
     }
-    if (rte_extmem_register(base, bytes, NULL, 0, page) != 0 && rte_errno != EEXIST) {
+    const bool is_new = rte_extmem_register(base, bytes, NULL, 0, page) == 0;
+    if (!is_new && rte_errno != EEXIST) {
         return rte_errno == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_UNSUPPORTED;
     }
     if (rte_dev_dma_map(device->info.device, base, (uintptr_t)base, bytes) != 0 &&
         rte_errno != ENOTSUP) {
+        if (is_new) {
+            (void)rte_extmem_unregister(base, bytes);
+        }
         return SL_ERR_UNSUPPORTED;
     }
     return 0;

@@ -90,8 +90,8 @@ struct sl_module_port {
  * private area. */
 struct sl_module_rest {
     struct rte_mbuf_ext_shared_info info;
-    struct sl_module_port *port;
-    uint32_t *pending; /* NULL: nobody waits */
+    struct sl_module_port *port; /* NULL: it was closed */
+    uint32_t *pending;           /* NULL: nobody waits */
 };
 
 /* ---- eal.c ------------------------------------------------------------------------------------

@@ -78,11 +78,32 @@ static void drain(struct sl_module_port *port)
     }
 }
 
+static void forget_rest(struct rte_mempool *pool, void *closing, void *object, unsigned index)
+{
+    (void)pool;
+    (void)index;
+    struct sl_module_rest *rest = rte_mbuf_to_priv(object);
+    if (rest->port == closing) {
+        rest->port = NULL;
+        rest->pending = NULL;
+    }
+}
+
+/* A device without a link may keep them until it is stopped, when nobody waits for them any more.
+ */
+static void forget_rests(struct sl_module_port *port)
+{
+    if (port->lent > 0) {
+        (void)rte_mempool_obj_iter(port->rests, forget_rest, port);
+    }
+}
+
 static void port_close(struct sl_dpdk_port **closing)
 {
     struct sl_module_port *port = port_of(*closing);
     sl_module_host->timer_disarm(port->base.reactor, &port->look);
     drain(port);
+    forget_rests(port);
     sl_module_wake_close(port);
     sl_module_device_leave(port);
     sl_module_eal_leave();
@@ -246,7 +267,9 @@ static void on_read(void *bytes, void *ctx)
 {
     (void)bytes;
     struct sl_module_rest *rest = ctx;
-    rest->port->lent--;
+    if (rest->port != NULL) {
+        rest->port->lent--;
+    }
     if (rest->pending != NULL) {
         --*rest->pending;
     }
