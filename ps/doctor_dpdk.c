@@ -162,7 +162,9 @@ static void check_pci(struct sl_doctor *doctor, const struct sl_endpoint_device 
                          "dpdk-devbind.py --status-dev net lists them");
         return;
     }
-    if (!sl_doctor_files_link(doctor, driver, sizeof driver, PCI "/%s/driver", device->name)) {
+    const bool has_driver =
+        sl_doctor_files_link(doctor, driver, sizeof driver, PCI "/%s/driver", device->name);
+    if (!has_driver) {
         (void)snprintf(driver, sizeof driver, "no driver");
     }
     (void)sl_doctor_find(doctor, SL_DOCTOR_OK, 0, "dpdk device", "%s, %s", device->name, driver);
@@ -182,7 +184,8 @@ static void check_pci(struct sl_doctor *doctor, const struct sl_endpoint_device 
     }
     if (strcmp(driver, "uio_pci_generic") != 0 && strcmp(driver, "igb_uio") != 0) {
         char what[128];
-        (void)snprintf(what, sizeof what, "%s leaves it to no program", driver);
+        (void)snprintf(what, sizeof what, "%s %s", driver,
+                       has_driver ? "leaves it to no program" : "has it");
         sl_doctor_advise(missing(doctor, "dpdk driver", device, what),
                          "dpdk-devbind.py --bind=vfio-pci %s, by which the kernel loses it",
                          device->name);

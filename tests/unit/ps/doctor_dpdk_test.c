@@ -112,7 +112,7 @@ static void doctor_dpdk_check__device_without_driver(void **state)
     machine_write(NIC "/vendor", "0x8086");
     name_device("0000:3b:00.0?addr=10.0.0.1/24");
     sl_doctor_dpdk_check(&machine.doctor);
-    machine_expect("dpdk driver", 0, SL_DOCTOR_MISSING, "no driver leaves it");
+    machine_expect("dpdk driver", 0, SL_DOCTOR_MISSING, "no driver has it");
 }
 
 static void doctor_dpdk_check__vfio_without_iommu_or_nodes(void **state)
