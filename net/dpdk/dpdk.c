@@ -169,6 +169,29 @@ static int open_ports(struct sl_dpdk *dpdk, const struct sl_dpdk_medium *medium)
     return err;
 }
 
+/* A reactor has the same place at all of its devices: its UDP port comes of it, which peers ask at,
+ * and which tells whom a packet is for. */
+static int check_ports(const struct sl_dpdk *dpdk)
+{
+    const struct sl_dpdk_facts *first = &dpdk->sides[0].facts;
+    if (first->port_base + first->queues.reactors - 1U > UINT16_MAX) {
+        sl_log_error("dpdk: UDP port %u, and the next for each of %u reactors: there is none above "
+                     "%u: take a lower one",
+                     first->port_base, first->queues.reactors, UINT16_MAX);
+        return SL_ERR_INVALID;
+    }
+    for (uint32_t i = 1; i < dpdk->side_count; i++) {
+        const struct sl_dpdk_facts *facts = &dpdk->sides[i].facts;
+        if (facts->queues.reactors != first->queues.reactors ||
+            facts->queues.index != first->queues.index) {
+            sl_log_error("dpdk: %s and %s are not for the same reactors: give both all of them",
+                         first->name, facts->name);
+            return SL_ERR_INVALID;
+        }
+    }
+    return 0;
+}
+
 /* What is sent at last may lie in memory that is registered: that goes afterwards. */
 static void close_ports(struct sl_dpdk *dpdk)
 {
@@ -262,6 +285,7 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
     }
     dpdk->base.reactor = reactor;
     err = open_ports(dpdk, &medium);
+    err = err != 0 ? err : check_ports(dpdk);
     if (err == 0) {
         err = sl_dpdk_past_open(dpdk);
     }

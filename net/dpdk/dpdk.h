@@ -20,7 +20,8 @@ struct sl_dpdk_device {
     /* Queues each way, a multiple of the reactors; 0: one for each. memif: the same on both sides,
      * and for a straight way from any reactor to any a product of both their numbers. */
     uint16_t queues;
-    /* The reactors that have it, by index, which follow one another; 0 reactors: all. */
+    /* The reactors that have it, by index, which follow one another; 0 reactors: all. The same for
+     * each of a reactor's devices. */
     uint16_t reactors;
     uint32_t first_reactor;
 };

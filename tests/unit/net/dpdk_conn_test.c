@@ -394,9 +394,62 @@ static void bye__of_what_cannot_be(void **state)
     }
 }
 
+/* ---- Open -------------------------------------------------------------------------------------
+ */
+
+/* On the reactor of index 1, by devices like these. */
+static int try_open(const struct sl_wire_device_options *devices, uint32_t count)
+{
+    const struct sl_reactor_options options = {
+        .name = "open", .index = 1, .core = -1, .stepped = true};
+    struct sl_wire *wire = sl_wire_create(&(struct sl_wire_options){.clock = NULL});
+    struct sl_wire_host *host = sl_wire_host_add(wire);
+    struct sl_reactor *reactor;
+    struct sl_transport *transport;
+    for (uint32_t i = 0; i < count; i++) {
+        (void)sl_wire_device_add(host, &devices[i]);
+    }
+    const struct sl_transport_options medium = {.medium = sl_wire_host_medium(host)};
+    assert_int_equal(sl_reactor_create(&options, &reactor), 0);
+    const int err = sl_transport_open(&sl_dpdk_ops, reactor, &medium, &transport);
+    if (err == 0) {
+        sl_transport_close(&transport);
+    }
+    sl_reactor_destroy(&reactor);
+    sl_wire_host_remove(&host);
+    sl_wire_destroy(&wire);
+    return err;
+}
+
+static void open__ports_beyond_the_last(void **state)
+{
+    (void)state;
+    struct sl_wire_device_options device = {
+        .address = ADDRESS_A, .port_base = 65532, .reactors = 4, .queues = 4};
+    assert_int_equal(try_open(&device, 1), 0);
+    device.port_base++;
+    assert_int_equal(try_open(&device, 1), SL_ERR_INVALID);
+}
+
+static void open__devices_of_other_reactors(void **state)
+{
+    (void)state;
+    struct sl_wire_device_options devices[] = {
+        {.address = ADDRESS_A, .port_base = PORT_BASE, .reactors = 2, .queues = 2},
+        {.address = ADDRESS_B, .port_base = PORT_BASE, .reactors = 2, .queues = 2}};
+    assert_int_equal(try_open(devices, 2), 0);
+    devices[1].first_reactor = 1;
+    assert_int_equal(try_open(devices, 2), SL_ERR_INVALID);
+    devices[1].first_reactor = 0;
+    devices[1].reactors = devices[1].queues = 3;
+    assert_int_equal(try_open(devices, 2), SL_ERR_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
+        cmocka_unit_test(open__ports_beyond_the_last),
+        cmocka_unit_test(open__devices_of_other_reactors),
         cmocka_unit_test(disconnect__delivers_all_before_the_end),
         cmocka_unit_test(disconnect__by_both),
         cmocka_unit_test(disconnect__nobody_answers),
