@@ -15,13 +15,8 @@ int main(void)
     return dpdk_real_run(&(struct dpdk_real_target){
         .name = "dpdk packet",
         .is_lossy = true, /* full rings are */
-        .devices =
-            {
-                {.name = "net_af_packet0", .arguments = "iface=cablea", .address = "10.0.0.1"},
-                {.name = "net_af_packet1", .arguments = "iface=cableb", .address = "10.0.0.2"},
-            },
-        .others = {
-            {.name = "net_af_packet2", .arguments = "iface=cablea", .address = "10.0.0.3"},
-            {.name = "net_af_packet3", .arguments = "iface=cableb", .address = "10.0.0.4"},
+        .devices = {
+            {.name = "net_af_packet0", .arguments = "iface=cablea", .address = "10.0.0.1"},
+            {.name = "net_af_packet1", .arguments = "iface=cableb", .address = "10.0.0.2"},
         }});
 }

@@ -15,9 +15,6 @@ struct dpdk_real_target {
     bool is_lossy;
     bool is_v6;
     struct sl_dpdk_device devices[2]; /* whose reactors they are is filled in */
-    /* Of a world beside another, and in reach of it; without names there is none, and cases that
-     * need one are left out. */
-    struct sl_dpdk_device others[2];
 };
 
 /* For tests with cases of their own. False: no plug-in, which has been said. */
