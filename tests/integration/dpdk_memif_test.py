@@ -2,6 +2,8 @@
 """Jobs over memif, shared memory between two processes: what it does to devices that are none. And
 what is said where DPDK is asked for and cannot be."""
 
+import os
+
 import harness
 import dpdk_jobs
 
@@ -49,7 +51,7 @@ class Jobs(dpdk_jobs.Jobs, dpdk_jobs.DpdkTest):
         self.assert_ends(worker, "not over DPDK: this process was given no --dpdk-device; over TCP")
         self.drain([server])
         self.assertEqual(dpdk_jobs.accepted(server), 1)
-
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "memif0")), "its socket is left behind")
 
     def test_launched(self):
         """By patterns, of which each process gets its own."""

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 
@@ -15,6 +17,9 @@ struct sl_module_memif_listener {
     struct sl_module_memif_listener *next;
     struct sl_module_memif_address address;
     int fd;
+    pid_t pid; /* whose it is */
+    dev_t device;
+    ino_t file; /* 0: none */
 };
 
 static struct sl_module_memif_listener *listeners;
@@ -28,6 +33,33 @@ static bool is_same(const struct sl_module_memif_address *a,
                     const struct sl_module_memif_address *b)
 {
     return a->is_abstract == b->is_abstract && strcmp(a->path, b->path) == 0;
+}
+
+static bool look_at_file(const struct sl_module_memif_listener *listener, struct stat *out)
+{
+    return !listener->address.is_abstract && lstat(listener->address.path, out) == 0;
+}
+
+static void find_file(struct sl_module_memif_listener *listener)
+{
+    struct stat file;
+    if (look_at_file(listener, &file)) {
+        listener->device = file.st_dev;
+        listener->file = file.st_ino;
+    }
+}
+
+/* As the process ends: nobody shall dial what is left. Not what others have made in its place, nor
+ * when a child of this process ends. */
+__attribute__((destructor)) static void remove_files(void)
+{
+    for (const struct sl_module_memif_listener *at = listeners; at != NULL; at = at->next) {
+        struct stat file;
+        if (at->pid == getpid() && look_at_file(at, &file) && file.st_dev == at->device &&
+            file.st_ino == at->file) {
+            (void)unlink(at->address.path);
+        }
+    }
 }
 
 struct sl_module_memif_listener *
@@ -47,7 +79,9 @@ sl_module_memif_guest_listen(const struct sl_module_memif_address *address, int 
         *code = -fd;
         return NULL;
     }
-    *listener = (struct sl_module_memif_listener){.next = listeners, .address = *address, .fd = fd};
+    *listener = (struct sl_module_memif_listener){
+        .next = listeners, .address = *address, .fd = fd, .pid = getpid()};
+    find_file(listener);
     listeners = listener;
     return listener;
 }
