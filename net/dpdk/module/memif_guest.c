@@ -51,7 +51,7 @@ static void find_file(struct sl_module_memif_listener *listener)
 
 /* As the process ends: nobody shall dial what is left. Not what others have made in its place, nor
  * when a child of this process ends. */
-__attribute__((destructor)) static void remove_files(void)
+static void remove_files(void)
 {
     for (const struct sl_module_memif_listener *at = listeners; at != NULL; at = at->next) {
         struct stat file;
@@ -82,6 +82,9 @@ sl_module_memif_guest_listen(const struct sl_module_memif_address *address, int 
     *listener = (struct sl_module_memif_listener){
         .next = listeners, .address = *address, .fd = fd, .pid = getpid()};
     find_file(listener);
+    if (listeners == NULL) {
+        (void)atexit(remove_files);
+    }
     listeners = listener;
     return listener;
 }
