@@ -262,7 +262,8 @@ static void release__after_all_buffers_were_held(void **state)
     uint32_t size = 64;
     for (uint32_t i = 0; i < 3 * HOLD_BUFFERS; i++) {
         peers[i] = peer_connect(&world->nodes[1], &server->bound);
-        WAIT_UNTIL(peers[i]->open);
+        WAIT_UNTIL(peers[i]->open || peers[i]->closed);
+        assert_string_equal(sl_err_name(peers[i]->close_err), sl_err_name(0));
         peer_send_from_test(peers[i], &size, 1);
     }
     for (uint32_t i = 0; i < HOLD_BUFFERS / 2; i++) {

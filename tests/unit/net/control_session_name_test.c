@@ -78,6 +78,14 @@ static void session_close__works_during_a_look_up(void **state)
     }
 }
 
+/* Look-ups that nobody waits for any more end with the process: what the C library has in hand for
+ * them then is no leak. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:__res_context_send\n";
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
