@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/assert.h"
@@ -90,4 +91,33 @@ int sl_bench_contest_report(const struct sl_bench_contest *contest,
     }
     sl_bench_report_destroy(&report);
     return err;
+}
+
+const struct sl_bench_figure *sl_bench_contest_figure(const struct sl_bench_contestant *contestants,
+                                                      uint32_t count, const char *name,
+                                                      const char *quantity)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sl_bench_contestant *contestant = &contestants[i];
+        for (uint32_t q = 0; q < contestant->quantity_count; q++) {
+            if (strcmp(contestant->name, name) == 0 &&
+                strcmp(contestant->quantities[q].name, quantity) == 0) {
+                return contestant->figures[q];
+            }
+        }
+    }
+    return NULL;
+}
+
+void sl_bench_contest_ratio(const struct sl_bench_contestant *contestants, uint32_t count,
+                            struct sl_bench_report *report, const char *quantity, const char *name,
+                            const char *other, double least, double most)
+{
+    const struct sl_bench_figure *a = sl_bench_contest_figure(contestants, count, name, quantity);
+    const struct sl_bench_figure *b = sl_bench_contest_figure(contestants, count, other, quantity);
+    char text[2 * SL_BENCH_NAME_BYTES + 8];
+    (void)snprintf(text, sizeof text, "%s / %s", name, other);
+    if (a != NULL && b != NULL) {
+        (void)sl_bench_report_ratio(report, text, a, b, least, most);
+    }
 }

@@ -28,6 +28,18 @@ struct sl_bench_contestant {
 int sl_bench_contest_run(struct sl_bench_contestant *contestants, uint32_t count,
                          const struct sl_bench_common *common, struct sl_bench_report *report);
 
+/* What the contestant of this name was found to do; NULL: it was not among them. quantity: the name
+ * of one of its own, "bytes". */
+const struct sl_bench_figure *sl_bench_contest_figure(const struct sl_bench_contestant *contestants,
+                                                      uint32_t count, const char *name,
+                                                      const char *quantity);
+
+/* "name / other" into the report, where both were measured; least, most: as
+ * sl_bench_report_ratio has them. */
+void sl_bench_contest_ratio(const struct sl_bench_contestant *contestants, uint32_t count,
+                            struct sl_bench_report *report, const char *quantity, const char *name,
+                            const char *other, double least, double most);
+
 /* A benchmark that is one contest. */
 struct sl_bench_contest {
     const char *benchmark, *setting; /* of the report */

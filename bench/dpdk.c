@@ -371,35 +371,6 @@ static void add_all(struct bench *bench)
 
 /* ---- Ratios ---------------------------------------------------------------------------------- */
 
-static const struct sl_bench_figure *figure_of(const struct bench *bench, const char *name,
-                                               const char *quantity)
-{
-    for (uint32_t i = 0; i < bench->count; i++) {
-        const struct sl_bench_contestant *contestant = &bench->contestants[i];
-        for (uint32_t q = 0; q < contestant->quantity_count; q++) {
-            if (strcmp(contestant->name, name) == 0 &&
-                strcmp(contestant->quantities[q].name, quantity) == 0) {
-                return contestant->figures[q];
-            }
-        }
-    }
-    return NULL;
-}
-
-/* Where both were measured. */
-static void add_ratio(const struct bench *bench, struct sl_bench_report *report,
-                      const char *quantity, const char *name, const char *other, double least,
-                      double most)
-{
-    const struct sl_bench_figure *a = figure_of(bench, name, quantity);
-    const struct sl_bench_figure *b = figure_of(bench, other, quantity);
-    char text[2 * SL_BENCH_NAME_BYTES + 8];
-    (void)snprintf(text, sizeof text, "%s / %s", name, other);
-    if (a != NULL && b != NULL) {
-        (void)sl_bench_report_ratio(report, text, a, b, least, most);
-    }
-}
-
 static void conclude_bulk(const struct bench *bench, struct sl_bench_report *report)
 {
     for (uint32_t i = 0; i < bench->options.mtu_count; i++) {
@@ -408,8 +379,10 @@ static void conclude_bulk(const struct bench *bench, struct sl_bench_report *rep
         name_stream(ours, "frames", mtu, 1);
         name_stream(moved, "bare", mtu, 1);
         name_stream(in_place, "bare, in place", mtu, 1);
-        add_ratio(bench, report, "bytes", ours, moved, BULK_OF_BARE, 0);
-        add_ratio(bench, report, "bytes", ours, in_place, 0, 0);
+        sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", ours, moved,
+                               BULK_OF_BARE, 0);
+        sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", ours, in_place, 0,
+                               0);
     }
 }
 
@@ -423,8 +396,10 @@ static void conclude_rates(const struct bench *bench, struct sl_bench_report *re
         name_rate(ours, "requests", depth);
         name_rate(bare, "bare requests", depth);
         name_rate(tcp, "requests, tcp", depth);
-        add_ratio(bench, report, "messages", ours, bare, held ? RATE_OF_BARE : 0, 0);
-        add_ratio(bench, report, "messages", ours, tcp, held ? RATE_OF_TCP : 0, 0);
+        sl_bench_contest_ratio(bench->contestants, bench->count, report, "messages", ours, bare,
+                               held ? RATE_OF_BARE : 0, 0);
+        sl_bench_contest_ratio(bench->contestants, bench->count, report, "messages", ours, tcp,
+                               held ? RATE_OF_TCP : 0, 0);
     }
 }
 
@@ -432,11 +407,12 @@ static void conclude_losses(const struct bench *bench, struct sl_bench_report *r
 {
     char lossless[SL_BENCH_NAME_BYTES], name[SL_BENCH_NAME_BYTES];
     name_loss(lossless, 0);
-    add_ratio(bench, report, "bytes", lossless, "frames, no faults", 0, 0);
+    sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", lossless,
+                           "frames, no faults", 0, 0);
     for (size_t i = 1; i < sizeof LOSSES / sizeof LOSSES[0]; i++) {
         name_loss(name, LOSSES[i]);
-        add_ratio(bench, report, "bytes", name, lossless,
-                  LOSSES[i] <= LOSS_OF_TARGET ? LOSSY_OF_LOSSLESS : 0, 0);
+        sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", name, lossless,
+                               LOSSES[i] <= LOSS_OF_TARGET ? LOSSY_OF_LOSSLESS : 0, 0);
     }
 }
 
@@ -448,12 +424,16 @@ static void conclude_incast(const struct bench *bench, struct sl_bench_report *r
     name_stream(one, who, first_mtu(bench), 1);
     for (size_t i = 1; i < sizeof SENDERS / sizeof SENDERS[0]; i++) {
         name_stream(name, who, first_mtu(bench), SENDERS[i]);
-        add_ratio(bench, report, "bytes", name, one, held ? MANY_OF_ONE : 0, 0);
-        const struct sl_bench_figure *slowest = figure_of(bench, name, "slowest");
+        sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", name, one,
+                               held ? MANY_OF_ONE : 0, 0);
+        const struct sl_bench_figure *slowest =
+            sl_bench_contest_figure(bench->contestants, bench->count, name, "slowest");
         (void)snprintf(text, sizeof text, "%s: slowest / fair share", name);
         if (slowest != NULL) {
-            (void)sl_bench_report_ratio(report, text, slowest, figure_of(bench, name, "fair share"),
-                                        held ? SLOWEST_OF_FAIR : 0, 0);
+            (void)sl_bench_report_ratio(
+                report, text, slowest,
+                sl_bench_contest_figure(bench->contestants, bench->count, name, "fair share"),
+                held ? SLOWEST_OF_FAIR : 0, 0);
         }
     }
 }
@@ -462,8 +442,10 @@ static void conclude(void *ctx, struct sl_bench_report *report)
 {
     const struct bench *bench = ctx;
     conclude_bulk(bench, report);
-    add_ratio(bench, report, "p50", "round trip", "bare round trip", 0, ROUND_TRIP_OF_BARE);
-    add_ratio(bench, report, "p50", "round trip, tcp", "round trip", 0, 0);
+    sl_bench_contest_ratio(bench->contestants, bench->count, report, "p50", "round trip",
+                           "bare round trip", 0, ROUND_TRIP_OF_BARE);
+    sl_bench_contest_ratio(bench->contestants, bench->count, report, "p50", "round trip, tcp",
+                           "round trip", 0, 0);
     conclude_rates(bench, report);
     conclude_losses(bench, report);
     conclude_incast(bench, report, "incast", true);

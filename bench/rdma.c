@@ -333,36 +333,6 @@ static void add_all(struct bench *bench)
 
 /* ---- Ratios ---------------------------------------------------------------------------------- */
 
-/* The figure of the contestant of this name; NULL: it was not among them. quantity: "bytes". */
-static const struct sl_bench_figure *figure_of(const struct bench *bench, const char *name,
-                                               const char *quantity)
-{
-    for (uint32_t i = 0; i < bench->count; i++) {
-        const struct sl_bench_contestant *contestant = &bench->contestants[i];
-        for (uint32_t q = 0; q < contestant->quantity_count; q++) {
-            if (strcmp(contestant->name, name) == 0 &&
-                strcmp(contestant->quantities[q].name, quantity) == 0) {
-                return contestant->figures[q];
-            }
-        }
-    }
-    return NULL;
-}
-
-/* Where both were measured. */
-static void add_ratio(const struct bench *bench, struct sl_bench_report *report,
-                      const char *quantity, const char *name, const char *other, double least,
-                      double most)
-{
-    const struct sl_bench_figure *a = figure_of(bench, name, quantity);
-    const struct sl_bench_figure *b = figure_of(bench, other, quantity);
-    char text[2 * SL_BENCH_NAME_BYTES + 8];
-    (void)snprintf(text, sizeof text, "%s / %s", name, other);
-    if (a != NULL && b != NULL) {
-        (void)sl_bench_report_ratio(report, text, a, b, least, most);
-    }
-}
-
 static void conclude_bulk(const struct bench *bench, struct sl_bench_report *report, uint32_t size)
 {
     const bool is_long = bench->options.bytes[size] >= LONG_LEN;
@@ -373,11 +343,13 @@ static void conclude_bulk(const struct bench *bench, struct sl_bench_report *rep
     for (int mode = 0; mode < MODES; mode++) {
         const bool held = is_long && mode == POLLING;
         (void)snprintf(name, sizeof name, "pull, %s, %s", MODE_NAMES[mode], what);
-        add_ratio(bench, report, "bytes", name, write, held ? PULL_OF_WRITE : 0, 0);
+        sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", name, write,
+                               held ? PULL_OF_WRITE : 0, 0);
         (void)snprintf(name, sizeof name, "push, %s, %s", MODE_NAMES[mode], what);
-        add_ratio(bench, report, "bytes", name, read, held ? PUSH_OF_READ : 0, 0);
+        sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", name, read,
+                               held ? PUSH_OF_READ : 0, 0);
     }
-    add_ratio(bench, report, "bytes", read, write, 0, 0);
+    sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", read, write, 0, 0);
 }
 
 static void conclude_ways(const struct bench *bench, struct sl_bench_report *report, uint64_t bytes)
@@ -387,7 +359,8 @@ static void conclude_ways(const struct bench *bench, struct sl_bench_report *rep
         name_way(read, SL_BENCH_BARE_VERBS_READ, WAY_CONNECTIONS[c], bytes);
         for (uint32_t way = SL_BENCH_BARE_VERBS_ASKED; way < WAYS; way++) {
             name_way(write, way, WAY_CONNECTIONS[c], bytes);
-            add_ratio(bench, report, "bytes", read, write, 0, 0);
+            sl_bench_contest_ratio(bench->contestants, bench->count, report, "bytes", read, write,
+                                   0, 0);
         }
     }
 }
@@ -406,9 +379,11 @@ static void conclude(void *ctx, struct sl_bench_report *report)
         (void)snprintf(frames, sizeof frames, "frames, %s", MODE_NAMES[mode]);
         (void)snprintf(row, sizeof row, "pull of a row, %s", MODE_NAMES[mode]);
         (void)snprintf(other, sizeof other, "ib_send_lat, %s", MODE_NAMES[mode]);
-        add_ratio(bench, report, "p50", frames, other, 0, most);
-        add_ratio(bench, report, "p50", row, other, 0, 0);
-        add_ratio(bench, report, "messages", frames, "ib_send_bw, 64 bytes", least, 0);
+        sl_bench_contest_ratio(bench->contestants, bench->count, report, "p50", frames, other, 0,
+                               most);
+        sl_bench_contest_ratio(bench->contestants, bench->count, report, "p50", row, other, 0, 0);
+        sl_bench_contest_ratio(bench->contestants, bench->count, report, "messages", frames,
+                               "ib_send_bw, 64 bytes", least, 0);
     }
 }
 
