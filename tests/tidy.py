@@ -41,7 +41,7 @@ CONFINED = [
     (r"#include <openssl/", r"net/auth\.c|net/tcp/tls.*", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
-     r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|reactor/(mailbox|reactor).*|"
+     r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|reactor/(aside|mailbox|reactor).*|"
      r"net/shm/segment\.h|net/verbose\..|net/rdma/unmapped\.c|"
      r"bench/bare_spsc\.c",
      "atomics"),

@@ -1,0 +1,44 @@
+/* What blocks (a disk, a compression) beside a reactor: jobs, one after the other, on a thread of
+ * the aside's own, which is made with the first; that a job is done comes back through the
+ * reactor's mailbox. In a stepped reactor there is no thread: a job runs in a later turn, after as
+ * long as the reactor's options say, and is said to be done in a turn behind that one.
+ *
+ * A job is its caller's storage, untouched by him from the post until `done`. Allocates when it is
+ * created and with the first job, and no more. Owner reactor. */
+#ifndef SL_REACTOR_ASIDE_H
+#define SL_REACTOR_ASIDE_H
+
+#include "reactor/reactor.h"
+
+#define SL_ASIDE_NAME_BYTES 16
+
+struct sl_aside;
+
+struct sl_aside_job {
+    void (*work)(struct sl_aside_job *job); /* on the thread; may block, may not touch what a
+                                             * reactor owns */
+    void (*done)(struct sl_aside_job *job); /* on the reactor, in the order of posting, in a later
+                                             * turn; the job is the caller's again */
+    struct sl_aside_job *next;              /* the aside's */
+    int err; /* set before `done`: 0: `work` has run; NO_MEMORY: there is no thread; CANCELLED: the
+              * aside was destroyed before */
+};
+
+/* `name` is the thread's, "ps0.3-disk": cut to what a thread's name has room for. Errors:
+ * NO_MEMORY, IO (no eventfd), TOO_LARGE (SL_LIMIT_LANES into the reactor). */
+int sl_aside_create(struct sl_reactor *reactor, const char *name, struct sl_aside **out);
+
+/* Cannot fail: without a thread `done` follows with an error. */
+void sl_aside_post(struct sl_aside *aside, struct sl_aside_job *job);
+
+/* Jobs whose `done` has not been called. */
+uint32_t sl_aside_count(const struct sl_aside *aside);
+
+/* Jobs that have not begun are done at once, CANCELLED; the one in progress, and those before it
+ * whose `done` was on its way, without. Waits up to timeout_ns for the one in progress. False: that
+ * did not end (a disk that hangs); then the thread is left to itself, until the process ends; the
+ * jobs that it has must stay in memory and are never done. Nulls *aside. Owner, or after the
+ * reactor was joined; not from `done`. */
+bool sl_aside_destroy(struct sl_aside **aside, uint64_t timeout_ns);
+
+#endif
