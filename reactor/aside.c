@@ -17,129 +17,122 @@
 #define AT_ONCE 64
 static_assert(AT_ONCE <= SL_LIMIT_LANE_MAILS, "a lane has room for what is at the thread");
 
-/* What the thread uses. It outlives an aside whose thread did not end. */
-struct thread {
-    pthread_t id;
-    sem_t ended;
-    _Atomic bool stopping;
-    _Atomic uint64_t finished;   /* jobs so far */
-    struct sl_mailbox *mailbox;  /* its jobs come there */
-    struct sl_mailbox_lane *out; /* into the reactor; the thread's */
-    struct sl_aside *aside;      /* named by its mail; not looked at */
-};
-
 struct sl_aside {
     struct sl_reactor *reactor;
     char name[SL_ASIDE_NAME_BYTES];
     struct sl_aside_job *first, *last; /* in order; the first sent_count of them are sent */
     struct sl_aside_job *unsent;       /* NULL: none */
     uint32_t count, sent_count;
-    uint64_t done_count; /* since the thread was made */
-    struct thread *thread;
-    struct sl_mailbox_lane *to_thread;
-    struct sl_mailbox_lane *to_self; /* for what there is no thread for; else NULL */
+    uint64_t done_count;             /* since the thread was made */
+    struct sl_mailbox_lane *to_jobs; /* the reactor's lane into the thread's mailbox */
+    struct sl_mailbox_lane *to_self; /* for what there is no thread for */
+    bool has_thread;
     bool closing;
-    uint32_t late_mails; /* on their way when it was destroyed: the last of them frees it */
+    pthread_t id;
+
+    /* The owner, the thread, and each mail that names it: the last of them frees it. */
+    _Atomic uint32_t references;
+
+    /* The thread's: */
+    sem_t ended;
+    _Atomic bool stopping;
+    _Atomic uint64_t finished; /* jobs so far */
+    struct sl_mailbox *jobs;
+    struct sl_mailbox_lane *to_reactor;
 
     /* Stepped: */
     struct sl_timer timer;
     bool has_worked; /* the first job has run, and is said to be done in the next turn */
 };
 
+/* On whatever thread lets go of it last. */
+static void unref(void *ctx)
+{
+    struct sl_aside *aside = ctx;
+    if (atomic_fetch_sub(&aside->references, 1) > 1) {
+        return;
+    }
+    sl_mailbox_destroy(&aside->jobs);
+    sem_destroy(&aside->ended);
+    free(aside);
+}
+
 /* ---- The thread ------------------------------------------------------------------------------ */
 
 static void mail_done(void *ctx, uint64_t a, uint64_t b);
-static void mail_dropped(void *ctx);
 
 static void tell(struct sl_mailbox_lane *lane, struct sl_aside *aside)
 {
-    int err = sl_mailbox_post(
-        lane, (struct sl_mail){.run = mail_done, .ctx = aside, .drop = mail_dropped});
+    atomic_fetch_add(&aside->references, 1);
+    int err =
+        sl_mailbox_post(lane, (struct sl_mail){.run = mail_done, .ctx = aside, .drop = unref});
     sl_assert(err == 0); /* AT_ONCE */
 }
 
 static void thread_work(void *ctx, uint64_t a, uint64_t b)
 {
     (void)b;
-    struct thread *thread = ctx;
-    if (atomic_load(&thread->stopping)) {
+    struct sl_aside *aside = ctx;
+    if (atomic_load(&aside->stopping)) {
         return; /* who destroys the aside says what becomes of the job */
     }
     struct sl_aside_job *job = (struct sl_aside_job *)(uintptr_t)a;
     job->work(job);
     job->err = 0;
-    atomic_fetch_add(&thread->finished, 1);
-    tell(thread->out, thread->aside);
+    atomic_fetch_add(&aside->finished, 1);
+    tell(aside->to_reactor, aside);
 }
 
 static void *thread_main(void *arg)
 {
-    struct thread *thread = arg;
-    while (!atomic_load(&thread->stopping)) {
-        if (sl_mailbox_drain(thread->mailbox, 1) == 0) {
-            sl_mailbox_wait(thread->mailbox, SL_CLOCK_NEVER);
+    struct sl_aside *aside = arg;
+    while (!atomic_load(&aside->stopping)) {
+        if (sl_mailbox_drain(aside->jobs, 1) == 0) {
+            sl_mailbox_wait(aside->jobs, SL_CLOCK_NEVER);
         }
     }
-    sem_post(&thread->ended);
+    sl_mailbox_lane_close(&aside->to_reactor); /* mail that is in it names the aside */
+    sem_post(&aside->ended);
+    unref(aside);
     return NULL;
 }
 
-static void thread_free(struct thread *thread)
-{
-    sl_mailbox_lane_close(&thread->out);
-    sl_mailbox_destroy(&thread->mailbox);
-    sem_destroy(&thread->ended);
-    free(thread);
-}
-
 /* The new thread takes no signals: they are for the program's own. */
-static int thread_run(struct thread *thread, const char *name)
+static int thread_run(struct sl_aside *aside)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&thread->id, NULL, thread_main, thread);
+    atomic_fetch_add(&aside->references, 1);
+    int failed = pthread_create(&aside->id, NULL, thread_main, aside);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed != 0) {
+        unref(aside);
         return SL_ERR_NO_MEMORY;
     }
-    pthread_setname_np(thread->id, name);
+    pthread_setname_np(aside->id, aside->name);
     return 0;
 }
 
-static int thread_create(struct sl_aside *aside)
+/* What was made before it failed is there for the next time. */
+static void thread_create(struct sl_aside *aside)
 {
-    struct thread *thread = calloc(1, sizeof *thread);
-    if (thread == NULL) {
-        return SL_ERR_NO_MEMORY;
+    int err = aside->jobs == NULL ? sl_mailbox_create(&aside->jobs) : 0;
+    if (err == 0 && aside->to_jobs == NULL) {
+        err = sl_mailbox_lane_open(aside->jobs, &aside->to_jobs);
     }
-    sem_init(&thread->ended, 0, 0);
-    thread->aside = aside;
-    int err = sl_mailbox_create(&thread->mailbox);
-    if (err == 0) {
-        err = sl_mailbox_lane_open(thread->mailbox, &aside->to_thread);
+    if (err == 0 && aside->to_reactor == NULL) {
+        err = sl_mailbox_lane_open(aside->reactor->mailbox, &aside->to_reactor);
     }
-    if (err == 0) {
-        err = sl_mailbox_lane_open(aside->reactor->mailbox, &thread->out);
-    }
-    if (err == 0) {
-        err = thread_run(thread, aside->name);
-    }
-    if (err != 0) {
-        sl_mailbox_lane_close(&aside->to_thread);
-        thread_free(thread);
-        return err;
-    }
-    aside->thread = thread;
+    aside->has_thread = err == 0 && thread_run(aside) == 0;
     aside->done_count = 0;
-    return 0;
 }
 
 /* False: it did not end in time. */
-static bool thread_end(struct thread *thread, uint64_t timeout_ns)
+static bool thread_end(struct sl_aside *aside, uint64_t timeout_ns)
 {
-    atomic_store(&thread->stopping, true);
-    sl_mailbox_wake(thread->mailbox);
+    atomic_store(&aside->stopping, true);
+    sl_mailbox_wake(aside->jobs);
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     const uint64_t until_ns = (uint64_t)until.tv_nsec + timeout_ns;
@@ -147,13 +140,13 @@ static bool thread_end(struct thread *thread, uint64_t timeout_ns)
     until.tv_nsec = (long)(until_ns % SL_CLOCK_NS_PER_S);
     int failed;
     do {
-        failed = sem_clockwait(&thread->ended, CLOCK_MONOTONIC, &until);
+        failed = sem_clockwait(&aside->ended, CLOCK_MONOTONIC, &until);
     } while (failed != 0 && errno == EINTR);
     if (failed != 0) {
-        pthread_detach(thread->id);
+        pthread_detach(aside->id);
         return false;
     }
-    pthread_join(thread->id, NULL);
+    pthread_join(aside->id, NULL);
     return true;
 }
 
@@ -166,14 +159,14 @@ static void hand_out(struct sl_aside *aside)
         struct sl_aside_job *job = aside->unsent;
         aside->unsent = job->next;
         aside->sent_count++;
-        if (aside->thread == NULL) {
+        if (!aside->has_thread) {
             job->err = SL_ERR_NO_MEMORY;
             tell(aside->to_self, aside);
             continue;
         }
         int err = sl_mailbox_post(
-            aside->to_thread,
-            (struct sl_mail){.run = thread_work, .ctx = aside->thread, .a = (uintptr_t)job});
+            aside->to_jobs,
+            (struct sl_mail){.run = thread_work, .ctx = aside, .a = (uintptr_t)job});
         sl_assert(err == 0); /* AT_ONCE */
     }
 }
@@ -190,30 +183,18 @@ static struct sl_aside_job *take_first(struct sl_aside *aside)
     return job;
 }
 
-/* One of those that were on their way when the aside was destroyed. */
-static void mail_dropped(void *ctx)
-{
-    struct sl_aside *aside = ctx;
-    sl_assert(aside->closing);
-    sl_assert(aside->late_mails > 0);
-    if (--aside->late_mails == 0) {
-        free(aside);
-    }
-}
-
 static void mail_done(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
     struct sl_aside *aside = ctx;
-    if (aside->closing) {
-        mail_dropped(aside);
-        return;
+    if (!aside->closing) {
+        struct sl_aside_job *job = take_first(aside);
+        aside->done_count++;
+        hand_out(aside);
+        job->done(job);
     }
-    struct sl_aside_job *job = take_first(aside);
-    aside->done_count++;
-    hand_out(aside);
-    job->done(job);
+    unref(aside);
 }
 
 /* ---- Stepped --------------------------------------------------------------------------------- */
@@ -255,11 +236,13 @@ int sl_aside_create(struct sl_reactor *reactor, const char *name, struct sl_asid
     }
     aside->reactor = reactor;
     aside->timer.run = step;
+    aside->references = 1;
+    sem_init(&aside->ended, 0, 0);
     memcpy(aside->name, name, strnlen(name, sizeof aside->name - 1));
     /* Opened now, so that a job for which there is no thread can be said to have failed. */
     int err = sl_mailbox_lane_open(reactor->mailbox, &aside->to_self);
     if (err != 0) {
-        free(aside);
+        unref(aside);
         return err;
     }
     *out = aside;
@@ -290,8 +273,8 @@ void sl_aside_post(struct sl_aside *aside, struct sl_aside_job *job)
         return;
     }
     aside->unsent = aside->unsent == NULL ? job : aside->unsent;
-    if (aside->thread == NULL && aside->sent_count == 0) {
-        (void)thread_create(aside); /* hand_out() tells */
+    if (!aside->has_thread && aside->sent_count == 0) {
+        thread_create(aside);
     }
     hand_out(aside);
 }
@@ -302,24 +285,19 @@ uint32_t sl_aside_count(const struct sl_aside *aside)
     return aside->count;
 }
 
-/* All are done but the one that the thread is stuck in; returns how many mails are on their way. */
-static uint32_t finish_jobs(struct sl_aside *aside, bool ended)
+/* All are done but the one that the thread is stuck in. */
+static void finish_jobs(struct sl_aside *aside, bool ended)
 {
     uint64_t done = aside->done_count;
-    uint64_t finished = aside->thread == NULL ? UINT64_MAX : atomic_load(&aside->thread->finished);
-    uint32_t mails = 0;
+    uint64_t finished = aside->has_thread ? atomic_load(&aside->finished) : UINT64_MAX;
     while (aside->first != NULL) {
-        bool sent = aside->sent_count > 0;
-        struct sl_aside_job *job = take_first(aside);
-        bool stuck = sent && !ended && done == finished;
-        bool told = sent && done < finished;
+        bool stuck = !ended && aside->sent_count > 0 && done == finished;
         done++;
-        mails += told ? 1 : 0;
+        struct sl_aside_job *job = take_first(aside);
         if (!stuck) {
             job->done(job);
         }
     }
-    return mails;
 }
 
 bool sl_aside_destroy(struct sl_aside **pointer, uint64_t timeout_ns)
@@ -330,22 +308,15 @@ bool sl_aside_destroy(struct sl_aside **pointer, uint64_t timeout_ns)
         return true;
     }
     sl_reactor_assert_owner(aside->reactor);
-    bool ended = aside->thread == NULL || thread_end(aside->thread, timeout_ns);
+    bool ended = !aside->has_thread || thread_end(aside, timeout_ns);
     aside->closing = true;
     sl_timer_disarm(&aside->reactor->timers, &aside->timer);
-    aside->late_mails = finish_jobs(aside, ended);
-    sl_mailbox_lane_close(&aside->to_thread);
+    finish_jobs(aside, ended);
+    sl_mailbox_lane_close(&aside->to_jobs);
     sl_mailbox_lane_close(&aside->to_self);
-    if (!ended) {
-        aside->late_mails = UINT32_MAX; /* the thread's mail names it: it stays */
-        return false;
+    if (!aside->has_thread) {
+        sl_mailbox_lane_close(&aside->to_reactor);
     }
-    if (aside->thread != NULL) {
-        thread_free(aside->thread);
-        aside->thread = NULL;
-    }
-    if (aside->late_mails == 0) {
-        free(aside);
-    }
-    return true;
+    unref(aside);
+    return ended;
 }
