@@ -8,10 +8,17 @@
 #include "control.pb-c.h"
 #include "core/assert.h"
 
+/* Of a checkpoint: 300 KiB, which only who needs them has on the stack. */
+struct files {
+    Starling__CheckpointFile file[SL_LIMIT_SHARDS];
+    Starling__CheckpointFile *list[SL_LIMIT_SHARDS];
+};
+
 /* protobuf-c wants pointers to arrays of pointers to structs of its own: they stand here, on the
  * stack (under 100 KiB), so that encoding allocates nothing and cannot fail. */
 struct build {
     Starling__Control control;
+    struct files *files; /* where the kind has some */
     union {
         Starling__Hello hello;
         Starling__Welcome welcome;
@@ -50,6 +57,11 @@ struct build {
         Starling__Join join;
         Starling__Joined joined;
         Starling__Ended ended;
+        Starling__Checkpoint checkpoint;
+        Starling__CheckpointPart part;
+        Starling__CheckpointComplete complete;
+        Starling__CheckpointAsk checkpoint_ask;
+        Starling__CheckpointDone checkpoint_done;
     };
 };
 
@@ -97,6 +109,7 @@ static void build_welcome(struct build *build, const struct sl_message_welcome *
     build->welcome.software = text(from->software, sizeof from->software);
     build->welcome.incarnation = from->incarnation;
     build->welcome.resumed = from->resumed;
+    build->welcome.restored = from->restored;
     build->welcome.clock = from->clock;
     build->welcome.counts = from->counts;
     build->welcome.lease_ms = from->lease_ms;
@@ -147,6 +160,9 @@ static void build_register(struct build *build, const struct sl_message_register
     build->reg.worker_count = from->worker_count;
     build->reg.host = text(from->host, sizeof from->host);
     build->reg.fast_endpoint = text(from->fast_endpoint, sizeof from->fast_endpoint);
+    build->reg.restore = from->restore;
+    build->reg.checkpoint_newest = from->checkpoint_newest;
+    build->reg.serving = from->serving;
     build->control.register_ = &build->reg;
 }
 
@@ -167,6 +183,7 @@ static void build_cluster(struct build *build, const struct sl_message_cluster *
     build->cluster.message.ps = build->cluster.ps_list;
     build->cluster.message.n_ps = from->ps_count;
     build->cluster.message.worker_count = from->worker_count;
+    build->cluster.message.restore = from->restore;
     build->control.cluster = &build->cluster.message;
 }
 
@@ -263,6 +280,55 @@ static void build_stats(struct build *build, const struct sl_message_stats *from
     build->control.stats = &build->stats.message;
 }
 
+static Starling__CheckpointFile **
+build_files(struct build *build, const struct sl_message_checkpoint_file *from, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        Starling__CheckpointFile *to = &build->files->file[i];
+        *to = (Starling__CheckpointFile)STARLING__CHECKPOINT_FILE__INIT;
+        to->name = text(from[i].name, sizeof from[i].name);
+        to->shard = from[i].shard;
+        to->bytes = from[i].bytes;
+        to->hash = from[i].hash;
+        to->rows = from[i].rows;
+        build->files->list[i] = to;
+    }
+    return build->files->list;
+}
+
+static void build_checkpoint(struct build *build, const struct sl_message_checkpoint *from)
+{
+    build->checkpoint = (Starling__Checkpoint)STARLING__CHECKPOINT__INIT;
+    build->checkpoint.number = from->number;
+    build->checkpoint.adds_to = from->base;
+    build->control.checkpoint = &build->checkpoint;
+}
+
+static void build_part(struct build *build, const struct sl_message_checkpoint_part *from)
+{
+    sl_assert(from->file_count <= SL_LIMIT_REACTORS);
+    sl_assert(from->err <= 0);
+    build->part = (Starling__CheckpointPart)STARLING__CHECKPOINT_PART__INIT;
+    build->part.number = from->number;
+    build->part.files = build_files(build, from->files, from->file_count);
+    build->part.n_files = from->file_count;
+    build->part.code = (uint32_t)-from->err;
+    build->part.text = text(from->text, sizeof from->text);
+    build->control.checkpoint_part = &build->part;
+}
+
+static void build_complete(struct build *build, const struct sl_message_checkpoint_complete *from)
+{
+    sl_assert(from->file_count <= SL_LIMIT_SHARDS);
+    build->complete = (Starling__CheckpointComplete)STARLING__CHECKPOINT_COMPLETE__INIT;
+    build->complete.number = from->number;
+    build->complete.adds_to = from->base;
+    build->complete.files = build_files(build, from->files, from->file_count);
+    build->complete.n_files = from->file_count;
+    build->complete.time_ms = from->time_ms;
+    build->control.checkpoint_complete = &build->complete;
+}
+
 static void build_body(struct build *build, const struct sl_message *from)
 {
     switch (from->kind) {
@@ -338,34 +404,75 @@ static void build_body(struct build *build, const struct sl_message *from)
         build->ended.why = text(from->why, sizeof from->why);
         build->control.ended = &build->ended;
         break;
+    case SL_MESSAGE_CHECKPOINT:
+        build_checkpoint(build, &from->checkpoint);
+        break;
+    case SL_MESSAGE_CHECKPOINT_PART:
+        build_part(build, &from->checkpoint_part);
+        break;
+    case SL_MESSAGE_CHECKPOINT_COMPLETE:
+        build_complete(build, &from->checkpoint_complete);
+        break;
+    case SL_MESSAGE_CHECKPOINT_ASK:
+        build->checkpoint_ask = (Starling__CheckpointAsk)STARLING__CHECKPOINT_ASK__INIT;
+        build->checkpoint_ask.timeout_ms = from->timeout_ms;
+        build->control.checkpoint_ask = &build->checkpoint_ask;
+        break;
+    case SL_MESSAGE_CHECKPOINT_DONE:
+        build->checkpoint_done = (Starling__CheckpointDone)STARLING__CHECKPOINT_DONE__INIT;
+        build->checkpoint_done.number = from->checkpoint_number;
+        build->control.checkpoint_done = &build->checkpoint_done;
+        break;
     }
 }
 
 static void build_control(struct build *build, const struct sl_message *from)
 {
     sl_assert(from->kind >= SL_MESSAGE_HELLO);
-    sl_assert(from->kind <= SL_MESSAGE_ENDED);
+    sl_assert(from->kind <= SL_MESSAGE_CHECKPOINT_DONE);
     build->control = (Starling__Control)STARLING__CONTROL__INIT;
     build->control.id = from->id;
     build->control.body_case = (Starling__Control__BodyCase)from->kind;
     build_body(build, from);
 }
 
+/* Not part of its caller, whose stack would have the files for every message. */
+static size_t pack_with_files(const struct sl_message *from, uint8_t *to) __attribute__((noinline));
+
+/* The bytes that it takes; written where `to` is not NULL. */
+static size_t pack(const struct sl_message *from, struct files *files, uint8_t *to)
+{
+    struct build build;
+    build.files = files;
+    build_control(&build, from);
+    return to == NULL ? starling__control__get_packed_size(&build.control)
+                      : starling__control__pack(&build.control, to);
+}
+
+static size_t pack_with_files(const struct sl_message *from, uint8_t *to)
+{
+    struct files files;
+    return pack(from, &files, to);
+}
+
+static size_t pack_any(const struct sl_message *from, uint8_t *to)
+{
+    bool has_files =
+        from->kind == SL_MESSAGE_CHECKPOINT_PART || from->kind == SL_MESSAGE_CHECKPOINT_COMPLETE;
+    return has_files ? pack_with_files(from, to) : pack(from, NULL, to);
+}
+
 size_t sl_message_encoded_bytes(const struct sl_message *message)
 {
     sl_assert(message != NULL);
-    struct build build;
-    build_control(&build, message);
-    return starling__control__get_packed_size(&build.control);
+    return pack_any(message, NULL);
 }
 
 void sl_message_encode(const struct sl_message *message, uint8_t *to)
 {
     sl_assert(message != NULL);
     sl_assert(to != NULL);
-    struct build build;
-    build_control(&build, message);
-    starling__control__pack(&build.control, to);
+    (void)pack_any(message, to);
 }
 
 void sl_message_fini(struct sl_message *message)
@@ -379,6 +486,14 @@ void sl_message_fini(struct sl_message *message)
         free(message->stats.tables);
         message->stats.tables = NULL;
         message->stats.table_count = 0;
+    } else if (message->kind == SL_MESSAGE_CHECKPOINT_PART) {
+        free(message->checkpoint_part.files);
+        message->checkpoint_part.files = NULL;
+        message->checkpoint_part.file_count = 0;
+    } else if (message->kind == SL_MESSAGE_CHECKPOINT_COMPLETE) {
+        free(message->checkpoint_complete.files);
+        message->checkpoint_complete.files = NULL;
+        message->checkpoint_complete.file_count = 0;
     }
 }
 

@@ -37,6 +37,11 @@ enum sl_message_kind {
     SL_MESSAGE_JOIN,
     SL_MESSAGE_JOINED,
     SL_MESSAGE_ENDED,
+    SL_MESSAGE_CHECKPOINT,
+    SL_MESSAGE_CHECKPOINT_PART,
+    SL_MESSAGE_CHECKPOINT_COMPLETE,
+    SL_MESSAGE_CHECKPOINT_ASK,
+    SL_MESSAGE_CHECKPOINT_DONE,
 };
 
 enum sl_message_purpose { SL_MESSAGE_PURPOSE_CONTROL = 1, SL_MESSAGE_PURPOSE_DATA = 2 };
@@ -69,6 +74,7 @@ struct sl_message_welcome {
     uint32_t payload_bytes_max;
     uint64_t incarnation; /* of the ps process */
     bool resumed;         /* data: the shard remembers the client_id */
+    bool restored;        /* data: that memory is as old as the checkpoint it began from */
     bool counts;          /* data, worker: its clock counts on this shard */
     uint32_t clock;       /* data, worker: its clock where it counts, else where it may join now */
     uint32_t lease_ms;    /* control; 0: none */
@@ -103,6 +109,9 @@ struct sl_message_register {
     uint32_t ps_count, worker_count;
     char host[SL_MESSAGE_NAME_BYTES]; /* ps: net/shm/shm.h; "": not through shared memory */
     char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* ps: rdma or dpdk beside data_endpoint, or "" */
+    uint64_t restore;           /* ps: the checkpoint that it can begin from; 0: none */
+    uint64_t checkpoint_newest; /* ps: the greatest number that it knows of; 0: none */
+    bool serving;               /* ps: it has begun already, and restores nothing */
 };
 
 struct sl_message_ps {
@@ -117,6 +126,7 @@ struct sl_message_cluster {
     struct sl_message_ps *ps; /* owned by the message: sl_message_fini frees it */
     uint32_t ps_count;
     uint32_t worker_count;
+    uint64_t restore; /* the checkpoint that the receiver, a ps, begins from; 0: none */
 };
 
 struct sl_message_waiting {
@@ -147,6 +157,34 @@ struct sl_message_stats {
     uint64_t requests, bytes_in, bytes_out, stalls;
 };
 
+struct sl_message_checkpoint {
+    uint64_t number; /* 1 to SL_LIMIT_CHECKPOINT_NUMBER */
+    uint64_t base;   /* the checkpoint that it adds to, below number; 0: it is a full one */
+};
+
+/* Of one shard, in the checkpoint's folder. */
+struct sl_message_checkpoint_file {
+    char name[SL_MESSAGE_NAME_BYTES]; /* at least one character; no '/', and no '.' first */
+    uint32_t shard;                   /* in the cluster */
+    uint64_t bytes, hash;             /* XXH3, 64 bits, of all of them */
+    uint64_t rows;                    /* records in it */
+};
+
+struct sl_message_checkpoint_part {
+    uint64_t number;
+    struct sl_message_checkpoint_file *files; /* owned by the message; by ascending shard */
+    uint32_t file_count;                      /* at least 1; with an err 0 */
+    int err;                                  /* 0, or an sl_err */
+    char text[SL_MESSAGE_TEXT_BYTES];         /* of the err */
+};
+
+struct sl_message_checkpoint_complete {
+    uint64_t number, base;
+    struct sl_message_checkpoint_file *files; /* owned by the message; by ascending shard */
+    uint32_t file_count;                      /* at least 1 */
+    uint64_t time_ms;                         /* since 1970, when it was begun; 0: unknown */
+};
+
 struct sl_message {
     enum sl_message_kind kind;
     uint64_t id;
@@ -166,6 +204,11 @@ struct sl_message {
         struct sl_message_lost lost;
         uint32_t clock;                  /* JOIN, JOINED */
         char why[SL_MESSAGE_TEXT_BYTES]; /* ENDED */
+        struct sl_message_checkpoint checkpoint;
+        struct sl_message_checkpoint_part checkpoint_part;
+        struct sl_message_checkpoint_complete checkpoint_complete;
+        uint32_t timeout_ms;        /* CHECKPOINT_ASK; 0: unknown */
+        uint64_t checkpoint_number; /* CHECKPOINT_DONE */
     };
 };
 

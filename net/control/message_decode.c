@@ -15,6 +15,8 @@ static_assert((int)SL_MESSAGE_HELLO == (int)STARLING__CONTROL__BODY_HELLO,
               "kinds are field numbers");
 static_assert((int)SL_MESSAGE_TABLE_OPEN == (int)STARLING__CONTROL__BODY_TABLE_OPEN, "likewise");
 static_assert((int)SL_MESSAGE_JOINED == (int)STARLING__CONTROL__BODY_JOINED, "likewise");
+static_assert((int)SL_MESSAGE_CHECKPOINT_DONE == (int)STARLING__CONTROL__BODY_CHECKPOINT_DONE,
+              "likewise");
 
 /* For a condition on a peer's message: says at debug level which one does not hold. */
 static bool holds(bool condition, const char *what)
@@ -127,6 +129,7 @@ static bool read_welcome(const struct sl_message_memory *memory, const Starling_
     to->payload_bytes_max = from->payload_bytes_max;
     to->incarnation = from->incarnation;
     to->resumed = from->resumed != 0;
+    to->restored = from->restored != 0;
     to->clock = from->clock;
     to->counts = from->counts != 0;
     to->lease_ms = from->lease_ms;
@@ -140,11 +143,23 @@ static bool read_welcome(const struct sl_message_memory *memory, const Starling_
            copy_text(memory, from->software, TEXT_NAME, to->software, sizeof to->software);
 }
 
+/* 0 stands for none. */
+static bool is_checkpoint(uint64_t number)
+{
+    return number <= SL_LIMIT_CHECKPOINT_NUMBER;
+}
+
+/* The code of an Error; what is not known is one all the same. */
+static int read_code(uint32_t code)
+{
+    bool known = code >= 1 && code <= (uint32_t)-SL_ERR_CANCELLED;
+    return known ? -(int)code : SL_ERR_PROTOCOL;
+}
+
 static bool read_error(const struct sl_message_memory *memory, const Starling__Error *from,
                        struct sl_message_error *to)
 {
-    bool known = from->code >= 1 && from->code <= (uint32_t)-SL_ERR_CANCELLED;
-    to->err = known ? -(int)from->code : SL_ERR_PROTOCOL;
+    to->err = read_code(from->code);
     return copy_text(memory, from->text, TEXT_FREE, to->text, sizeof to->text);
 }
 
@@ -154,7 +169,12 @@ static bool read_register(const struct sl_message_memory *memory, const Starling
     to->shard_count = from->shard_count;
     to->ps_count = from->ps_count;
     to->worker_count = from->worker_count;
-    return holds(from->shard_count <= SL_LIMIT_REACTORS, "register: shard_count over the limit") &&
+    to->restore = from->restore;
+    to->checkpoint_newest = from->checkpoint_newest;
+    to->serving = from->serving != 0;
+    return holds(is_checkpoint(from->restore) && is_checkpoint(from->checkpoint_newest),
+                 "register: a checkpoint's number over the limit") &&
+           holds(from->shard_count <= SL_LIMIT_REACTORS, "register: shard_count over the limit") &&
            holds(from->ps_count <= SL_LIMIT_PS, "register: ps_count over the limit") &&
            holds(from->worker_count <= SL_LIMIT_WORKERS, "register: worker_count over the limit") &&
            copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,
@@ -203,7 +223,8 @@ static int read_cluster(const struct sl_message_memory *memory, const Starling__
                         struct sl_message_cluster *to)
 {
     if (!holds(from->n_ps >= 1 && from->n_ps <= SL_LIMIT_PS, "cluster: too few or many ps") ||
-        !holds(from->worker_count <= SL_LIMIT_WORKERS, "cluster: worker_count over the limit")) {
+        !holds(from->worker_count <= SL_LIMIT_WORKERS, "cluster: worker_count over the limit") ||
+        !holds(is_checkpoint(from->restore), "cluster: a checkpoint's number over the limit")) {
         return SL_ERR_PROTOCOL;
     }
     to->ps = calloc(from->n_ps, sizeof *to->ps);
@@ -212,6 +233,7 @@ static int read_cluster(const struct sl_message_memory *memory, const Starling__
     }
     to->ps_count = (uint32_t)from->n_ps;
     to->worker_count = from->worker_count;
+    to->restore = from->restore;
     return read_all_ps(memory, from, to->ps) ? SL_OK : SL_ERR_PROTOCOL;
 }
 
@@ -345,6 +367,86 @@ static int read_stats(const struct sl_message_memory *memory, const Starling__St
     return SL_OK;
 }
 
+/* A name is a file's in the checkpoint's folder, and must not lead out of it, or hide. */
+static bool read_file(const struct sl_message_memory *memory, const Starling__CheckpointFile *from,
+                      struct sl_message_checkpoint_file *to)
+{
+    to->shard = from->shard;
+    to->bytes = from->bytes;
+    to->hash = from->hash;
+    to->rows = from->rows;
+    return holds(from->shard < SL_LIMIT_SHARDS, "checkpoint: a file's shard over the limit") &&
+           copy_text(memory, from->name, TEXT_NAME, to->name, sizeof to->name) &&
+           holds(to->name[0] != '\0' && to->name[0] != '.' && strchr(to->name, '/') == NULL,
+                 "checkpoint: a file without a name, or with a path for one");
+}
+
+static int read_files(const struct sl_message_memory *memory, Starling__CheckpointFile *const *from,
+                      size_t count, uint32_t count_max, struct sl_message_checkpoint_file **to,
+                      uint32_t *to_count)
+{
+    if (!holds(count <= count_max, "checkpoint: more files than the limit")) {
+        return SL_ERR_PROTOCOL;
+    }
+    struct sl_message_checkpoint_file *files = calloc(count + 1, sizeof *files);
+    if (files == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    *to = files;
+    *to_count = (uint32_t)count;
+    for (size_t i = 0; i < count; i++) {
+        if (!read_file(memory, from[i], &files[i]) ||
+            !holds(i == 0 || files[i].shard > files[i - 1].shard,
+                   "checkpoint: the files' shards do not ascend")) {
+            return SL_ERR_PROTOCOL;
+        }
+    }
+    return SL_OK;
+}
+
+static bool is_number(uint64_t number, uint64_t base)
+{
+    return holds(number >= 1 && is_checkpoint(number), "checkpoint: a number outside its range") &&
+           holds(base < number, "checkpoint: it adds to one that is not older");
+}
+
+static bool read_checkpoint(const Starling__Checkpoint *from, struct sl_message_checkpoint *to)
+{
+    to->number = from->number;
+    to->base = from->adds_to;
+    return is_number(from->number, from->adds_to);
+}
+
+static int read_part(const struct sl_message_memory *memory, const Starling__CheckpointPart *from,
+                     struct sl_message_checkpoint_part *to)
+{
+    to->number = from->number;
+    to->err = from->code == 0 ? 0 : read_code(from->code);
+    if (!is_number(from->number, 0) ||
+        !holds((from->code == 0) == (from->n_files != 0),
+               "checkpoint: files and an error, or neither") ||
+        !copy_text(memory, from->text, TEXT_FREE, to->text, sizeof to->text)) {
+        return SL_ERR_PROTOCOL;
+    }
+    return read_files(memory, from->files, from->n_files, SL_LIMIT_REACTORS, &to->files,
+                      &to->file_count);
+}
+
+static int read_complete(const struct sl_message_memory *memory,
+                         const Starling__CheckpointComplete *from,
+                         struct sl_message_checkpoint_complete *to)
+{
+    to->number = from->number;
+    to->base = from->adds_to;
+    to->time_ms = from->time_ms;
+    if (!is_number(from->number, from->adds_to) ||
+        !holds(from->n_files != 0, "checkpoint: complete without a file")) {
+        return SL_ERR_PROTOCOL;
+    }
+    return read_files(memory, from->files, from->n_files, SL_LIMIT_SHARDS, &to->files,
+                      &to->file_count);
+}
+
 static int checked(bool valid)
 {
     return valid ? SL_OK : SL_ERR_PROTOCOL;
@@ -391,6 +493,18 @@ static int read_body(const struct sl_message_memory *memory, const Starling__Con
         return SL_OK;
     case STARLING__CONTROL__BODY_ENDED:
         return checked(copy_text(memory, from->ended->why, TEXT_FREE, to->why, sizeof to->why));
+    case STARLING__CONTROL__BODY_CHECKPOINT:
+        return checked(read_checkpoint(from->checkpoint, &to->checkpoint));
+    case STARLING__CONTROL__BODY_CHECKPOINT_PART:
+        return read_part(memory, from->checkpoint_part, &to->checkpoint_part);
+    case STARLING__CONTROL__BODY_CHECKPOINT_COMPLETE:
+        return read_complete(memory, from->checkpoint_complete, &to->checkpoint_complete);
+    case STARLING__CONTROL__BODY_CHECKPOINT_ASK:
+        to->timeout_ms = from->checkpoint_ask->timeout_ms;
+        return SL_OK;
+    case STARLING__CONTROL__BODY_CHECKPOINT_DONE:
+        to->checkpoint_number = from->checkpoint_done->number;
+        return checked(is_number(to->checkpoint_number, 0));
     case STARLING__CONTROL__BODY_HEARTBEAT:
     case STARLING__CONTROL__BODY_BARRIER_DONE:
     case STARLING__CONTROL__BODY_STATS_GET:

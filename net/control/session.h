@@ -64,8 +64,8 @@ struct sl_session_events {
     /* As in transport.h, for data connections: asked for long REPLY frames only. NULL on control
      * connections. */
     void *(*sink)(void *ctx, struct sl_session *session, const struct sl_frame *header);
-    /* A message that was not asked for, on a control connection: CLUSTER (a ps has moved), LOST or
-     * ENDED. May be NULL. */
+    /* A message that was not asked for, on a control connection: CLUSTER (a ps has moved), LOST,
+     * ENDED, CHECKPOINT or CHECKPOINT_COMPLETE. May be NULL. */
     void (*told)(void *ctx, struct sl_session *session, const struct sl_message *message);
     /* There is room in the transport again, and what waited in the outbox has been offered. May be
      * NULL. */
@@ -120,13 +120,15 @@ void sl_session_set_near(struct sl_session *session, const struct sl_session_nea
  * changes. */
 const struct sl_endpoint *sl_session_endpoint(const struct sl_session *session);
 
-/* Sends a message that has no answer: HEARTBEAT. Errors: CLOSED (not welcomed), NO_MEMORY. */
+/* Sends a message that has no answer: HEARTBEAT, CHECKPOINT_PART, CHECKPOINT_DONE. Errors: CLOSED
+ * (not welcomed), NO_MEMORY. */
 int sl_session_tell(struct sl_session *session, struct sl_message *message);
 
 /* The answer: a message of the kind that the request asks for (Register: Cluster; TableOpen:
- * TableOpened; Barrier: BarrierDone; StatsGet: Stats), valid during the call, or NULL with an
- * error: DEADLINE, CLOSED, CANCELLED, NO_MEMORY, PROTOCOL (an answer of another kind), or what the
- * peer's Error says, whose text is then in `reason`. A Waiting is not an answer: it is logged. */
+ * TableOpened; Barrier: BarrierDone; StatsGet: Stats; CheckpointAsk: CheckpointDone), valid
+ * during the call, or NULL with an error: DEADLINE, CLOSED, CANCELLED, NO_MEMORY, PROTOCOL (an
+ * answer of another kind), or what the peer's Error says, whose text is then in `reason`. A Waiting
+ * is not an answer: it is logged. */
 typedef void sl_session_answer_fn(void *ctx, const struct sl_message *answer, int err,
                                   const char *reason);
 

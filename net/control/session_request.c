@@ -31,6 +31,8 @@ static enum sl_message_kind answer_kind(enum sl_message_kind request)
         return SL_MESSAGE_BARRIER_DONE;
     case SL_MESSAGE_JOIN:
         return SL_MESSAGE_JOINED;
+    case SL_MESSAGE_CHECKPOINT_ASK:
+        return SL_MESSAGE_CHECKPOINT_DONE;
     default:
         sl_assert(request == SL_MESSAGE_STATS_GET); /* the others are no requests */
         return SL_MESSAGE_STATS;
@@ -158,15 +160,21 @@ void sl_session_request_lose_all(struct sl_session *session)
     }
 }
 
-/* A barrier tells its peer how long it will wait: since it was asked, not since it is sent again.
- */
+static uint32_t timeout_left_ms(const struct sl_session_request *request, uint32_t timeout_ms)
+{
+    uint64_t gone_ms = (now_of(request->session) - request->asked_ns) / SL_CLOCK_NS_PER_MS;
+    return timeout_ms == 0 ? 0 : gone_ms < timeout_ms ? timeout_ms - (uint32_t)gone_ms : 1;
+}
+
+/* Some tell their peer how long they will wait: since they were asked, not since they are sent
+ * again. */
 static struct sl_message as_of_now(const struct sl_session_request *request)
 {
     struct sl_message message = request->message;
-    if (message.kind == SL_MESSAGE_BARRIER && message.barrier.timeout_ms != 0) {
-        uint64_t gone_ms = (now_of(request->session) - request->asked_ns) / SL_CLOCK_NS_PER_MS;
-        uint32_t timeout_ms = message.barrier.timeout_ms;
-        message.barrier.timeout_ms = gone_ms < timeout_ms ? timeout_ms - (uint32_t)gone_ms : 1;
+    if (message.kind == SL_MESSAGE_BARRIER) {
+        message.barrier.timeout_ms = timeout_left_ms(request, message.barrier.timeout_ms);
+    } else if (message.kind == SL_MESSAGE_CHECKPOINT_ASK) {
+        message.timeout_ms = timeout_left_ms(request, message.timeout_ms);
     }
     return message;
 }
@@ -205,7 +213,8 @@ static void unasked(struct sl_session *session, const struct sl_message *message
     } else if (message->kind == SL_MESSAGE_GOODBYE) {
         sl_session_distrust(session, SL_ERR_CLOSED, "it is shutting down");
     } else if (message->kind == SL_MESSAGE_CLUSTER || message->kind == SL_MESSAGE_LOST ||
-               message->kind == SL_MESSAGE_ENDED) {
+               message->kind == SL_MESSAGE_ENDED || message->kind == SL_MESSAGE_CHECKPOINT ||
+               message->kind == SL_MESSAGE_CHECKPOINT_COMPLETE) {
         if (events->told != NULL) {
             events->told(session->options.ctx, session, message);
         }

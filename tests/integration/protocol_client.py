@@ -84,7 +84,10 @@ SCHEMA = {
         "barrier": (10, "Barrier"), "barrier_done": (11, "BarrierDone"),
         "stats_get": (12, "StatsGet"), "stats": (13, "Stats"), "goodbye": (14, "Goodbye"),
         "challenge": (15, "Challenge"), "proof": (16, "Proof"), "heartbeat": (17, "Heartbeat"),
-        "lost": (18, "Lost"), "join": (19, "Join"), "joined": (20, "Joined"), "ended": (21, "Ended")},
+        "lost": (18, "Lost"), "join": (19, "Join"), "joined": (20, "Joined"), "ended": (21, "Ended"),
+        "checkpoint": (22, "Checkpoint"), "checkpoint_part": (23, "CheckpointPart"),
+        "checkpoint_complete": (24, "CheckpointComplete"),
+        "checkpoint_ask": (25, "CheckpointAsk"), "checkpoint_done": (26, "CheckpointDone")},
     "Hello": {
         "protocol_version": (1, "uint"), "purpose": (2, "uint"), "role": (3, "uint"),
         "task_index": (4, "uint"), "client_id": (5, "uint"), "shard": (6, "uint"),
@@ -95,12 +98,13 @@ SCHEMA = {
         "credit_requests": (3, "uint"), "shard": (4, "uint"), "shard_count": (5, "uint"),
         "payload_bytes_max": (6, "uint"), "software": (7, "string"), "incarnation": (8, "uint"),
         "resumed": (9, "uint"), "clock": (10, "uint"), "counts": (11, "uint"),
-        "lease_ms": (12, "uint"), "task_index": (13, "uint")},
+        "lease_ms": (12, "uint"), "task_index": (13, "uint"), "restored": (14, "uint")},
     "Error": {"code": (1, "uint"), "text": (2, "string")},
     "Register": {
         "data_endpoint": (1, "string"), "shard_count": (2, "uint"), "ps_count": (3, "uint"),
-        "worker_count": (4, "uint"), "host": (5, "string"), "fast_endpoint": (6, "string")},
-    "Cluster": {"ps": (1, ["Ps"]), "worker_count": (2, "uint")},
+        "worker_count": (4, "uint"), "host": (5, "string"), "fast_endpoint": (6, "string"),
+        "restore": (7, "uint"), "checkpoint_newest": (8, "uint"), "serving": (9, "uint")},
+    "Cluster": {"ps": (1, ["Ps"]), "worker_count": (2, "uint"), "restore": (3, "uint")},
     "Ps": {"task_index": (1, "uint"), "data_endpoint": (2, "string"), "shard_count": (3, "uint"),
            "host": (4, "string"), "fast_endpoint": (5, "string")},
     "Waiting": {"missing": (1, ["string"])},
@@ -137,6 +141,18 @@ SCHEMA = {
     "Ended": {"why": (1, "string")},
     "Join": {"clock": (1, "uint")},
     "Joined": {"clock": (1, "uint")},
+    "Checkpoint": {"number": (1, "uint"), "adds_to": (2, "uint")},
+    "CheckpointFile": {
+        "name": (1, "string"), "shard": (2, "uint"), "bytes": (3, "uint"), "hash": (4, "uint"),
+        "rows": (5, "uint")},
+    "CheckpointPart": {
+        "number": (1, "uint"), "files": (2, ["CheckpointFile"]), "code": (3, "uint"),
+        "text": (4, "string")},
+    "CheckpointComplete": {
+        "number": (1, "uint"), "adds_to": (2, "uint"), "files": (3, ["CheckpointFile"]),
+        "time_ms": (4, "uint")},
+    "CheckpointAsk": {"timeout_ms": (1, "uint")},
+    "CheckpointDone": {"number": (1, "uint")},
 }
 
 

@@ -13,7 +13,7 @@
 #include "net/control/message.h"
 #include "random_message.h"
 
-#define KIND_COUNT (SL_MESSAGE_ENDED - SL_MESSAGE_HELLO + 1)
+#define KIND_COUNT (SL_MESSAGE_CHECKPOINT_DONE - SL_MESSAGE_HELLO + 1)
 
 static void random_endpoint(uint64_t *seed, char *to, size_t to_bytes)
 {
@@ -62,6 +62,7 @@ static void random_cluster(uint64_t *seed, struct sl_message_cluster *to)
 {
     to->ps_count = (uint32_t)(1 + sl_hash_random(seed) % 30);
     to->worker_count = (uint32_t)(sl_hash_random(seed) % (SL_LIMIT_WORKERS + 1));
+    to->restore = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
     to->ps = calloc(to->ps_count, sizeof *to->ps);
     for (uint32_t i = 0; i < to->ps_count; i++) {
         to->ps[i].task_index = 3 * i + (uint32_t)(sl_hash_random(seed) % 3);
@@ -71,21 +72,18 @@ static void random_cluster(uint64_t *seed, struct sl_message_cluster *to)
     }
 }
 
-static void random_stats(uint64_t *seed, struct sl_message_stats *to)
+static void random_register(uint64_t *seed, struct sl_message_register *to)
 {
-    to->table_count = (uint32_t)(sl_hash_random(seed) % 20);
-    to->tables = calloc(to->table_count + 1, sizeof *to->tables);
-    to->requests = sl_hash_random(seed);
-    to->bytes_in = sl_hash_random(seed);
-    to->bytes_out = sl_hash_random(seed);
-    to->stalls = sl_hash_random(seed);
-    for (uint32_t i = 0; i < to->table_count; i++) {
-        random_message_name(seed, to->tables[i].name, sizeof to->tables[i].name);
-        to->tables[i].rows = sl_hash_random(seed);
-        to->tables[i].bytes = sl_hash_random(seed);
-        to->tables[i].pulled_rows = sl_hash_random(seed);
-        to->tables[i].pushed_rows = sl_hash_random(seed);
+    to->shard_count = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_REACTORS);
+    to->ps_count = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
+    to->worker_count = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
+    if (to->shard_count != 0) {
+        random_endpoint(seed, to->data_endpoint, sizeof to->data_endpoint);
+        random_fast_endpoint(seed, to->fast_endpoint, sizeof to->fast_endpoint);
     }
+    to->restore = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
+    to->checkpoint_newest = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
+    to->serving = sl_hash_random(seed) % 2 == 0;
 }
 
 static void random_body(uint64_t *seed, struct sl_message *to)
@@ -103,6 +101,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->welcome.payload_bytes_max = SL_LIMIT_FRAME_PAYLOAD_BYTES;
         to->welcome.incarnation = sl_hash_random(seed);
         to->welcome.resumed = sl_hash_random(seed) % 2 == 0;
+        to->welcome.restored = sl_hash_random(seed) % 2 == 0;
         to->welcome.counts = sl_hash_random(seed) % 2 == 0;
         to->welcome.clock = (uint32_t)sl_hash_random(seed);
         to->welcome.lease_ms = (uint32_t)sl_hash_random(seed);
@@ -114,13 +113,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         random_message_name(seed, to->error.text, sizeof to->error.text);
         break;
     case SL_MESSAGE_REGISTER:
-        to->reg.shard_count = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_REACTORS);
-        to->reg.ps_count = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
-        to->reg.worker_count = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
-        if (to->reg.shard_count != 0) {
-            random_endpoint(seed, to->reg.data_endpoint, sizeof to->reg.data_endpoint);
-            random_fast_endpoint(seed, to->reg.fast_endpoint, sizeof to->reg.fast_endpoint);
-        }
+        random_register(seed, &to->reg);
         break;
     case SL_MESSAGE_CLUSTER:
         random_cluster(seed, &to->cluster);
@@ -166,7 +159,23 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         random_message_name(seed, to->why, sizeof to->why);
         break;
     case SL_MESSAGE_STATS:
-        random_stats(seed, &to->stats);
+        random_message_stats(seed, &to->stats);
+        break;
+    case SL_MESSAGE_CHECKPOINT:
+        to->checkpoint.number = random_message_number(seed);
+        to->checkpoint.base = sl_hash_random(seed) % to->checkpoint.number;
+        break;
+    case SL_MESSAGE_CHECKPOINT_PART:
+        random_message_part(seed, &to->checkpoint_part);
+        break;
+    case SL_MESSAGE_CHECKPOINT_COMPLETE:
+        random_message_complete(seed, &to->checkpoint_complete);
+        break;
+    case SL_MESSAGE_CHECKPOINT_ASK:
+        to->timeout_ms = (uint32_t)sl_hash_random(seed);
+        break;
+    case SL_MESSAGE_CHECKPOINT_DONE:
+        to->checkpoint_number = random_message_number(seed);
         break;
     case SL_MESSAGE_BARRIER_DONE:
     case SL_MESSAGE_STATS_GET:
@@ -202,11 +211,27 @@ static void assert_same(struct sl_message *a, struct sl_message *b)
         assert_memory_equal(a->cluster.ps, b->cluster.ps,
                             a->cluster.ps_count * sizeof *a->cluster.ps);
         assert_int_equal(a->cluster.worker_count, b->cluster.worker_count);
+        assert_true(a->cluster.restore == b->cluster.restore);
     } else if (a->kind == SL_MESSAGE_STATS) {
         assert_int_equal(a->stats.table_count, b->stats.table_count);
         assert_memory_equal(a->stats.tables, b->stats.tables,
                             a->stats.table_count * sizeof *a->stats.tables);
         assert_memory_equal(&a->stats.requests, &b->stats.requests, 4 * sizeof(uint64_t));
+    } else if (a->kind == SL_MESSAGE_CHECKPOINT_PART) {
+        assert_int_equal(a->checkpoint_part.file_count, b->checkpoint_part.file_count);
+        assert_memory_equal(a->checkpoint_part.files, b->checkpoint_part.files,
+                            a->checkpoint_part.file_count * sizeof *a->checkpoint_part.files);
+        assert_true(a->checkpoint_part.number == b->checkpoint_part.number);
+        assert_int_equal(a->checkpoint_part.err, b->checkpoint_part.err);
+        assert_string_equal(a->checkpoint_part.text, b->checkpoint_part.text);
+    } else if (a->kind == SL_MESSAGE_CHECKPOINT_COMPLETE) {
+        const struct sl_message_checkpoint_complete *from = &a->checkpoint_complete;
+        assert_int_equal(from->file_count, b->checkpoint_complete.file_count);
+        assert_memory_equal(from->files, b->checkpoint_complete.files,
+                            from->file_count * sizeof *from->files);
+        assert_true(from->number == b->checkpoint_complete.number);
+        assert_true(from->base == b->checkpoint_complete.base);
+        assert_true(from->time_ms == b->checkpoint_complete.time_ms);
     } else {
         assert_memory_equal(a, b, sizeof *a);
     }

@@ -1,5 +1,7 @@
 #include "random_message.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/hash.h"
@@ -58,4 +60,61 @@ struct sl_table_spec random_message_spec(uint64_t *seed)
         spec.consistency.staleness = (uint32_t)sl_hash_random(seed);
     }
     return spec;
+}
+
+uint64_t random_message_number(uint64_t *seed)
+{
+    return 1 + sl_hash_random(seed) % SL_LIMIT_CHECKPOINT_NUMBER;
+}
+
+static struct sl_message_checkpoint_file *random_files(uint64_t *seed, uint32_t count)
+{
+    struct sl_message_checkpoint_file *files = calloc(count + 1, sizeof *files);
+    for (uint32_t i = 0; i < count; i++) {
+        snprintf(files[i].name, sizeof files[i].name, "shard-%d.slc",
+                 (int)(sl_hash_random(seed) % 10000));
+        files[i].shard = 3 * i + (uint32_t)(sl_hash_random(seed) % 3);
+        files[i].bytes = sl_hash_random(seed);
+        files[i].hash = sl_hash_random(seed);
+        files[i].rows = sl_hash_random(seed);
+    }
+    return files;
+}
+
+void random_message_part(uint64_t *seed, struct sl_message_checkpoint_part *to)
+{
+    to->number = random_message_number(seed);
+    if (sl_hash_random(seed) % 2 == 0) {
+        to->err = -(int)(1 + sl_hash_random(seed) % (uint64_t)-SL_ERR_CANCELLED);
+        random_message_name(seed, to->text, sizeof to->text);
+    } else {
+        to->file_count = (uint32_t)(1 + sl_hash_random(seed) % 10);
+    }
+    to->files = random_files(seed, to->file_count);
+}
+
+void random_message_complete(uint64_t *seed, struct sl_message_checkpoint_complete *to)
+{
+    to->number = random_message_number(seed);
+    to->base = sl_hash_random(seed) % to->number;
+    to->file_count = (uint32_t)(1 + sl_hash_random(seed) % 20);
+    to->files = random_files(seed, to->file_count);
+    to->time_ms = sl_hash_random(seed);
+}
+
+void random_message_stats(uint64_t *seed, struct sl_message_stats *to)
+{
+    to->table_count = (uint32_t)(sl_hash_random(seed) % 20);
+    to->tables = calloc(to->table_count + 1, sizeof *to->tables);
+    to->requests = sl_hash_random(seed);
+    to->bytes_in = sl_hash_random(seed);
+    to->bytes_out = sl_hash_random(seed);
+    to->stalls = sl_hash_random(seed);
+    for (uint32_t i = 0; i < to->table_count; i++) {
+        random_message_name(seed, to->tables[i].name, sizeof to->tables[i].name);
+        to->tables[i].rows = sl_hash_random(seed);
+        to->tables[i].bytes = sl_hash_random(seed);
+        to->tables[i].pulled_rows = sl_hash_random(seed);
+        to->tables[i].pushed_rows = sl_hash_random(seed);
+    }
 }

@@ -9,4 +9,12 @@ void random_message_name(uint64_t *seed, char *to, size_t to_bytes);
 
 struct sl_table_spec random_message_spec(uint64_t *seed);
 
+/* Of a checkpoint. */
+uint64_t random_message_number(uint64_t *seed);
+
+/* What is allocated is the caller's to free: sl_message_fini of the message does. */
+void random_message_stats(uint64_t *seed, struct sl_message_stats *to);
+void random_message_part(uint64_t *seed, struct sl_message_checkpoint_part *to);
+void random_message_complete(uint64_t *seed, struct sl_message_checkpoint_complete *to);
+
 #endif

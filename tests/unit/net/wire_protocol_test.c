@@ -186,6 +186,33 @@ static void protocol_page__shows_leases_barriers_and_joins(void **state)
     assert_control("joined", &(struct sl_message){.kind = SL_MESSAGE_JOINED, .id = 5, .clock = 8});
 }
 
+static void protocol_page__shows_a_checkpoint(void **state)
+{
+    (void)state;
+    assert_control("checkpoint", &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT,
+                                                      .checkpoint = {.number = 12, .base = 11}});
+    struct sl_message_checkpoint_file files[] = {
+        {"shard-0000-of-0002.slc", 0, 70123, 0x0123456789abcdef, 512},
+        {"shard-0001-of-0002.slc", 1, 69980, 0x0fedcba987654321, 510},
+    };
+    assert_control("checkpoint_part",
+                   &(struct sl_message){
+                       .kind = SL_MESSAGE_CHECKPOINT_PART,
+                       .checkpoint_part = {.number = 12, .files = &files[1], .file_count = 1}});
+    assert_control("checkpoint_complete",
+                   &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_COMPLETE,
+                                        .checkpoint_complete = {.number = 12,
+                                                                .base = 11,
+                                                                .files = files,
+                                                                .file_count = 2,
+                                                                .time_ms = 1795363200000}});
+    assert_control("checkpoint_done", &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_DONE,
+                                                           .checkpoint_number = 12});
+    assert_control(
+        "checkpoint_ask",
+        &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_ASK, .id = 6, .timeout_ms = 30000});
+}
+
 /* The proof of a side is the HMAC of what the page says that it hashes. */
 static void assert_hashed(const char *info, const struct sl_secret *secret,
                           const uint8_t proof[SL_MESSAGE_PROOF_BYTES])
@@ -496,6 +523,7 @@ int main(void)
         cmocka_unit_test(protocol_page__shows_a_checksum),
         cmocka_unit_test(protocol_page__shows_control_messages),
         cmocka_unit_test(protocol_page__shows_leases_barriers_and_joins),
+        cmocka_unit_test(protocol_page__shows_a_checkpoint),
         cmocka_unit_test(protocol_page__shows_a_secret_being_proved),
         cmocka_unit_test(protocol_page__shows_a_table_being_opened),
         cmocka_unit_test(protocol_page__shows_a_pull_and_its_reply),
