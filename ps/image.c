@@ -16,7 +16,7 @@
 #define KV_HEADER_BYTES      24
 #define CLOCK_BYTES          16
 #define STAGED_HEADER_BYTES  40
-#define SESSION_HEADER_BYTES 40
+#define SESSION_HEADER_BYTES 48
 #define FAILURE_BYTES        16
 
 static_assert(SESSION_HEADER_BYTES + SL_IMAGE_FAILURES * FAILURE_BYTES <= SL_IMAGE_BLOCK_BYTES,
@@ -272,7 +272,7 @@ uint32_t sl_image_put_kv(struct sl_image_block *block, const struct sl_image_kv 
     put_u32(&writer, piece->length);
     put_u32(&writer, piece->first);
     put_u32(&writer, count);
-    put_u32(&writer, 0);
+    put_u32(&writer, piece->written);
     sl_bytes_put(&writer, piece->values, (size_t)count * value_bytes);
     return count;
 }
@@ -283,10 +283,10 @@ bool sl_image_take_kv(struct sl_bytes *cursor, uint32_t value_bytes, struct sl_i
     out->length = sl_bytes_u32(cursor);
     out->first = sl_bytes_u32(cursor);
     out->count = sl_bytes_u32(cursor);
-    const uint32_t zero = sl_bytes_u32(cursor);
+    out->written = sl_bytes_u32(cursor);
     out->values = sl_bytes_take_array(cursor, out->count, value_bytes);
     return take_padding(cursor, KV_HEADER_BYTES + (uint64_t)out->count * value_bytes) &&
-           zero == 0 && out->count > 0 && out->count <= out->length &&
+           out->count > 0 && out->count <= out->length && out->written <= out->length &&
            out->first <= out->length - out->count;
 }
 
@@ -323,7 +323,8 @@ bool sl_image_take_clock(struct sl_bytes *cursor, struct sl_image_clock *out)
     out->began = (flags & BEGAN) != 0;
     out->pushed = (flags & PUSHED) != 0;
     return !cursor->bad && zero == 0 && zeros == 0 && flags <= (HEARD | JOINED | BEGAN | PUSHED) &&
-           out->worker < SL_LIMIT_WORKERS && out->standing <= SL_CLOCKS_HAS_FINISHED;
+           out->worker < SL_LIMIT_WORKERS && out->standing <= SL_CLOCKS_HAS_FINISHED &&
+           (out->clock != SL_CLOCKS_FINISHED || out->standing != SL_CLOCKS_PRESENT);
 }
 
 /* ---- STAGED ---------------------------------------------------------------------------------- */
@@ -391,8 +392,9 @@ bool sl_image_put_session(struct sl_image_block *block, const struct sl_image_se
     put_u32(&writer, session->task_index);
     put_u64(&writer, session->id_max);
     put_u64(&writer, session->last_write_id);
+    put_u64(&writer, session->partial_id);
+    put_u32(&writer, session->partial_sections);
     put_u32(&writer, session->failure_count);
-    put_u32(&writer, 0);
     for (uint32_t i = 0; i < session->failure_count; i++) {
         put_u64(&writer, session->failures[i].id);
         sl_bytes_put(&writer, &session->failures[i].err, sizeof(int32_t));
@@ -419,10 +421,13 @@ bool sl_image_take_session(struct sl_bytes *cursor, struct sl_image_session *out
     out->task_index = sl_bytes_u32(cursor);
     out->id_max = sl_bytes_u64(cursor);
     out->last_write_id = sl_bytes_u64(cursor);
+    out->partial_id = sl_bytes_u64(cursor);
+    out->partial_sections = sl_bytes_u32(cursor);
     out->failure_count = sl_bytes_u32(cursor);
-    const uint32_t zeros = sl_bytes_u32(cursor);
     const bool is_worker = out->role == SL_MESSAGE_ROLE_WORKER;
-    if (cursor->bad || zero != 0 || zeros != 0 || flags > HEARD ||
+    const bool is_partial = out->partial_sections != 0;
+    if (cursor->bad || zero != 0 || flags > HEARD || is_partial != (out->partial_id != 0) ||
+        out->partial_id > out->id_max || out->partial_sections > SL_LIMIT_REQUEST_SECTIONS ||
         (!is_worker && out->role != SL_MESSAGE_ROLE_CLIENT) ||
         (is_worker && out->task_index >= SL_LIMIT_WORKERS) || out->last_write_id > out->id_max ||
         out->failure_count > SL_IMAGE_FAILURES) {

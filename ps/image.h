@@ -123,12 +123,13 @@ uint32_t sl_image_dense_elements(uint64_t length, uint64_t number);
 /* ---- KV: a piece of an array ------------------------------------------------------------------
  */
 
-/* u64 key, u32 length, u32 first, u32 count, u32 0, values[count]. */
+/* u64 key, u32 length, u32 first, u32 count, u32 written, values[count]. */
 struct sl_image_kv {
     uint64_t key;
-    uint32_t length; /* of the whole array, 1 at least */
-    uint32_t first;  /* value of it that is the first here */
-    uint32_t count;  /* values here, 1 at least */
+    uint32_t length;  /* of the whole array, 1 at least */
+    uint32_t written; /* of the whole array, as in struct sl_kv_array: at most `length` */
+    uint32_t first;   /* value of it that is the first here */
+    uint32_t count;   /* values here, 1 at least */
     const void *values;
 };
 
@@ -176,7 +177,8 @@ uint32_t sl_image_put_staged(struct sl_image_block *block, const struct sl_image
 bool sl_image_take_staged(struct sl_bytes *cursor, uint32_t dim, struct sl_image_staged *out,
                           const uint64_t **keys, const float **gradients);
 
-/* ---- SESSIONS: what the server knows of a client ----------------------------------------------
+/* ---- SESSIONS: what the server knows of a client, at the moment of the cut
+ * ----------------------------------------------
  */
 
 #define SL_IMAGE_FAILURES SL_LIMIT_CREDIT_REQUESTS /* of one session, at most */
@@ -187,13 +189,15 @@ struct sl_image_failure {
 };
 
 /* u64 client_id, u8 role, u8 flags (heard 1), u16 0, u32 task_index, u64 id_max, u64 last_write_id,
- * u32 failure_count, u32 0, { u64 id, i32 err, u32 0 } each. */
+ * u64 partial_id, u32 partial_sections, u32 failure_count, { u64 id, i32 err, u32 0 } each. */
 struct sl_image_session {
     uint64_t client_id;
     uint8_t role; /* sl_message_role: a worker or a client */
     bool heard;
     uint32_t task_index;
     uint64_t id_max, last_write_id;
+    uint64_t partial_id;       /* of a write that was not done; 0: none had begun */
+    uint32_t partial_sections; /* of it, the first so many had written what they write */
     uint32_t failure_count;
     struct sl_image_failure failures[SL_IMAGE_FAILURES]; /* the longest known first */
 };

@@ -178,11 +178,11 @@ static void image_take_kv__refuses_what_leaves_its_array(void **state)
     (void)state;
     static const float values[4] = {1, 2, 3, 4};
     const struct {
-        uint32_t length, first, count;
+        uint32_t length, first, count, written;
         bool good;
     } cases[] = {
-        {4, 0, 4, true},  {9, 5, 4, true},           {4, 1, 4, false},
-        {3, 0, 4, false}, {4, UINT32_MAX, 4, false}, {0, 0, 4, false},
+        {4, 0, 4, 3, true},  {9, 5, 4, 9, true},           {4, 1, 4, 0, false}, {4, 0, 4, 5, false},
+        {3, 0, 4, 0, false}, {4, UINT32_MAX, 4, 0, false}, {0, 0, 4, 0, false},
     };
     struct sl_image_block *block = block_of(64, SL_IMAGE_KV, 0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -190,6 +190,7 @@ static void image_take_kv__refuses_what_leaves_its_array(void **state)
         struct sl_image_kv piece = {.length = cases[i].length,
                                     .first = cases[i].first,
                                     .count = cases[i].count,
+                                    .written = cases[i].written,
                                     .values = values};
         assert_int_equal(sl_image_put_kv(block, &piece, 4), 4);
         struct sl_bytes cursor = sl_image_records(block);
@@ -305,6 +306,8 @@ static void image__sessions(void **state)
         .task_index = 3,
         .id_max = 1000,
         .last_write_id = 990,
+        .partial_id = 995,
+        .partial_sections = 2,
         .failure_count = SL_IMAGE_FAILURES,
     };
     for (uint32_t i = 0; i < SL_IMAGE_FAILURES; i++) {
@@ -323,6 +326,8 @@ static void image__sessions(void **state)
     assert_int_equal(out.task_index, 3);
     assert_true(out.id_max == 1000);
     assert_true(out.last_write_id == 990);
+    assert_true(out.partial_id == 995);
+    assert_int_equal(out.partial_sections, 2);
     assert_int_equal(out.failure_count, SL_IMAGE_FAILURES);
     for (uint32_t i = 0; i < SL_IMAGE_FAILURES; i++) {
         assert_true(out.failures[i].id == i + 1);
