@@ -1,6 +1,7 @@
 #include "ps/clocks.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/assert.h"
 
@@ -250,6 +251,37 @@ uint32_t sl_clocks_join(struct sl_clocks *clocks, uint32_t worker, uint32_t cloc
     }
     everyone_scan(clocks);
     return clock;
+}
+
+void sl_clocks_load_begin(struct sl_clocks *clocks)
+{
+    memset(clocks->workers, 0, SL_LIMIT_WORKERS * sizeof *clocks->workers);
+    clocks->heard_end = clocks->joined_end = 0;
+}
+
+void sl_clocks_load(struct sl_clocks *clocks, uint32_t worker, const struct sl_clocks_worker *as)
+{
+    sl_assert(worker < SL_LIMIT_WORKERS);
+    clocks->workers[worker] = *as;
+    clocks->heard_end = as->heard ? greater(clocks->heard_end, worker + 1) : clocks->heard_end;
+    clocks->joined_end = as->joined ? greater(clocks->joined_end, worker + 1) : clocks->joined_end;
+}
+
+void sl_clocks_load_end(struct sl_clocks *clocks)
+{
+    for (uint32_t i = 0; i < clocks->group_count; i++) {
+        clocks->groups[i].floor = 0; /* it may have been another's */
+        group_scan(clocks, i);
+    }
+    everyone_scan(clocks);
+    clocks->moved = true;
+}
+
+void sl_clocks_let_ahead(struct sl_clocks *clocks)
+{
+    for (uint32_t worker = 0; worker < SL_LIMIT_WORKERS; worker++) {
+        clocks->workers[worker].began = false;
+    }
 }
 
 uint32_t sl_clocks_slowest(const struct sl_clocks *clocks, uint32_t group)

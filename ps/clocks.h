@@ -128,6 +128,16 @@ uint32_t sl_clocks_joinable(const struct sl_clocks *clocks, uint32_t worker);
 void sl_clocks_leave(struct sl_clocks *clocks, uint32_t worker);
 void sl_clocks_lose(struct sl_clocks *clocks, uint32_t worker);
 
+/* The workers as they were: load_begin forgets all that there are, each `load` says how one stood,
+ * and load_end finds the floors, as they were then too. In between nothing else is asked but
+ * sl_clocks_group. worker < SL_LIMIT_WORKERS. */
+void sl_clocks_load_begin(struct sl_clocks *clocks);
+void sl_clocks_load(struct sl_clocks *clocks, uint32_t worker, const struct sl_clocks_worker *as);
+void sl_clocks_load_end(struct sl_clocks *clocks);
+
+/* Every worker that is present may join ahead of its clock, as one may that has not begun. */
+void sl_clocks_let_ahead(struct sl_clocks *clocks);
+
 /* The worker's clock, also of one that left or was lost; SL_CLOCKS_FINISHED when it has finished.
  * worker < SL_LIMIT_WORKERS. */
 static inline uint32_t sl_clocks_of(const struct sl_clocks *clocks, uint32_t worker)

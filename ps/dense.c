@@ -201,6 +201,23 @@ void sl_dense_store_apply(struct sl_dense_store *store, uint64_t start, uint64_t
     }
 }
 
+bool sl_dense_store_put(struct sl_dense_store *store, uint64_t number, uint32_t last_step,
+                        uint32_t count, const float *floats)
+{
+    const uint64_t first = store->start / BLOCK;
+    if (number < first || number - first >= (store->count + BLOCK - 1) / BLOCK) {
+        return false;
+    }
+    const uint64_t offset = (number - first) * BLOCK;
+    const uint32_t elements = block_elements(store, offset);
+    struct block *block = block_at(store, offset);
+    block->last_step = last_step;
+    block->count = count;
+    memcpy(block->values, floats,
+           (elements + sl_optimizer_slot_floats(store->optimizer, elements)) * sizeof *floats);
+    return true;
+}
+
 const struct sl_table_spec *sl_dense_store_spec(const struct sl_dense_store *store)
 {
     return &store->spec;

@@ -9,6 +9,7 @@
 #ifndef SL_PS_DENSE_H
 #define SL_PS_DENSE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,12 @@ void sl_dense_store_read(const struct sl_dense_store *store, uint64_t start, uin
 void sl_dense_store_apply(struct sl_dense_store *store, uint64_t start, uint64_t count,
                           const float *gradients, const struct sl_optimizer_state *state,
                           uint64_t step);
+
+/* What block `number` of the whole array is from now on: its header, and its values and slots as
+ * they lie behind each other in a block. False, and nothing has changed: the store does not hold
+ * that block. */
+bool sl_dense_store_put(struct sl_dense_store *store, uint64_t number, uint32_t last_step,
+                        uint32_t count, const float *floats);
 
 const struct sl_table_spec *sl_dense_store_spec(const struct sl_dense_store *store);
 const struct sl_optimizer *sl_dense_store_optimizer(const struct sl_dense_store *store);

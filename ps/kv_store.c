@@ -339,3 +339,31 @@ void sl_kv_store_push(struct sl_kv_store *store, struct sl_kv_array *array, uint
         add(store, array, start, count, values);
     }
 }
+
+int sl_kv_store_put(struct sl_kv_store *store, const struct sl_kv_array *array, uint32_t first,
+                    uint32_t count, const void *values)
+{
+    sl_assert(count <= array->length);
+    sl_assert(first <= array->length - count);
+    sl_assert(array->written <= array->length);
+    sl_assert(store->own.id == 0);
+    struct sl_kv_claim claim;
+    uint32_t record;
+    uint32_t failed;
+    uint32_t failed_length;
+    sl_kv_store_claim_begin(store, &claim);
+    int err = sl_kv_store_claim(store, &claim, &array->key, NULL, array->length, 1, &record,
+                                &failed, &failed_length);
+    if (err == 0) {
+        err = sl_kv_store_make(store, &claim, &record, 1);
+    }
+    sl_kv_store_claim_end(store, &claim);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_kv_array *to = sl_kv_store_at(store, record);
+    to->written = array->written;
+    memcpy(to->values + (size_t)first * store->value_bytes, values,
+           (size_t)count * store->value_bytes);
+    return 0;
+}

@@ -80,6 +80,12 @@ struct sl_kv_array *sl_kv_store_at(const struct sl_kv_store *store, uint32_t rec
 void sl_kv_store_push(struct sl_kv_store *store, struct sl_kv_array *array, uint32_t start,
                       uint32_t count, const void *values);
 
+/* A piece of an array as it was: `count` values from `first` on, of `length` in all; `written` as
+ * in struct sl_kv_array. Makes the array where nobody has pushed the key, of zeros. Nothing may be
+ * claimed. Errors: INVALID (the array has another length), NO_MEMORY; nothing has changed then. */
+int sl_kv_store_put(struct sl_kv_store *store, const struct sl_kv_array *array, uint32_t first,
+                    uint32_t count, const void *values);
+
 uint64_t sl_kv_store_key_count(const struct sl_kv_store *store); /* that have an array */
 size_t sl_kv_store_memory_bytes(const struct sl_kv_store *store);
 

@@ -67,8 +67,7 @@ static int fail_length(const struct sl_shard *shard, const struct sl_shard_work 
 
 /* ---- The beginning of a push ----------------------------------------------------------------- */
 
-/* What the shard may still use, is the table's to use. */
-static void limit_memory(const struct sl_shard *shard, struct sl_shard_table *table)
+void sl_shard_kv_limit_memory(const struct sl_shard *shard, struct sl_shard_table *table)
 {
     const size_t bytes_max = shard->options.memory_bytes_max;
     if (bytes_max != 0) {
@@ -77,7 +76,7 @@ static void limit_memory(const struct sl_shard *shard, struct sl_shard_table *ta
     }
 }
 
-static void count_memory(struct sl_shard *shard, struct sl_shard_table *table)
+void sl_shard_kv_count_memory(struct sl_shard *shard, struct sl_shard_table *table)
 {
     const size_t bytes = sl_kv_store_memory_bytes(table->kv);
     shard->memory_bytes += bytes - table->counted_memory;
@@ -96,11 +95,11 @@ static int claim_batch(struct sl_shard *shard, struct sl_shard_table *table,
     if (err != 0) {
         return err;
     }
-    limit_memory(shard, table);
+    sl_shard_kv_limit_memory(shard, table);
     err = sl_kv_store_claim(
         table->kv, claim, work->view.keys + work->key, lens == NULL ? NULL : lens + work->key,
         part_of(&work->view, work->key).whole, count, records, &failed, &length);
-    count_memory(shard, table);
+    sl_shard_kv_count_memory(shard, table);
     slice->spent += (count + CLAIMS_PER_COST - 1) / CLAIMS_PER_COST;
     if (err == SL_ERR_INVALID) {
         return fail_length(shard, work, slice, work->key + failed, length);
@@ -120,7 +119,7 @@ static int make_batch(struct sl_shard *shard, struct sl_shard_table *table,
                       struct sl_kv_claim *claim, const uint32_t *records, uint32_t count)
 {
     const int err = sl_kv_store_make(table->kv, claim, records, count);
-    count_memory(shard, table);
+    sl_shard_kv_count_memory(shard, table);
     return err == 0
                ? 0
                : sl_shard_fail(shard, work, slice, err, "the system has no memory for more arrays");
@@ -139,7 +138,7 @@ static int collect_few(struct sl_shard *shard, struct sl_shard_table *table,
         err = make_batch(shard, table, work, slice, &claim, records, count);
     }
     sl_kv_store_claim_end(table->kv, &claim);
-    count_memory(shard, table);
+    sl_shard_kv_count_memory(shard, table);
     return err;
 }
 
@@ -188,7 +187,7 @@ void sl_shard_kv_drop(struct sl_shard *shard, struct sl_shard_work *work)
     if (work->scratch != NULL && sl_shard_op_kv(work->view.section.op)) {
         struct sl_shard_table *table = shard->tables[work->view.section.table_id];
         sl_kv_store_claim_end(table->kv, sl_kv_store_own_claim(table->kv));
-        count_memory(shard, table);
+        sl_shard_kv_count_memory(shard, table);
         work->scratch->owner = NULL;
         work->scratch = NULL;
     }

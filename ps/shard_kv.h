@@ -8,6 +8,11 @@
 int sl_shard_kv_owns(const struct sl_shard *shard, const struct sl_shard_work *work,
                      struct sl_shard_slice *slice, const uint64_t *keys, uint32_t count);
 
+/* What the shard may still use of memory, is the table's to use; and what it has used, is counted.
+ */
+void sl_shard_kv_limit_memory(const struct sl_shard *shard, struct sl_shard_table *table);
+void sl_shard_kv_count_memory(struct sl_shard *shard, struct sl_shard_table *table);
+
 /* Shows the section to the handler: DONE, PARKED, or its error. */
 int sl_shard_handler_run(struct sl_shard *shard, struct sl_shard_table *table,
                          struct sl_shard_work *work, uint8_t *reply, struct sl_shard_slice *slice);

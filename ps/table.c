@@ -87,9 +87,18 @@ void sl_table_store_destroy(struct sl_table_store **store)
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
+static void fill_record(const struct sl_table_store *store, struct sl_table_record *record)
+{
+    const uint32_t dim = store->spec.dim;
+    sl_initializer_fill(&store->spec.initializer, record->key, 0, dim, record->values);
+    if (store->optimizer->init != NULL) {
+        store->optimizer->init(&store->spec.optimizer, dim, record->values + dim);
+    }
+}
+
 /* Writes the record after the last, then the index's entry for it: until the last line nobody can
  * see it, and what a failure leaves is written over by the next one. */
-static int create(struct sl_table_store *store, uint64_t key, uint32_t *number)
+static int create(struct sl_table_store *store, uint64_t key, bool fill, uint32_t *number)
 {
     int err = sl_table_memory_reserve(&store->records);
     if (err != 0) {
@@ -98,10 +107,8 @@ static int create(struct sl_table_store *store, uint64_t key, uint32_t *number)
     const uint32_t fresh = store->records.unit_count;
     struct sl_table_record *record = sl_table_memory_at(&store->records, fresh);
     record->key = key;
-    sl_initializer_fill(&store->spec.initializer, key, 0, store->spec.dim, record->values);
-    if (store->optimizer->init != NULL) {
-        store->optimizer->init(&store->spec.optimizer, store->spec.dim,
-                               record->values + store->spec.dim);
+    if (fill) {
+        fill_record(store, record);
     }
     err = sl_table_index_insert(&store->index, key, fresh);
     if (err != 0) {
@@ -112,8 +119,8 @@ static int create(struct sl_table_store *store, uint64_t key, uint32_t *number)
     return 0;
 }
 
-int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *keys,
-                                  uint32_t count, uint32_t *records)
+static int find_or_make(struct sl_table_store *store, const uint64_t *keys, uint32_t count,
+                        bool fill, uint32_t *records)
 {
     for (uint32_t done = 0; done < count; done += CREATE_GROUP) {
         const uint32_t left = count - done;
@@ -126,7 +133,7 @@ int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *
             /* The same key may have been created a moment ago. */
             uint32_t number = sl_table_index_find_one(&store->index, keys[i]);
             if (number == SL_TABLE_NO_RECORD) {
-                const int err = create(store, keys[i], &number);
+                const int err = create(store, keys[i], fill, &number);
                 if (err != 0) {
                     return err;
                 }
@@ -135,6 +142,18 @@ int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *
         }
     }
     return 0;
+}
+
+int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *keys,
+                                  uint32_t count, uint32_t *records)
+{
+    return find_or_make(store, keys, count, true, records);
+}
+
+int sl_table_store_find_or_insert(struct sl_table_store *store, const uint64_t *keys,
+                                  uint32_t count, uint32_t *records)
+{
+    return find_or_make(store, keys, count, false, records);
 }
 
 void sl_table_store_find(struct sl_table_store *store, const uint64_t *keys, uint32_t count,

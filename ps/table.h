@@ -44,6 +44,11 @@ void sl_table_store_destroy(struct sl_table_store **store);
 int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *keys,
                                   uint32_t count, uint32_t *records);
 
+/* As above, but of a record that is created only the key is written: values, slots and the rest,
+ * which are zeros or what a creation that failed has left, are the caller's to write. */
+int sl_table_store_find_or_insert(struct sl_table_store *store, const uint64_t *keys,
+                                  uint32_t count, uint32_t *records);
+
 /* As above without creation: SL_TABLE_NO_RECORD for a missing key. */
 void sl_table_store_find(struct sl_table_store *store, const uint64_t *keys, uint32_t count,
                          uint32_t *records);
