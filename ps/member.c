@@ -7,7 +7,7 @@
 #include "core/assert.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "net/control/session.h"
+#include "ps/member_internal.h"
 
 #define CONNECTIONS            4
 #define BUFFERS                16
@@ -18,23 +18,6 @@
 
 /* Between two `absent`. */
 #define ABSENCE_INTERVAL       SL_CLOCK_NS_PER_S
-
-struct sl_member {
-    struct sl_member_options options;
-    struct sl_transport *transport;
-    struct sl_outbox outbox;
-    struct sl_session *session; /* NULL: we left */
-    struct sl_timer heartbeat;
-    struct sl_timer absence; /* armed while there is no connection, since it has joined */
-    uint64_t opened_ns;
-    uint64_t lease_ns;
-    bool registering; /* a Register is on its way, or kept by the session */
-    bool registered;  /* since the last welcome */
-    bool joined;      /* the owner has been told */
-    bool failed;      /* likewise: nothing more is done */
-    bool is_lost;     /* the coordinator is, and the user has been told so */
-    uint32_t first_shard, shard_count;
-};
 
 static struct sl_timer_wheel *timers_of(struct sl_member *member)
 {
@@ -101,6 +84,7 @@ static void cluster_came(struct sl_member *member, const struct sl_message_clust
         member->joined = true;
         member->first_shard = first_shard;
         member->shard_count = shard_count;
+        member->restore = cluster->restore;
         member->options.joined(member->options.ctx, first_shard, shard_count, member->lease_ns);
     }
 }
@@ -140,7 +124,10 @@ static void register_once(struct sl_member *member)
         .kind = SL_MESSAGE_REGISTER,
         .reg = {.shard_count = options->shard_count,
                 .ps_count = options->ps_count,
-                .worker_count = options->worker_count},
+                .worker_count = options->worker_count,
+                .restore = member->joined ? 0 : options->restore,
+                .checkpoint_newest = sl_member_checkpoint_newest(member),
+                .serving = member->joined},
     };
     sl_endpoint_format(&options->data, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
     if (options->has_fast) {
@@ -184,6 +171,7 @@ static void on_heartbeat(struct sl_timer *timer, uint64_t now_ns)
     if (!member->registered && sl_session_conn(member->session) != NULL) {
         register_once(member);
     }
+    sl_member_checkpoint_beat(member);
 }
 
 static void arm_absence(struct sl_member *member, uint64_t pause_ns)
@@ -243,23 +231,40 @@ static void on_closed(void *ctx, struct sl_session *session, int err, const char
     fail(ctx, err, reason);
 }
 
-static void on_told(void *ctx, struct sl_session *session, const struct sl_message *message)
+static void told_loss(const struct sl_member *member, const struct sl_message_lost *lost)
 {
-    (void)session;
-    struct sl_member *member = ctx;
-    if (message->kind == SL_MESSAGE_ENDED && !member->failed && member->options.ended != NULL) {
-        member->options.ended(member->options.ctx, message->why);
-        return;
-    }
-    if (message->kind != SL_MESSAGE_LOST || member->failed) {
-        return; /* where the other ps are does not matter to this one */
-    }
-    const struct sl_message_lost *lost = &message->lost;
     if (lost->role == SL_MESSAGE_ROLE_WORKER) {
         member->options.lost(member->options.ctx, lost); /* the server has a line about it */
     } else if (member->options.task_index != 0 || member->options.peer_name != NULL) {
         /* Beside the coordinator, that has said so. */
         sl_log_warn("ps/%" PRIu32 " is lost: %s", lost->task_index, lost->why);
+    }
+}
+
+static void on_told(void *ctx, struct sl_session *session, const struct sl_message *message)
+{
+    (void)session;
+    struct sl_member *member = ctx;
+    if (member->failed) {
+        return;
+    }
+    switch (message->kind) {
+    case SL_MESSAGE_ENDED:
+        if (member->options.ended != NULL) {
+            member->options.ended(member->options.ctx, message->why);
+        }
+        break;
+    case SL_MESSAGE_LOST:
+        told_loss(member, &message->lost);
+        break;
+    case SL_MESSAGE_CHECKPOINT:
+        sl_member_checkpoint_told(member, &message->checkpoint);
+        break;
+    case SL_MESSAGE_CHECKPOINT_COMPLETE:
+        sl_member_checkpoint_complete_told(member, &message->checkpoint_complete);
+        break;
+    default:
+        break; /* where the other ps are does not matter to this one */
     }
 }
 
@@ -300,6 +305,7 @@ int sl_member_open(const struct sl_member_options *options, struct sl_member **o
     sl_assert(options->joined != NULL);
     sl_assert(options->failed != NULL);
     sl_assert(options->lost != NULL);
+    sl_assert((options->checkpoint == NULL) == (options->checkpoint_complete == NULL));
     sl_reactor_assert_owner(options->reactor);
     struct sl_member *member = calloc(1, sizeof *member);
     if (member == NULL) {
@@ -336,6 +342,12 @@ free_member:
     return err;
 }
 
+uint64_t sl_member_restore(const struct sl_member *member)
+{
+    sl_assert(member->joined);
+    return member->restore;
+}
+
 uint32_t sl_member_task_index(const struct sl_member *member)
 {
     sl_assert(!member->options.any_task);
@@ -359,6 +371,7 @@ void sl_member_close(struct sl_member **member)
         return;
     }
     sl_member_leave(closing);
+    sl_member_checkpoint_fini(closing);
     sl_transport_close(&closing->transport);
     sl_outbox_fini(&closing->outbox);
     free(closing);

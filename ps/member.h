@@ -9,6 +9,7 @@
 #include "core/endpoint.h"
 #include "core/secret.h"
 #include "net/control/message.h"
+#include "net/control/session.h"
 #include "net/transport.h"
 
 struct sl_member;
@@ -31,8 +32,10 @@ struct sl_member_options {
     uint64_t incarnation;           /* of the process: its client_id */
     const struct sl_secret *secret; /* outlives the member; NULL: none */
     bool checksum;
-    uint64_t heartbeat_ns;     /* between two; 0, or not below the lease: a quarter of that */
-    uint64_t start_timeout_ns; /* to join; later, to register anew before that is tried again */
+    uint64_t heartbeat_ns;      /* between two; 0, or not below the lease: a quarter of that */
+    uint64_t start_timeout_ns;  /* to join; later, to register anew before that is tried again */
+    uint64_t restore;           /* the checkpoint that it can begin from, and shall; 0: none */
+    uint64_t checkpoint_newest; /* the greatest number of one that it knows of, complete or not */
 
     /* The cluster is known, once: this process has its shards first_shard and on of shard_count. */
     void (*joined)(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns);
@@ -45,6 +48,14 @@ struct sl_member_options {
     /* Since it has joined, there has been no connection to the coordinator for start_timeout_ns;
      * comes again every second until there is one. May be NULL. */
     void (*absent)(void *ctx);
+    /* A checkpoint begins: sl_member_checkpoint_part or _fail is called, then or later. base: what
+     * it adds to, which this process has completed; 0: it is a full one. What was begun before is
+     * given up. Both NULL: this process has no place for checkpoints, and the coordinator is told
+     * so. */
+    void (*checkpoint)(void *ctx, uint64_t number, uint64_t base);
+    /* All ps have their files: the manifest is to be written, then sl_member_checkpoint_done or
+     * _fail called. Valid during the call. */
+    void (*checkpoint_complete)(void *ctx, const struct sl_message_checkpoint_complete *complete);
     void *ctx;
 };
 
@@ -53,6 +64,33 @@ int sl_member_open(const struct sl_member_options *options, struct sl_member **o
 
 /* Since `joined`; the one that was chosen. */
 uint32_t sl_member_task_index(const struct sl_member *member);
+
+/* Since `joined`: the checkpoint that this process begins from, at most the one that it can; 0:
+ * none, it begins with nothing. */
+uint64_t sl_member_restore(const struct sl_member *member);
+
+/* To the coordinator, of a checkpoint that `checkpoint` has begun: its files are on disk, one for
+ * each shard, by ascending index in the cluster; copied. They are said again as often as the
+ * connection breaks. Without effect for one that is not the last begun. */
+void sl_member_checkpoint_part(struct sl_member *member, uint64_t number,
+                               const struct sl_message_checkpoint_file *files, uint32_t file_count);
+/* Likewise: it cannot be made; why: for people. */
+void sl_member_checkpoint_fail(struct sl_member *member, uint64_t number, int err, const char *why);
+/* Likewise, after `checkpoint_complete`: the manifest is written. */
+void sl_member_checkpoint_done(struct sl_member *member, uint64_t number);
+
+/* Asks the coordinator for a checkpoint, as a client may: the answer is a CheckpointDone, or an
+ * error as in sl_session_request. Before sl_member_leave. */
+void sl_member_checkpoint_ask(struct sl_member *member, uint64_t timeout_ns,
+                              sl_session_answer_fn *answered, void *ctx);
+
+/* Makes known a table that this process has from a checkpoint, under the id that it has there. To
+ * be answered before anyone is welcomed to the shards: clients then find the id at the coordinator.
+ * The answer is a TableOpened, or an error as in sl_session_request: EXISTS (it, or its id, is in
+ * use otherwise). Before sl_member_leave. */
+void sl_member_table_keep(struct sl_member *member, uint32_t table_id,
+                          const struct sl_table_spec *spec, uint64_t timeout_ns,
+                          sl_session_answer_fn *answered, void *ctx);
 
 /* Says goodbye. No upcall follows. */
 void sl_member_leave(struct sl_member *member);
