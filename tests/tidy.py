@@ -38,6 +38,7 @@ CONFINED = [
     (r"#include <liburing", r"reactor/ring.*|net/(tcp|shm)/.*|bench/bare_.*", "liburing"),
     (r"#include <(infiniband|rdma)/", r"net/rdma/.*", "verbs"),
     (r"#include <rte_", r"net/dpdk/module/.*|bench/bare_memif.*", "DPDK"),
+    (r"#include <curl/", r"ps/store/etcd\.c", "libcurl"),
     (r"#include <openssl/", r"net/auth\.c|net/tcp/tls.*", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
