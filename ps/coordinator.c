@@ -11,6 +11,7 @@
 
 #define WAITING_INTERVAL_DEFAULT_NS (3 * SL_CLOCK_NS_PER_S)
 #define LEASE_DEFAULT_NS            (10 * SL_CLOCK_NS_PER_S)
+#define CHECKPOINT_DEFAULT_NS       (3600 * SL_CLOCK_NS_PER_S)
 
 int sl_coordinator_create(const struct sl_coordinator_options *options, struct sl_coordinator **out)
 {
@@ -35,6 +36,9 @@ int sl_coordinator_create(const struct sl_coordinator_options *options, struct s
     if (options->lease_ns == 0) {
         coordinator->options.lease_ns = LEASE_DEFAULT_NS;
     }
+    if (options->checkpoint_timeout_ns == 0) {
+        coordinator->options.checkpoint_timeout_ns = CHECKPOINT_DEFAULT_NS;
+    }
     coordinator->cluster_version = 1;
     coordinator->worker_count = options->worker_count;
     (void)snprintf(coordinator->worker_count_from, sizeof coordinator->worker_count_from,
@@ -46,6 +50,7 @@ int sl_coordinator_create(const struct sl_coordinator_options *options, struct s
 void sl_coordinator_destroy(struct sl_coordinator **coordinator)
 {
     sl_coordinator_barrier_fini(*coordinator);
+    sl_coordinator_checkpoint_fini(*coordinator);
     for (uint32_t i = 0; i < (*coordinator)->member_count; i++) {
         free((*coordinator)->members[i]);
     }
@@ -148,6 +153,15 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
     case SL_MESSAGE_BARRIER:
         sl_coordinator_barrier_come(coordinator, member, message, now_ns);
         break;
+    case SL_MESSAGE_CHECKPOINT_PART:
+        sl_coordinator_checkpoint_part(coordinator, member, message, now_ns);
+        break;
+    case SL_MESSAGE_CHECKPOINT_DONE:
+        sl_coordinator_checkpoint_done(coordinator, member, message, now_ns);
+        break;
+    case SL_MESSAGE_CHECKPOINT_ASK:
+        sl_coordinator_ask_come(coordinator, member, message, now_ns);
+        break;
     case SL_MESSAGE_STATS_GET:
         sl_coordinator_table_stats(coordinator, member, message->id);
         break;
@@ -170,4 +184,5 @@ void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
     sl_coordinator_member_tell_leaves(coordinator, now_ns);
     sl_coordinator_cluster_tick(coordinator, now_ns);
     sl_coordinator_barrier_tick(coordinator, now_ns);
+    sl_coordinator_checkpoint_tick(coordinator, now_ns);
 }

@@ -28,7 +28,20 @@
  * in between, is answered again. A member that comes again to a barrier at which it waits has given
  * up waiting before: it still counts once, and is answered under its last request. One that said
  * how long it waits is told who is missing shortly before. Allocates as members, tables and
- * barriers come, within SL_LIMIT_*; never on the data path. */
+ * barriers come, within SL_LIMIT_*; never on the data path.
+ *
+ * Checkpoints: one at a time, in two steps. Every ps writes the files of its shards, then every ps
+ * the manifest; a checkpoint is complete when all have said so, and only then is who asked told.
+ * Numbers ascend, also where a coordinator has started anew, for every ps says the greatest that it
+ * knows of. A ps that fails, leaves, is lost or is started anew ends the one that is being made;
+ * one that is away for less than a lease is told again what it owes. The first one is full, and so
+ * is the next after one that was given up, or after a ps was started anew. Who asks while one is
+ * being made waits for the next one, but a ps, which asks since it ends, for one that a ps has
+ * asked for.
+ *
+ * Restore: before the first time that the cluster is told, every ps has said what checkpoint it can
+ * begin from, or all that they have none; all are told the least. A ps that comes later is told its
+ * own, and so is everyone where a ps is serving already. */
 #ifndef SL_PS_COORDINATOR_H
 #define SL_PS_COORDINATOR_H
 
@@ -39,6 +52,7 @@
 #define SL_COORDINATOR_CLIENTS_AWAY 1024
 
 #define SL_COORDINATOR_BARRIERS     1024 /* in use at one time */
+#define SL_COORDINATOR_ASKS         4096 /* that wait for a checkpoint */
 
 struct sl_coordinator;
 
@@ -70,7 +84,12 @@ struct sl_coordinator_options {
      * names who never came, and apart from them who came and left. `why` is valid during the call.
      */
     void (*stage_changed)(void *ctx, enum sl_coordinator_stage stage, int err, const char *why);
-    uint64_t start_timeout_ns; /* from the first tick on; 0: none */
+    uint64_t start_timeout_ns;       /* from the first tick on; 0: none */
+    uint64_t checkpoint_interval_ns; /* from the beginning of one to that of the next, at least; 0:
+                                      * only when somebody asks */
+    uint32_t checkpoint_adds;        /* incremental ones after each full one, at most */
+    uint64_t checkpoint_timeout_ns;  /* one that takes longer is given up; 0: an hour */
+    uint64_t (*time_ms)(void *ctx);  /* since 1970, for the manifest; NULL: unknown */
     void *ctx;
 };
 
@@ -92,7 +111,8 @@ uint32_t sl_coordinator_task_index(const struct sl_coordinator *coordinator,
                                    sl_coordinator_peer peer);
 
 /* A message of a member that said hello: REGISTER, TABLE_OPEN, BARRIER, STATS_GET, HEARTBEAT,
- * GOODBYE; others are answered with an Error. */
+ * GOODBYE, CHECKPOINT_ASK, and of a ps CHECKPOINT_PART and CHECKPOINT_DONE; others are answered
+ * with an Error. */
 void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                             const struct sl_message *message, uint64_t now_ns);
 

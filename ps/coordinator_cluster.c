@@ -1,4 +1,5 @@
 /* Who is where: members register, and are told the cluster as soon as every ps has. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +12,8 @@ static bool is_ps(const struct sl_coordinator_member *member)
     return member->hello.role == SL_MESSAGE_ROLE_PS;
 }
 
-/* Names those without whom nobody is told the cluster; returns how many. */
-static uint32_t find_missing(const struct sl_coordinator *coordinator,
-                             struct sl_message_waiting *waiting)
+uint32_t sl_coordinator_cluster_miss_ps(const struct sl_coordinator *coordinator,
+                                        struct sl_message_waiting *waiting)
 {
     bool here[SL_LIMIT_PS] = {false};
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
@@ -28,6 +28,14 @@ static uint32_t find_missing(const struct sl_coordinator *coordinator,
             sl_coordinator_miss(waiting, &total, "ps", task);
         }
     }
+    return total;
+}
+
+/* Names those without whom nobody is told the cluster; returns how many. */
+static uint32_t find_missing(const struct sl_coordinator *coordinator,
+                             struct sl_message_waiting *waiting)
+{
+    uint32_t total = sl_coordinator_cluster_miss_ps(coordinator, waiting);
     return sl_coordinator_job_missing(coordinator, total, waiting);
 }
 
@@ -44,12 +52,36 @@ static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinat
                          struct sl_message *message)
 {
     message->id = member->waits_for_cluster ? member->cluster_request : 0;
+    message->cluster.restore =
+        is_ps(member) ? coordinator->ps[member->hello.task_index].restore : coordinator->restore;
     bool was_asked = member->waits_for_cluster;
     member->waits_for_cluster = false;
     member->cluster_version = coordinator->cluster_version;
     sl_coordinator_send(coordinator, member, message);
     if (was_asked && is_ps(member)) {
         sl_coordinator_member_tell_losses(coordinator, member);
+    }
+}
+
+/* All begin from the least that they can begin from. Where one is serving, it is the coordinator
+ * that has started anew: the others come in the place of those that are gone, each from its own. */
+static void form(struct sl_coordinator *coordinator)
+{
+    const uint32_t count = coordinator->options.ps_count;
+    bool any_serving = false;
+    uint64_t least = coordinator->ps[0].restore;
+    for (uint32_t task = 0; task < count; task++) {
+        const struct sl_coordinator_ps *ps = &coordinator->ps[task];
+        any_serving = any_serving || ps->serving;
+        least = ps->restore < least ? ps->restore : least;
+    }
+    coordinator->formed = true;
+    if (!any_serving && least != 0) {
+        sl_log_info("the job begins from checkpoint %" PRIu64, least);
+        coordinator->restore = least;
+        for (uint32_t task = 0; task < count; task++) {
+            coordinator->ps[task].restore = least;
+        }
     }
 }
 
@@ -60,6 +92,10 @@ static void publish(struct sl_coordinator *coordinator, uint64_t now_ns)
         return; /* nor will it */
     }
     sl_coordinator_job_begin(coordinator, now_ns);
+    if (!coordinator->formed) {
+        form(coordinator);
+        sl_coordinator_checkpoint_formed(coordinator, now_ns);
+    }
     uint32_t owed = 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         owed += is_owed_cluster(coordinator, coordinator->members[i]) ? 1 : 0;
@@ -141,16 +177,58 @@ static const char *check_ps(const struct sl_coordinator *coordinator,
                                                      : NULL;
 }
 
+static void log_return(const struct sl_coordinator_member *member,
+                       const struct sl_message_register *reg, bool is_new)
+{
+    char from[64] = "";
+    if (is_new && reg->restore != 0) {
+        (void)snprintf(from, sizeof from, "; it begins from checkpoint %" PRIu64, reg->restore);
+    } else if (is_new) {
+        (void)snprintf(from, sizeof from, "; its tables begin anew");
+    }
+    sl_log_warn("%s came back at %s%s", member->name, reg->data_endpoint, from);
+}
+
+/* The job has not begun: whether it begins from a checkpoint is the same for all. */
+static bool restore_agrees(struct sl_coordinator *coordinator,
+                           const struct sl_coordinator_member *member,
+                           const struct sl_message *message)
+{
+    uint64_t mine = message->reg.restore;
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        const struct sl_coordinator_member *other = coordinator->members[i];
+        if (other == member || !is_ps(other) || !other->registered) {
+            continue;
+        }
+        const struct sl_coordinator_ps *known = &coordinator->ps[other->hello.task_index];
+        if (known->serving || (known->restore == 0) == (mine == 0)) {
+            continue;
+        }
+        bool is_mine = mine != 0;
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
+                              "%s has checkpoint %" PRIu64
+                              " to begin from, %s has none: either all "
+                              "begin from one, or none does",
+                              is_mine ? member->name : other->name, is_mine ? mine : known->restore,
+                              is_mine ? other->name : member->name);
+        return false;
+    }
+    return true;
+}
+
 /* A ps says where it is. One that comes back must have as many shards as before, since the keys are
  * spread over them. */
 static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
-                        const struct sl_message *message)
+                        const struct sl_message *message, uint64_t now_ns)
 {
     const struct sl_message_register *reg = &message->reg;
     const char *why = check_ps(coordinator, member, reg);
     if (why != NULL) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
                               "%s with %u shards: %s", member->name, reg->shard_count, why);
+        return false;
+    }
+    if (!coordinator->formed && !reg->serving && !restore_agrees(coordinator, member, message)) {
         return false;
     }
     struct sl_coordinator_ps *known = &coordinator->ps[member->hello.task_index];
@@ -161,8 +239,11 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
                  strcmp(known->fast_endpoint, reg->fast_endpoint) != 0;
     if (is_known && (is_new || moved)) {
         coordinator->cluster_version++;
-        sl_log_warn("%s came back at %s%s", member->name, reg->data_endpoint,
-                    is_new ? "; its tables begin anew" : "");
+        log_return(member, reg, is_new);
+    }
+    if (is_new || !coordinator->formed) {
+        known->restore = reg->restore;
+        known->serving = reg->serving;
     }
     known->restarted = known->restarted || (is_known && is_new);
     known->shard_count = reg->shard_count;
@@ -171,6 +252,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     memcpy(known->data_endpoint, reg->data_endpoint, sizeof known->data_endpoint);
     memcpy(known->host, reg->host, sizeof known->host);
     memcpy(known->fast_endpoint, reg->fast_endpoint, sizeof known->fast_endpoint);
+    sl_coordinator_checkpoint_register(coordinator, member, reg, is_new, now_ns);
     return true;
 }
 
@@ -180,7 +262,7 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
 {
     if (sl_coordinator_job_refuses(coordinator, member, message->id) ||
         !counts_agree(coordinator, member, message) ||
-        (is_ps(member) && !register_ps(coordinator, member, message))) {
+        (is_ps(member) && !register_ps(coordinator, member, message, now_ns))) {
         return;
     }
     member->registered = true;
@@ -191,6 +273,8 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
     if (find_missing(coordinator, &nobody) == 0) {
         publish(coordinator, now_ns);
     }
+    sl_coordinator_checkpoint_tell(coordinator, member);
+    sl_coordinator_checkpoint_look(coordinator, now_ns);
     sl_coordinator_job_tell_end(coordinator, member);
 }
 

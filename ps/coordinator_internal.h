@@ -41,6 +41,9 @@ struct sl_coordinator_ps {
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char host[SL_MESSAGE_NAME_BYTES]; /* as it registered */
+    bool serving;                     /* it had begun when it registered first */
+    uint64_t restore;                 /* the checkpoint that it begins from; 0: none */
+    bool owes_checkpoint;             /* its part of the one that is being made, or its manifest */
 };
 
 enum sl_coordinator_end {
@@ -78,6 +81,38 @@ struct sl_coordinator_barrier {
     struct sl_coordinator_barrier *next;
 };
 
+/* One who waits for a checkpoint. */
+struct sl_coordinator_ask {
+    struct sl_coordinator_ask *next;
+    const struct sl_coordinator_member *member;
+    uint64_t request;
+    uint64_t number; /* that answers it; 0: the next that begins */
+    uint64_t remind_ns;
+    uint64_t deadline_ns; /* SL_CLOCK_NEVER: none */
+    uint32_t timeout_ms;
+};
+
+enum sl_coordinator_checkpoint_stage {
+    SL_COORDINATOR_CHECKPOINT_IDLE,
+    SL_COORDINATOR_CHECKPOINT_WRITING, /* the ps write their files */
+    SL_COORDINATOR_CHECKPOINT_KEEPING, /* all have; they write the manifest */
+};
+
+struct sl_coordinator_checkpoint {
+    enum sl_coordinator_checkpoint_stage stage;
+    uint64_t number, base; /* of the one that is being made, or was last */
+    uint64_t begun_ns, ended_ns;
+    uint64_t time_ms;                         /* when it began */
+    bool is_last;                             /* a ps has asked for it, since it ends */
+    uint32_t owed;                            /* ps that have not said what this stage waits for */
+    struct sl_message_checkpoint_file *files; /* [file_count], by shard; NULL in IDLE */
+    uint32_t file_count;
+    uint64_t newest;   /* the greatest number that anyone knows of */
+    uint64_t complete; /* that the next may add to; 0: it has to be a full one */
+    uint32_t adds;     /* complete ones since the last full one */
+    uint64_t next_ns;  /* when the next is due; SL_CLOCK_NEVER: never */
+};
+
 struct sl_coordinator {
     struct sl_coordinator_options options;
     uint64_t ticked_ns; /* 0: never */
@@ -98,6 +133,11 @@ struct sl_coordinator {
     uint32_t table_max;
     struct sl_coordinator_barrier *barriers;
     uint32_t barrier_count;
+    bool formed;      /* the cluster has been told */
+    uint64_t restore; /* that the job began from */
+    struct sl_coordinator_checkpoint checkpoint;
+    struct sl_coordinator_ask *asks; /* the last first */
+    uint32_t ask_count;
     enum sl_coordinator_stage stage; /* of a job whose course is not followed: GATHERING */
     uint64_t stage_ns;               /* since when; GATHERING: since the first tick, 0 before */
     uint64_t remind_ns;              /* when to log the next time who is missing */
@@ -193,6 +233,10 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
                                      struct sl_coordinator_member *member,
                                      const struct sl_message *message, uint64_t now_ns);
 
+/* Appends the ps that are not there; returns how many. */
+uint32_t sl_coordinator_cluster_miss_ps(const struct sl_coordinator *coordinator,
+                                        struct sl_message_waiting *waiting);
+
 /* Tells the cluster to those who do not know it, or for whom they wait. */
 void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 
@@ -223,5 +267,68 @@ void sl_coordinator_barrier_look(struct sl_coordinator *coordinator);
 void sl_coordinator_barrier_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 
 void sl_coordinator_barrier_fini(struct sl_coordinator *coordinator);
+
+/* ---- coordinator_checkpoint.c ---- */
+
+void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
+                                    const struct sl_coordinator_member *member,
+                                    const struct sl_message *message, uint64_t now_ns);
+void sl_coordinator_checkpoint_done(struct sl_coordinator *coordinator,
+                                    const struct sl_coordinator_member *member,
+                                    const struct sl_message *message, uint64_t now_ns);
+
+/* The cluster has been told for the first time. */
+void sl_coordinator_checkpoint_formed(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* A ps says what it knows, and is not counted as registered yet. is_new: it is another process than
+ * the one before. */
+void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
+                                        const struct sl_coordinator_member *member,
+                                        const struct sl_message_register *reg, bool is_new,
+                                        uint64_t now_ns);
+
+/* To a ps that has registered, and may have been so before: what it was told, and what it has said,
+ * may have been lost with a connection. */
+void sl_coordinator_checkpoint_tell(struct sl_coordinator *coordinator,
+                                    const struct sl_coordinator_member *member);
+
+/* It is no member any more. */
+void sl_coordinator_checkpoint_leave(struct sl_coordinator *coordinator,
+                                     const struct sl_coordinator_member *member, bool is_lost,
+                                     uint64_t now_ns);
+
+/* Begins the next one when it is due, or somebody waits for it, and nothing keeps it. */
+void sl_coordinator_checkpoint_look(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* Names the ps for which it waits, or without which none can begin. */
+void sl_coordinator_checkpoint_miss(const struct sl_coordinator *coordinator,
+                                    struct sl_message_waiting *waiting);
+
+void sl_coordinator_checkpoint_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
+void sl_coordinator_checkpoint_fini(struct sl_coordinator *coordinator);
+
+/* ---- coordinator_ask.c ---- */
+
+void sl_coordinator_ask_come(struct sl_coordinator *coordinator,
+                             const struct sl_coordinator_member *member,
+                             const struct sl_message *message, uint64_t now_ns);
+
+/* It waits for nothing any more. */
+void sl_coordinator_ask_leave(struct sl_coordinator *coordinator,
+                              const struct sl_coordinator_member *member);
+
+/* Somebody waits for the next one. */
+bool sl_coordinator_ask_is_waiting(const struct sl_coordinator *coordinator);
+
+/* That one begins: it answers those who wait. True: a ps is among them. */
+bool sl_coordinator_ask_take(struct sl_coordinator *coordinator, uint64_t number);
+
+/* Answers those who wait for that one; 0: for the next. */
+void sl_coordinator_ask_answer(struct sl_coordinator *coordinator, uint64_t number,
+                               const struct sl_message *answer);
+
+/* Reminds those who wait for whom, and answers those who give up. */
+void sl_coordinator_ask_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
+void sl_coordinator_ask_fini(struct sl_coordinator *coordinator);
 
 #endif

@@ -231,7 +231,12 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
         bool is_ps = coordinator->members[i]->hello.role == SL_MESSAGE_ROLE_PS;
         left = is_ps ? coordinator->members[i] : NULL;
     }
-    bool is_late = now_ns - coordinator->stage_ns >= coordinator->options.lease_ns;
+    /* What they ask for at their end takes its time, and ends by itself. */
+    const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
+    uint64_t since_ns =
+        checkpoint->ended_ns > coordinator->stage_ns ? checkpoint->ended_ns : coordinator->stage_ns;
+    bool is_late = checkpoint->stage == SL_COORDINATOR_CHECKPOINT_IDLE &&
+                   now_ns - since_ns >= coordinator->options.lease_ns;
     if (left != NULL && !is_late) {
         return;
     }

@@ -152,6 +152,7 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
     coordinator->job_workers_known = false;
     remember(coordinator, member, end, now_ns);
     sl_coordinator_barrier_leave(coordinator, member);
+    sl_coordinator_checkpoint_leave(coordinator, member, end != SL_COORDINATOR_END_LEFT, now_ns);
     bool is_client = member->hello.role == SL_MESSAGE_ROLE_CLIENT;
     if (!is_client && (end == SL_COORDINATOR_END_LOST || end == SL_COORDINATOR_END_REPLACED)) {
         tell_loss(coordinator, member, end);

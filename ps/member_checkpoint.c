@@ -54,6 +54,10 @@ void sl_member_checkpoint_told(struct sl_member *member, const struct sl_message
         send_answer(member); /* or it comes when the files are there */
         return;
     }
+    if (!member->joined) {
+        contradict(member, told->number, SL_ERR_AGAIN, "it has not joined the cluster yet");
+        return;
+    }
     if (told->number < checkpoint->number) {
         contradict(member, told->number, SL_ERR_EXISTS, "it has been told a later one already");
         return;

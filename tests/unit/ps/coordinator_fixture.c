@@ -15,7 +15,11 @@
 
 static int describe_cluster(const struct sl_message_cluster *cluster, char *text, size_t bytes)
 {
-    int at = snprintf(text, bytes, "cluster of %u workers:", cluster->worker_count);
+    int at = snprintf(text, bytes, "cluster of %u workers", cluster->worker_count);
+    if (cluster->restore != 0) {
+        at += snprintf(text + at, bytes - (size_t)at, " from %u", (unsigned)cluster->restore);
+    }
+    at += snprintf(text + at, bytes - (size_t)at, ":");
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         const struct sl_message_ps *ps = &cluster->ps[i];
         at += snprintf(text + at, bytes - (size_t)at, " ps/%u %s x%u%s%s%s%s", ps->task_index,
@@ -23,6 +27,17 @@ static int describe_cluster(const struct sl_message_cluster *cluster, char *text
                        ps->host, ps->fast_endpoint[0] == '\0' ? "" : " and ", ps->fast_endpoint);
     }
     return at;
+}
+
+static void describe_complete(const struct sl_message_checkpoint_complete *complete, char *text,
+                              size_t bytes)
+{
+    int at = snprintf(text, bytes, "complete %u on %u at %u:", (unsigned)complete->number,
+                      (unsigned)complete->base, (unsigned)complete->time_ms);
+    for (uint32_t i = 0; i < complete->file_count; i++) {
+        at += snprintf(text + at, bytes - (size_t)at, " %u %s", complete->files[i].shard,
+                       complete->files[i].name);
+    }
 }
 
 static void describe(const struct sl_message *message, char *text, size_t bytes)
@@ -61,6 +76,16 @@ static void describe(const struct sl_message *message, char *text, size_t bytes)
     case SL_MESSAGE_ENDED:
         (void)snprintf(text, bytes, "ended: %s", message->why);
         break;
+    case SL_MESSAGE_CHECKPOINT:
+        (void)snprintf(text, bytes, "checkpoint %u on %u", (unsigned)message->checkpoint.number,
+                       (unsigned)message->checkpoint.base);
+        break;
+    case SL_MESSAGE_CHECKPOINT_COMPLETE:
+        describe_complete(&message->checkpoint_complete, text, bytes);
+        break;
+    case SL_MESSAGE_CHECKPOINT_DONE:
+        (void)snprintf(text, bytes, "made %u", (unsigned)message->checkpoint_number);
+        break;
     default:
         (void)snprintf(text, bytes, "kind %d", (int)message->kind);
     }
@@ -93,6 +118,12 @@ static void on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const 
                    sl_err_name(err), why);
 }
 
+static uint64_t time_ms(void *ctx)
+{
+    const struct fixture *f = ctx;
+    return f->now_ns / SL_CLOCK_NS_PER_MS;
+}
+
 static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
 {
     struct sl_coordinator_options options = {
@@ -104,6 +135,10 @@ static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
         .close = on_close,
         .stage_changed = f->follows ? on_stage : NULL,
         .start_timeout_ns = 60 * SECOND,
+        .checkpoint_interval_ns = f->checkpoint_interval_ns,
+        .checkpoint_adds = f->checkpoint_adds,
+        .checkpoint_timeout_ns = 60 * SECOND,
+        .time_ms = time_ms,
         .ctx = f,
     };
     assert_int_equal(sl_coordinator_create(&options, &f->coordinator), 0);

@@ -16,6 +16,8 @@ struct fixture {
     char sent[FIXTURE_SENT_MAX][1024];
     uint32_t sent_count;
     char reason[512];
+    uint64_t checkpoint_interval_ns; /* for the next remake */
+    uint32_t checkpoint_adds;        /* likewise */
     bool follows; /* the job's course: its stages are among what is sent, "stage 1 err 0: …" */
 };
 
