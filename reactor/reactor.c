@@ -11,6 +11,7 @@
 /* ---- Ownership, counters, small things ------------------------------------------------------- */
 
 _Thread_local char sl_reactor_thread;
+static _Thread_local struct sl_reactor *running;
 
 void sl_reactor_own(struct sl_reactor *reactor)
 {
@@ -295,6 +296,8 @@ static uint32_t turn(struct sl_reactor *reactor, uint64_t now_ns, bool with_time
     if (reactor->options.stepped) {
         sl_reactor_own(reactor);
     }
+    struct sl_reactor *outer = running; /* a stepped one may be stepped by another */
+    running = reactor;
     reactor->in_turn = true;
     reactor->head.now_ns = now_ns;
     if (reactor->outbound.spilled_count > 0) {
@@ -311,7 +314,13 @@ static uint32_t turn(struct sl_reactor *reactor, uint64_t now_ns, bool with_time
     sl_reactor_count(&reactor->counters.turns, 1);
     sl_reactor_count(&reactor->counters.idle_turns, did == 0);
     reactor->in_turn = false;
+    running = outer;
     return did;
+}
+
+struct sl_reactor *sl_reactor_running(void)
+{
+    return running;
 }
 
 uint32_t sl_reactor_turn(struct sl_reactor *reactor, uint64_t now_ns)

@@ -144,6 +144,10 @@ struct sl_mailbox *sl_reactor_mailbox(struct sl_reactor *reactor);
  * and posted in a later turn, in order: never lost, never blocking. Owner of `from`. */
 void sl_reactor_post(struct sl_reactor *from, uint32_t to_index, struct sl_mail mail);
 
+/* The reactor whose turn the calling thread is in, so that what came as mail can be answered by
+ * mail; NULL: none. Any thread. */
+struct sl_reactor *sl_reactor_running(void);
+
 /* How many reactors are connected, itself included; 0: none are. Owner. */
 uint32_t sl_reactor_group_count(const struct sl_reactor *reactor);
 

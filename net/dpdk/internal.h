@@ -32,6 +32,7 @@
 #define SL_NET_DPDK_INTERNAL_H
 
 #include "core/assert.h"
+#include "core/limits.h"
 #include "net/dpdk/dpdk.h"
 #include "net/dpdk/flight.h"
 #include "net/dpdk/grant.h"
@@ -105,7 +106,7 @@ struct sl_dpdk {
     uint32_t sweep_rounds;
     struct sl_dpdk *next_here; /* stray.c */
     struct sl_dpdk_stray *strays_free;
-    uint32_t strays_out; /* posted, and not come back */
+    uint32_t strays_out[SL_LIMIT_REACTORS]; /* posted to each, and not come back */
     uint64_t strays_owner;
     struct sl_dpdk_region regions[SL_DPDK_REGIONS];
     uint32_t region_count;

@@ -5,8 +5,9 @@
 
 #include "net/dpdk/internal.h"
 
-/* Of one reactor, on their way and not come back, so that a reactor which stands still is not
- * filled with what comes for it meanwhile. The memory goes there and back, and is used again. */
+/* From one reactor to another, on their way and not come back, so that one which stands still is
+ * not filled with what comes for it meanwhile, and others get theirs. The memory goes there and
+ * back, and is used again. */
 #define STRAYS_OUT 1024U
 
 struct sl_dpdk_stray {
@@ -69,14 +70,15 @@ static void come_back(void *ctx, uint64_t a, uint64_t b)
         free(stray);
         return;
     }
-    dpdk->strays_out--;
+    dpdk->strays_out[stray->reactor]--;
     stray->next = dpdk->strays_free;
     dpdk->strays_free = stray;
 }
 
-static void send_back(struct sl_dpdk *dpdk, struct sl_dpdk_stray *stray)
+/* Also where there is no transport, yet or any more. */
+static void send_back(struct sl_dpdk_stray *stray)
 {
-    sl_reactor_post(dpdk->base.reactor, stray->from_reactor,
+    sl_reactor_post(sl_reactor_running(), stray->from_reactor,
                     (struct sl_mail){.run = come_back, .ctx = stray, .drop = free});
 }
 
@@ -127,25 +129,20 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     struct sl_dpdk_stray *stray = ctx;
     struct sl_dpdk *dpdk;
     struct sl_dpdk_side *side = find_side(stray, &dpdk);
-    if (side == NULL) { /* it is closed: so is, or will be, where this came from */
-        free(stray);
-        return;
-    }
-    if (stray->for_neighbours) {
+    if (side == NULL) {
+        /* Not open yet, or closed: as if it had been lost. */
+    } else if (stray->for_neighbours) {
         sl_dpdk_route_neighbour(dpdk, side, stray->bytes, stray->length, NULL);
     } else {
         dpdk->strays_taken++;
         take_packet(dpdk, side, stray);
     }
-    send_back(dpdk, stray);
+    send_back(stray);
 }
 
 static struct sl_dpdk_stray *get_stray(struct sl_dpdk *dpdk, uint32_t bytes)
 {
     struct sl_dpdk_stray *stray = dpdk->strays_free;
-    if (dpdk->strays_out == STRAYS_OUT) {
-        return NULL;
-    }
     if (stray != NULL) {
         dpdk->strays_free = stray->next;
         if (stray->room >= bytes) {
@@ -165,7 +162,8 @@ static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side, uint32_t
 {
     const uint32_t most = side->facts.frame_bytes_max;
     const uint32_t room = packet->length > most ? packet->length : most;
-    struct sl_dpdk_stray *stray = get_stray(dpdk, room);
+    struct sl_dpdk_stray *stray =
+        dpdk->strays_out[reactor] < STRAYS_OUT ? get_stray(dpdk, room) : NULL;
     if (stray == NULL) {
         return; /* as if it had been lost */
     }
@@ -181,7 +179,7 @@ static void post(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side, uint32_t
                                     .for_neighbours = for_neighbours};
     memcpy(stray->device, side->facts.name, sizeof stray->device);
     memcpy(stray->bytes, packet->bytes, packet->length);
-    dpdk->strays_out++;
+    dpdk->strays_out[reactor]++;
     dpdk->strays_sent++;
     sl_reactor_post(dpdk->base.reactor, reactor,
                     (struct sl_mail){.run = arrive, .ctx = stray, .drop = free});

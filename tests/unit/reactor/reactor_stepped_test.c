@@ -184,6 +184,41 @@ static void post__spilled_mail_keeps_its_order(void **state)
     sl_reactor_destroy(&reactors[0]);
 }
 
+static void note_running(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    *(struct sl_reactor **)ctx = sl_reactor_running();
+}
+
+/* Steps another one, and is itself again afterwards. */
+static void step_other(void *ctx, uint64_t a, uint64_t b)
+{
+    struct sl_reactor *other = ctx, *self = sl_reactor_running();
+    (void)b;
+    (void)sl_reactor_turn(other, a);
+    assert_non_null(self);
+    assert_ptr_equal(sl_reactor_running(), self);
+}
+
+static void running__is_the_one_whose_turn_it_is(void **state)
+{
+    (void)state;
+    struct sl_reactor *reactors[2] = {create(0), create(1)};
+    struct sl_reactor *noted = NULL;
+    uint64_t now_ns = sl_reactor_now_ns(reactors[1]) + MS;
+    assert_int_equal(sl_reactor_connect(reactors, 2), 0);
+    assert_null(sl_reactor_running());
+    sl_reactor_post(reactors[0], 1, (struct sl_mail){.run = note_running, .ctx = &noted});
+    sl_reactor_post(reactors[0], 0,
+                    (struct sl_mail){.run = step_other, .ctx = reactors[1], .a = now_ns});
+    (void)sl_reactor_turn(reactors[0], now_ns);
+    assert_ptr_equal(noted, reactors[1]);
+    assert_null(sl_reactor_running());
+    sl_reactor_destroy(&reactors[1]);
+    sl_reactor_destroy(&reactors[0]);
+}
+
 /* ---- Sources --------------------------------------------------------------------------------- */
 
 struct probe_source {
@@ -278,6 +313,7 @@ int main(void)
         cmocka_unit_test(turn__stepped_is_deterministic),
         cmocka_unit_test(next_ns__mail_is_due_at_once),
         cmocka_unit_test(post__spilled_mail_keeps_its_order),
+        cmocka_unit_test(running__is_the_one_whose_turn_it_is),
         cmocka_unit_test(remove_source__inside_polls),
     };
     return cmocka_run_group_tests_name("reactor/reactor stepped", tests, NULL, NULL);
