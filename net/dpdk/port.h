@@ -35,7 +35,7 @@ struct sl_dpdk_packet {
     const uint8_t *rest;
     uint32_t rest_length;
     uint32_t *pending;
-    void *token; /* the port's */
+    void *token; /* the port's, not NULL */
 };
 
 /* How the device's queues belong to the reactors of this process: the peer chooses by it the queue

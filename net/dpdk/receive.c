@@ -174,14 +174,11 @@ static enum sl_dpdk_taken park(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *s
     if (!sl_dpdk_grant_allows(&conn->grant, parsed->body_bytes)) {
         return SL_DPDK_MAD;
     }
-    struct sl_dpdk_parked *parked = sl_dpdk_park(conn->dpdk, conn->side, packet);
+    struct sl_dpdk_parked *parked = sl_dpdk_park(conn->dpdk, conn->side, packet, parsed);
     if (parked == NULL) {
         return SL_DPDK_NO_ROOM;
     }
     (void)admit(conn, parsed->body_bytes);
-    parked->body = parsed->body;
-    parked->offset = parsed->header.offset;
-    parked->bytes = parsed->body_bytes;
     parked->next = slot->parked;
     slot->parked = parked;
     begin_slot(conn->receive, slot, SL_DPDK_SLOT_PARKED);

@@ -22,8 +22,8 @@ struct sl_dpdk_block {
 struct sl_dpdk_parked {
     struct sl_dpdk_parked *next;
     struct sl_dpdk_side
-        *side; /* whose packet it is; NULL: this was made by malloc, with its body */
-    struct sl_dpdk_packet packet;
+        *side; /* where it came from; NULL: this was made by malloc, with its body */
+    struct sl_dpdk_packet packet; /* token NULL: body is a copy of the store's */
     const uint8_t *body;
     uint32_t offset, bytes;
 };
@@ -39,9 +39,11 @@ void sl_dpdk_block_put(struct sl_dpdk_block *block);
 struct sl_dpdk_block *sl_dpdk_block_copy(const uint8_t *from, uint32_t bytes);
 void sl_dpdk_store_adopt(struct sl_dpdk_store *store, struct sl_dpdk_block *block);
 
-/* Keeps a packet, the body of which lies at `body`. NULL: too many wait. */
+/* Keeps a packet, or (token NULL: a stray one's memory is not to be kept) a copy of its body. NULL:
+ * too many wait. */
 struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
-                                    const struct sl_dpdk_packet *packet);
+                                    const struct sl_dpdk_packet *packet,
+                                    const struct sl_dpdk_parsed *parsed);
 void sl_dpdk_unpark(struct sl_dpdk *dpdk, struct sl_dpdk_parked *parked);
 
 /* ---- receive.c ------------------------------------------------------------------------------- */

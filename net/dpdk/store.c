@@ -21,6 +21,11 @@ struct sl_dpdk_store {
     uint32_t waiting[SL_DPDK_PORTS]; /* of each side */
     struct sl_dpdk_parked *parked, *parked_free;
     uint32_t parked_fresh; /* the first that was never used */
+    /* Of strays, by the place in `parked`; NULL where there are none. What was never needed is
+     * never touched. */
+    uint8_t *copies;
+    size_t copies_bytes;
+    uint32_t copy_bytes;
 };
 
 static uint32_t waiting_max(const struct sl_dpdk_side *side)
@@ -28,10 +33,20 @@ static uint32_t waiting_max(const struct sl_dpdk_side *side)
     return side->facts.packets / 2U;
 }
 
+static uint8_t *map(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
 static void free_store(struct sl_dpdk_store *store)
 {
     if (store->memory != NULL) {
         munmap(store->memory, (size_t)BLOCK_COUNT * BLOCK_BYTES);
+    }
+    if (store->copies != NULL) {
+        munmap(store->copies, store->copies_bytes);
     }
     free(store->parked);
     free(store);
@@ -44,21 +59,34 @@ static void put_free(struct sl_dpdk_store *store, struct sl_dpdk_block *block)
     store->free_count++;
 }
 
+/* All sides' that may wait together. False: no memory. */
+static bool open_parked(const struct sl_dpdk *dpdk, struct sl_dpdk_store *store)
+{
+    size_t count = 1;
+    bool has_strays = false;
+    for (uint32_t i = 0; i < dpdk->side_count; i++) {
+        const struct sl_dpdk_facts *facts = &dpdk->sides[i].facts;
+        count += waiting_max(&dpdk->sides[i]);
+        has_strays = has_strays || facts->queues.reactors > 1;
+        store->copy_bytes =
+            facts->frame_bytes_max > store->copy_bytes ? facts->frame_bytes_max : store->copy_bytes;
+    }
+    store->parked = malloc(count * sizeof *store->parked);
+    if (has_strays) {
+        store->copies_bytes = count * store->copy_bytes;
+        store->copies = map(store->copies_bytes);
+    }
+    return store->parked != NULL && (store->copies != NULL || !has_strays);
+}
+
 int sl_dpdk_store_open(struct sl_dpdk *dpdk)
 {
     struct sl_dpdk_store *store = calloc(1, sizeof *store);
-    size_t parked_count = 1;
     if (store == NULL) {
         return SL_ERR_NO_MEMORY;
     }
-    for (uint32_t i = 0; i < dpdk->side_count; i++) {
-        parked_count += waiting_max(&dpdk->sides[i]);
-    }
-    void *memory = mmap(NULL, (size_t)BLOCK_COUNT * BLOCK_BYTES, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    store->memory = memory == MAP_FAILED ? NULL : memory;
-    store->parked = malloc(parked_count * sizeof *store->parked);
-    if (store->memory == NULL || store->parked == NULL) {
+    store->memory = map((size_t)BLOCK_COUNT * BLOCK_BYTES);
+    if (store->memory == NULL || !open_parked(dpdk, store)) {
         free_store(store);
         return SL_ERR_NO_MEMORY;
     }
@@ -178,8 +206,18 @@ static struct sl_dpdk_parked *get_parked(struct sl_dpdk_store *store)
     return parked;
 }
 
+static const uint8_t *copy_body(struct sl_dpdk_store *store, const struct sl_dpdk_parked *parked,
+                                const struct sl_dpdk_parsed *parsed)
+{
+    sl_assert(store->copies != NULL);
+    sl_assert(parsed->body_bytes <= store->copy_bytes);
+    uint8_t *copy = store->copies + (size_t)(parked - store->parked) * store->copy_bytes;
+    return memcpy(copy, parsed->body, parsed->body_bytes);
+}
+
 struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
-                                    const struct sl_dpdk_packet *packet)
+                                    const struct sl_dpdk_packet *packet,
+                                    const struct sl_dpdk_parsed *parsed)
 {
     struct sl_dpdk_store *store = dpdk->store;
     uint32_t *waiting = &store->waiting[side - dpdk->sides];
@@ -190,6 +228,9 @@ struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_side *s
     struct sl_dpdk_parked *parked = get_parked(store);
     parked->side = side;
     parked->packet = *packet;
+    parked->body = packet->token != NULL ? parsed->body : copy_body(store, parked, parsed);
+    parked->offset = parsed->header.offset;
+    parked->bytes = parsed->body_bytes;
     return parked;
 }
 
@@ -200,7 +241,9 @@ void sl_dpdk_unpark(struct sl_dpdk *dpdk, struct sl_dpdk_parked *parked)
         free(parked);
         return;
     }
-    side->port->ops->release(side->port, &parked->packet, 1);
+    if (parked->packet.token != NULL) {
+        side->port->ops->release(side->port, &parked->packet, 1);
+    }
     dpdk->store->waiting[side - dpdk->sides]--;
     parked->next = dpdk->store->parked_free;
     dpdk->store->parked_free = parked;

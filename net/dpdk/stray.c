@@ -25,7 +25,7 @@ struct sl_dpdk_stray {
     uint32_t length;
     uint16_t queue;
     bool for_neighbours;
-    uint8_t bytes[];
+    _Alignas(8) uint8_t bytes[];
 };
 
 /* The transports of this thread: usually one. Several of one thread's are told apart by reactor and
@@ -97,28 +97,25 @@ static struct sl_dpdk_side *find_side(const struct sl_dpdk_stray *stray, struct 
     return NULL;
 }
 
-/* Into a packet of the port's, so that it may be kept as any other. */
+/* Who keeps it copies it: its memory goes back at once. One of the port's own is not taken for it:
+ * those are few, and what waits in them could keep the answer from being sent for which its sender
+ * waits. */
 static void take_packet(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
-                        const struct sl_dpdk_stray *stray)
+                        struct sl_dpdk_stray *stray)
 {
-    struct sl_dpdk_packet packet;
-    if (stray->length > side->facts.frame_bytes_max || !sl_dpdk_get(side, &packet)) {
+    struct sl_dpdk_packet packet = {.bytes = stray->bytes,
+                                    .length = stray->length,
+                                    .queue = stray->queue,
+                                    .checked = true}; /* else it were not here */
+    struct sl_dpdk_parsed parsed;
+    if (stray->length > side->facts.frame_bytes_max) {
         return;
     }
-    memcpy(packet.bytes, stray->bytes, stray->length);
-    packet.length = stray->length;
-    packet.queue = stray->queue;
-    packet.checked = true; /* else it were not here */
-    struct sl_dpdk_parsed parsed;
-    bool kept = false;
     if (sl_dpdk_parse(packet.bytes, packet.length, true, &parsed) == SL_DPDK_OURS) {
         parsed.header.connection = stray->id != 0 ? stray->id : parsed.header.connection;
-        kept = sl_dpdk_take(dpdk, side, &packet, &parsed, true);
+        (void)sl_dpdk_take(dpdk, side, &packet, &parsed, true);
     } else if (parsed.version != 0) {
         (void)sl_dpdk_setup_other(dpdk, side, &packet, &parsed, true);
-    }
-    if (!kept) {
-        side->port->ops->release(side->port, &packet, 1);
     }
 }
 

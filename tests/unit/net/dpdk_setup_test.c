@@ -297,6 +297,31 @@ static void strays__before_there_is_a_transport(void **state)
     hosts_close(&hosts);
 }
 
+/* They wait for their turn in such numbers that, were they the port's packets, none would be left
+ * for an answer to leave by. */
+static void strays__that_wait_keep_nothing_from_being_sent(void **state)
+{
+    (void)state;
+    const struct hosts_options options = {
+        .device = {.steering = SL_WIRE_FIRST, .frame_bytes_max = 622, .packets = 2048},
+    };
+    struct hosts hosts;
+    hosts_open(&hosts, &options);
+    struct node *server = &hosts.nodes[1];
+    node_listen(server, 0);
+    struct link *client = node_connect(&hosts.nodes[2], ADDRESS_A, server->bound.port);
+    hosts_until(&hosts, &client->opened, 1);
+    server->refuses_sink = true;
+    hosts.lose[SL_DPDK_DATA] = 1; /* so that all that is granted comes before it is known */
+    link_send(client, 40, 30000);
+    hosts_run_ms(&hosts, 30000);
+    assert_int_equal(client->closed, 0);
+    server->refuses_sink = false;
+    hosts_until(&hosts, &server->links[0].received, 40);
+    hosts_until(&hosts, &client->sent, 40);
+    hosts_close(&hosts);
+}
+
 /* All reactors of a device hear what neighbours answer, and none what they ask each other. */
 static void strays__of_neighbours(void **state)
 {
@@ -534,6 +559,7 @@ int main(void)
         cmocka_unit_test(connect__where_no_queue_leads_to_the_listener),
         cmocka_unit_test(strays__of_a_reactor_that_stands_still),
         cmocka_unit_test(strays__before_there_is_a_transport),
+        cmocka_unit_test(strays__that_wait_keep_nothing_from_being_sent),
         cmocka_unit_test(strays__of_neighbours),
         cmocka_unit_test(listen__ports_are_the_reactors),
         cmocka_unit_test(open__asked_again),
