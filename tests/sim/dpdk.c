@@ -404,10 +404,13 @@ static uint32_t send_burst(struct sl_conn *conn, const struct sl_transport_frame
 
 /* ---- Breaks ---------------------------------------------------------------------------------- */
 
-static void break_one(struct sl_sim_dpdk *dpdk, struct sl_dpdk_conn *conn)
+/* Returns whether the peer is told, and hears it for sure. */
+static bool break_one(struct sl_sim_dpdk *dpdk, struct sl_dpdk_conn *conn)
 {
+    const struct sl_sim_ether_options *ether = &dpdk->network->options.ether;
     const bool is_told = sl_sim_chance(&dpdk->random, 500);
     sl_dpdk_conn_end(conn, sl_sim_chance(&dpdk->random, 500) ? SL_ERR_CLOSED : SL_ERR_IO, is_told);
+    return is_told && ether->lost == 0 && ether->corrupted == 0;
 }
 
 /* With any frame, before or after it has left. */
@@ -424,7 +427,7 @@ static void flush(struct sl_transport *transport)
         struct end *end = conn->base.ctx;
         if (end->breaks && conn->life == SL_DPDK_LIVE) {
             end->breaks = false;
-            break_one(dpdk, conn);
+            (void)break_one(dpdk, conn);
         }
     }
     if (!leaves) {
@@ -432,9 +435,10 @@ static void flush(struct sl_transport *transport)
     }
 }
 
-uint32_t sl_sim_dpdk_break(struct sl_sim_dpdk *dpdk, uint32_t host, bool all)
+bool sl_sim_dpdk_break(struct sl_sim_dpdk *dpdk, uint32_t host, bool all)
 {
-    uint32_t broken = 0, seen = 0;
+    bool all_hear = true;
+    uint32_t seen = 0;
     for (struct home *home = dpdk->homes; home != NULL; home = home->next) {
         struct sl_dpdk *inner = (struct sl_dpdk *)home->transport;
         for (struct sl_dpdk_conn *conn = home->host == host ? inner->conns : NULL; conn != NULL;
@@ -449,14 +453,13 @@ uint32_t sl_sim_dpdk_break(struct sl_sim_dpdk *dpdk, uint32_t host, bool all)
         for (struct sl_dpdk_conn *conn = home->host == host ? inner->conns : NULL; conn != NULL;
              conn = conn->next) {
             if (conn->life == SL_DPDK_LIVE && (seen++ == chosen || all)) {
-                break_one(dpdk, conn);
-                broken++;
+                all_hear = break_one(dpdk, conn) && all_hear;
             }
         }
     }
     const struct sl_sim_watch *watch = &dpdk->network->watch;
     watch->wake(watch->ctx, host, dpdk->network->now_ns);
-    return broken;
+    return all_hear;
 }
 
 /* ---- All of it ------------------------------------------------------------------------------- */

@@ -16,7 +16,8 @@ void sl_sim_dpdk_destroy(struct sl_sim_dpdk **dpdk); /* all transports are close
 const struct sl_transport_ops *sl_sim_dpdk_ops(void);
 
 /* Ends one connection of the host, or all, as if something had gone wrong there; the peers are
- * told or not. Returns how many. */
-uint32_t sl_sim_dpdk_break(struct sl_sim_dpdk *dpdk, uint32_t host, bool all);
+ * told or not. Returns whether all of them hear of it at once: the others ask, when nothing has
+ * been said for half their peer timeout. */
+bool sl_sim_dpdk_break(struct sl_sim_dpdk *dpdk, uint32_t host, bool all);
 
 #endif

@@ -156,8 +156,8 @@ static void begin(struct sl_sim_cluster *cluster, const struct sl_sim_fault *fau
 {
     switch (fault->kind) {
     case SL_SIM_FAULT_BREAK:
-        sl_sim_network_break(cluster->network, fault->a, fault->all, fault->amount);
-        hurt(cluster, fault->a, fault->amount * SL_CLOCK_NS_PER_US);
+        hurt(cluster, fault->a,
+             sl_sim_network_break(cluster->network, fault->a, fault->all, fault->amount));
         break;
     case SL_SIM_FAULT_PARTITION:
         partition(cluster, fault, true);

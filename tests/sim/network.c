@@ -320,7 +320,7 @@ void sl_sim_network_calm(struct sl_sim_network *network)
 }
 
 struct breaking {
-    uint32_t only, at, broken, told_us_max; /* only: UINT32_MAX breaks all */
+    uint32_t only, at, told_us_max; /* only: UINT32_MAX breaks all */
 };
 
 static void break_one(struct sl_sim_conn *conn, void *ctx)
@@ -331,23 +331,29 @@ static void break_one(struct sl_sim_conn *conn, void *ctx)
         return;
     }
     sl_sim_break_pair(conn, breaking->told_us_max);
-    breaking->broken++;
 }
 
-uint32_t sl_sim_network_break(struct sl_sim_network *network, uint32_t host, bool all,
+static uint64_t longer(uint64_t a_ns, uint64_t b_ns)
+{
+    return a_ns > b_ns ? a_ns : b_ns;
+}
+
+uint64_t sl_sim_network_break(struct sl_sim_network *network, uint32_t host, bool all,
                               uint32_t told_us_max)
 {
+    const uint64_t told_ns = told_us_max * SL_CLOCK_NS_PER_US;
     if (network->dpdk != NULL) {
-        return sl_sim_dpdk_break(network->dpdk, host, all);
+        const uint64_t asked_ns = network->options.peer_timeout_ms * SL_CLOCK_NS_PER_MS / 2;
+        return sl_sim_dpdk_break(network->dpdk, host, all) ? told_ns : longer(told_ns, asked_ns);
     }
     uint32_t count = sl_sim_network_connections(network, host);
     if (count == 0) {
-        return 0;
+        return told_ns;
     }
     struct breaking breaking = {.only = all ? UINT32_MAX : sl_sim_below(&network->random, count),
                                 .told_us_max = told_us_max};
     each_conn(&network->hosts[host], break_one, &breaking);
-    return breaking.broken;
+    return told_ns;
 }
 
 static void kill_one(struct sl_sim_conn *conn, void *ctx)

@@ -101,8 +101,9 @@ void sl_sim_network_block(struct sl_sim_network *network, uint32_t from, uint32_
 void sl_sim_network_heal(struct sl_sim_network *network, uint32_t from, uint32_t to);
 
 /* Breaks one connection of the host, or all: both sides are told, each at a time of its own within
- * `told_us_max`; what was on its way may or may not arrive. Returns how many. */
-uint32_t sl_sim_network_break(struct sl_sim_network *network, uint32_t host, bool all,
+ * `told_us_max`, or, over packets, find out by themselves; what was on its way may or may not
+ * arrive. Returns within what time both know, in ns. */
+uint64_t sl_sim_network_break(struct sl_sim_network *network, uint32_t host, bool all,
                               uint32_t told_us_max);
 
 /* The process on the host is gone from one moment to the next. Its peers are told soon or, when the
