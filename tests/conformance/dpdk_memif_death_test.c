@@ -1,11 +1,13 @@
 /* memif's life as its users meet it: who is there first, who is killed and comes back, who is set
  * up otherwise. This process has three devices, and listens: two servers with one socket, and a
  * client of a socket that is another process's. Its peers are processes that are killed with -9. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -217,13 +219,18 @@ static void servers__are_killed_and_come_back(void **state)
     world_close(world);
 }
 
-static int knock(void)
+static void knock_with(int fd)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     memcpy(to.sun_path, path_of_ours, strlen(path_of_ours));
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+}
+
+static int knock(void)
+{
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    knock_with(fd);
     return fd;
 }
 
@@ -281,6 +288,74 @@ static void descriptors__that_nobody_wants_are_closed(void **state)
     world_close(world);
 }
 
+static bool is_memifs_thread(const char *task)
+{
+    char path[64], name[32] = "";
+    (void)snprintf(path, sizeof path, "/proc/self/task/%.16s/comm", task);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)!read(fd, name, sizeof name - 1);
+        close(fd);
+    }
+    return strcmp(name, "dpdk-memif\n") == 0;
+}
+
+/* What the kernel says of the thread that listens. */
+static int open_status(void)
+{
+    int fd = -1;
+    char path[64];
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (const struct dirent *task; fd < 0 && (task = readdir(tasks)) != NULL;) {
+        if (is_memifs_thread(task->d_name)) {
+            (void)snprintf(path, sizeof path, "/proc/self/task/%.16s/status", task->d_name);
+            fd = open(path, O_RDONLY | O_CLOEXEC);
+        }
+    }
+    closedir(tasks);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* How often it has waited for something. */
+static unsigned long waits_of(int status)
+{
+    char text[4096];
+    const ssize_t bytes = pread(status, text, sizeof text - 1, 0);
+    assert_true(bytes > 0);
+    text[bytes] = '\0';
+    const char *at = strstr(text, "\nvoluntary_ctxt_switches:");
+    assert_non_null(at);
+    return strtoul(strchr(at, ':') + 1, NULL, 10);
+}
+
+/* Who knocks then is let in when there are some again, and the thread waits until then. */
+static void descriptors__that_are_used_up(void **state)
+{
+    (void)state;
+    struct world *world = open_echo();
+    struct rlimit usual, few;
+    const int status = open_status();
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    const int next = dup(fd);
+    assert_true(next >= 0);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    few = (struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = usual.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    knock_with(fd);
+    const unsigned long before = waits_of(status);
+    WAIT_UNTIL(waits_of(status) >= before + 100);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    uint8_t hello[128];
+    assert_int_equal(recv(fd, hello, sizeof hello, 0), sizeof hello);
+    close(fd);
+    close(status);
+    serve_and_kill(&world->nodes[0], (struct order){.id = 0, .queues = 1}, 1);
+    world_close(world);
+}
+
 static bool has_said(const char *words)
 {
     static char text[65536];
@@ -322,6 +397,7 @@ static int run_all(void)
         cmocka_unit_test(servers__are_killed_and_come_back),
         cmocka_unit_test(knocks__are_nothing),
         cmocka_unit_test(descriptors__that_nobody_wants_are_closed),
+        cmocka_unit_test(descriptors__that_are_used_up),
         cmocka_unit_test(queues__that_differ_are_refused),
         cmocka_unit_test(ids__unknown_are_refused),
     };

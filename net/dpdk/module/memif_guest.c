@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "net/dpdk/module/module.h"
 
 #define GUESTS_MAX   64U
 #define MESSAGES_MAX (2U + 256U + 2U * 255U) /* who it is, regions, rings both ways, the end */
@@ -17,7 +18,8 @@ struct sl_module_memif_listener {
     struct sl_module_memif_listener *next;
     struct sl_module_memif_address address;
     int fd;
-    pid_t pid; /* whose it is */
+    bool is_short; /* of what it takes to let in those that knock: descriptors */
+    pid_t pid;     /* whose it is */
     dev_t device;
     ino_t file; /* 0: none */
 };
@@ -203,9 +205,26 @@ static void add(const struct sl_module_memif_listener *listener, int fd, uint64_
     sl_module_memif_socket_say(fd, SL_MODULE_MEMIF_HELLO);
 }
 
-static void let_in(uint64_t time_ns)
+/* Those that knock go on knocking while there is nothing to let them in with: to wait for that
+ * would be no waiting. */
+static void note_short(struct sl_module_memif_listener *listener, int code)
 {
-    for (const struct sl_module_memif_listener *at = listeners; at != NULL; at = at->next) {
+    const bool is_short =
+        code != 0 && code != EAGAIN && code != EINTR && code != ECONNABORTED && code != EPROTO;
+    if (is_short && !listener->is_short) {
+        module_log(SL_LOG_WARN, "dpdk: %s: nobody can be let in: %s: tried again all the time%s",
+                   listener->address.path, strerror(code),
+                   code == EMFILE ? "; `ulimit -n` says how many descriptors a process may have"
+                                  : "");
+    }
+    listener->is_short = is_short;
+}
+
+/* False: somebody may knock who cannot be let in. */
+static bool let_in(uint64_t time_ns)
+{
+    bool can_wait = true;
+    for (struct sl_module_memif_listener *at = listeners; at != NULL; at = at->next) {
         int fd = 0;
         for (uint32_t i = 0; i < BURST && fd >= 0; i++) {
             fd = sl_module_memif_socket_accept(at->fd);
@@ -213,7 +232,10 @@ static void let_in(uint64_t time_ns)
                 add(at, fd, time_ns);
             }
         }
+        note_short(at, fd < 0 ? -fd : 0);
+        can_wait = can_wait && !at->is_short;
     }
+    return can_wait;
 }
 
 static void wait_for(int fd, struct pollfd *polled, nfds_t *count, nfds_t count_max)
@@ -227,8 +249,7 @@ bool sl_module_memif_guest_look(
     enum sl_module_memif_fate (*judge)(struct sl_module_memif_guest *guest, uint64_t time_ns),
     uint64_t time_ns, struct pollfd *polled, nfds_t *count, nfds_t count_max)
 {
-    bool somebody_waits = false;
-    let_in(time_ns);
+    bool somebody_waits = !let_in(time_ns);
     struct sl_module_memif_guest **at = &guests;
     while (*at != NULL) {
         struct sl_module_memif_guest *guest = *at;
@@ -252,7 +273,9 @@ bool sl_module_memif_guest_look(
         }
     }
     for (const struct sl_module_memif_listener *one = listeners; one != NULL; one = one->next) {
-        wait_for(one->fd, polled, count, count_max);
+        if (!one->is_short) {
+            wait_for(one->fd, polled, count, count_max);
+        }
     }
     return somebody_waits;
 }

@@ -37,7 +37,8 @@ struct sl_module_memif_listener *
 sl_module_memif_guest_listen(const struct sl_module_memif_address *address, int *code);
 
 /* Lets those in that knock, hears those that are there, and asks what is to become of those that
- * have said all. Adds what is to be waited for to `polled`; true: somebody waits for the judge. */
+ * have said all. Adds what is to be waited for to `polled`; true: somebody waits for the judge, or
+ * for a descriptor, and is to be looked at soon. */
 bool sl_module_memif_guest_look(
     enum sl_module_memif_fate (*judge)(struct sl_module_memif_guest *guest, uint64_t time_ns),
     uint64_t time_ns, struct pollfd *polled, nfds_t *count, nfds_t count_max);
