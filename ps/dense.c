@@ -205,7 +205,7 @@ bool sl_dense_store_put(struct sl_dense_store *store, uint64_t number, uint32_t 
                         uint32_t count, const float *floats)
 {
     const uint64_t first = store->start / BLOCK;
-    if (number < first || number - first >= (store->count + BLOCK - 1) / BLOCK) {
+    if (number < first || number - first >= sl_dense_store_block_count(store)) {
         return false;
     }
     const uint64_t offset = (number - first) * BLOCK;
@@ -216,6 +216,27 @@ bool sl_dense_store_put(struct sl_dense_store *store, uint64_t number, uint32_t 
     memcpy(block->values, floats,
            (elements + sl_optimizer_slot_floats(store->optimizer, elements)) * sizeof *floats);
     return true;
+}
+
+struct sl_dense_block sl_dense_store_block(const struct sl_dense_store *store, uint32_t index)
+{
+    sl_assert(index < sl_dense_store_block_count(store));
+    const uint64_t offset = (uint64_t)index * BLOCK;
+    struct block *block = block_at(store, offset);
+    const uint32_t elements = block_elements(store, offset);
+    return (struct sl_dense_block){
+        .number = store->start / BLOCK + index,
+        .last_step = block->last_step,
+        .count = block->count,
+        .elements = elements,
+        .float_count = elements + (uint32_t)sl_optimizer_slot_floats(store->optimizer, elements),
+        .floats = block->values,
+    };
+}
+
+uint32_t sl_dense_store_block_count(const struct sl_dense_store *store)
+{
+    return (uint32_t)((store->count + BLOCK - 1) / BLOCK);
 }
 
 const struct sl_table_spec *sl_dense_store_spec(const struct sl_dense_store *store)

@@ -18,6 +18,15 @@
 
 struct sl_dense_store;
 
+/* A block, as it lies in the store. */
+struct sl_dense_block {
+    uint64_t number; /* in the whole array */
+    uint32_t last_step, count;
+    uint32_t elements;    /* of the array, in it */
+    uint32_t float_count; /* values and slots together */
+    float *floats;
+};
+
 /* Holds elements [start, start + count) of the array; count may be 0; start is a multiple of
  * SL_PARTITION_BLOCK_ELEMENTS (asserted). Element i begins as column 0 of key i of the initializer.
  * Allocates and fills all blocks here, nothing later: up to 40 ns an element; zeros whose optimizer
@@ -41,6 +50,10 @@ void sl_dense_store_apply(struct sl_dense_store *store, uint64_t start, uint64_t
  * that block. */
 bool sl_dense_store_put(struct sl_dense_store *store, uint64_t number, uint32_t last_step,
                         uint32_t count, const float *floats);
+
+/* Of the store's blocks that of this index, below the count. */
+struct sl_dense_block sl_dense_store_block(const struct sl_dense_store *store, uint32_t index);
+uint32_t sl_dense_store_block_count(const struct sl_dense_store *store);
 
 const struct sl_table_spec *sl_dense_store_spec(const struct sl_dense_store *store);
 const struct sl_optimizer *sl_dense_store_optimizer(const struct sl_dense_store *store);

@@ -124,6 +124,11 @@ struct sl_kv_array *sl_kv_store_at(const struct sl_kv_store *store, uint32_t rec
     return sl_table_memory_at(&store->records, record);
 }
 
+uint32_t sl_kv_store_record_count(const struct sl_kv_store *store)
+{
+    return store->records.unit_count;
+}
+
 uint64_t sl_kv_store_key_count(const struct sl_kv_store *store)
 {
     return store->key_count;

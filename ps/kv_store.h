@@ -86,7 +86,8 @@ void sl_kv_store_push(struct sl_kv_store *store, struct sl_kv_array *array, uint
 int sl_kv_store_put(struct sl_kv_store *store, const struct sl_kv_array *array, uint32_t first,
                     uint32_t count, const void *values);
 
-uint64_t sl_kv_store_key_count(const struct sl_kv_store *store); /* that have an array */
+uint32_t sl_kv_store_record_count(const struct sl_kv_store *store); /* also without an array */
+uint64_t sl_kv_store_key_count(const struct sl_kv_store *store);    /* that have an array */
 size_t sl_kv_store_memory_bytes(const struct sl_kv_store *store);
 
 #endif
