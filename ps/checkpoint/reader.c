@@ -1,0 +1,296 @@
+#include "ps/checkpoint/reader.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+#include "core/assert.h"
+#include "ps/checkpoint/folder.h"
+#include "ps/checkpoint/format.h"
+
+struct buffer {
+    uint8_t *at;
+    uint32_t capacity;
+};
+
+struct sl_checkpoint_reader {
+    struct sl_disk_file file;
+    struct sl_checkpoint_entry entry;
+    struct sl_format_header header;
+    struct sl_format_end seen; /* what its end must say, so far; file_bytes: read so far */
+    uint32_t kinds;
+    bool at_end;
+    int failed; /* the error that all calls give */
+    ZSTD_DCtx *zstd;
+    struct buffer packed, raw;
+    struct sl_image_block block;
+    char reason[SL_DISK_PATH_BYTES + 256]; /* of `failed` */
+};
+
+static int refuse(struct sl_checkpoint_reader *reader, int err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* "PATH: block 3: why". */
+static int refuse(struct sl_checkpoint_reader *reader, int err, const char *format, ...)
+{
+    char why[200];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(why, sizeof why, format, arguments);
+    va_end(arguments);
+    (void)snprintf(reader->reason, sizeof reader->reason, "%s: %s", reader->file.path, why);
+    return err;
+}
+
+static int refuse_block(struct sl_checkpoint_reader *reader, const char *why)
+{
+    return refuse(reader, SL_ERR_CORRUPT, "block %" PRIu64 ": %s", reader->seen.blocks, why);
+}
+
+/* The next bytes of the file, all of them. */
+static int read_next(struct sl_checkpoint_reader *reader, void *to, size_t bytes)
+{
+    size_t got;
+    int err = sl_disk_read(&reader->file, reader->seen.file_bytes, to, bytes, &got, reader->reason,
+                           sizeof reader->reason);
+    if (err == 0 && got < bytes) {
+        err = refuse(reader, SL_ERR_CORRUPT, "it is cut short after %" PRIu64 " bytes",
+                     reader->seen.file_bytes + got);
+    }
+    if (err == 0) {
+        reader->seen.file_bytes += bytes;
+    }
+    return err;
+}
+
+static int check_size(struct sl_checkpoint_reader *reader)
+{
+    uint64_t bytes;
+    int err = sl_disk_size(&reader->file, &bytes, reader->reason, sizeof reader->reason);
+    if (err == 0 && bytes != reader->entry.bytes) {
+        err = refuse(reader, SL_ERR_CORRUPT, "it has %" PRIu64 " bytes; the manifest says %" PRIu64,
+                     bytes, reader->entry.bytes);
+    }
+    return err;
+}
+
+static int read_header(struct sl_checkpoint_reader *reader,
+                       const struct sl_checkpoint_manifest *manifest)
+{
+    uint8_t bytes[SL_FORMAT_HEADER_BYTES];
+    const char *why;
+    struct sl_format_header *header = &reader->header;
+    int err = read_next(reader, bytes, sizeof bytes);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_format_decode_header(bytes, header, &why);
+    if (err != 0) {
+        return refuse(reader, err, "%s", why);
+    }
+    if (header->number != manifest->number || header->base != manifest->base ||
+        header->shard != reader->entry.shard || header->shard_count != manifest->shard_count) {
+        return refuse(reader, SL_ERR_CORRUPT,
+                      "it is shard %u of %u of checkpoint %" PRIu64 " over %" PRIu64
+                      "; expected shard %u of %u of %" PRIu64 " over %" PRIu64,
+                      header->shard, header->shard_count, header->number, header->base,
+                      reader->entry.shard, manifest->shard_count, manifest->number, manifest->base);
+    }
+    reader->seen.all_hash = header->hash;
+    return 0;
+}
+
+static int open_file(struct sl_checkpoint_reader *reader, const struct sl_disk *disk,
+                     const char *directory, const struct sl_checkpoint_manifest *manifest)
+{
+    char name[SL_CHECKPOINT_NAME_BYTES];
+    char path[SL_DISK_PATH_BYTES];
+    sl_checkpoint_file_name(reader->entry.shard, manifest->shard_count, name);
+    int err = sl_checkpoint_folder_path(directory, manifest->number, name, path, reader->reason,
+                                        sizeof reader->reason);
+    if (err == 0) {
+        err = sl_disk_open(disk, path, SL_DISK_READ, &reader->file, reader->reason,
+                           sizeof reader->reason);
+    }
+    if (err == 0) {
+        err = check_size(reader);
+    }
+    return err != 0 ? err : read_header(reader, manifest);
+}
+
+int sl_checkpoint_reader_open(const struct sl_disk *disk, const char *directory,
+                              const struct sl_checkpoint_manifest *manifest, uint32_t shard,
+                              uint32_t kinds, struct sl_checkpoint_reader **out, char *reason,
+                              size_t reason_bytes)
+{
+    sl_assert(shard < manifest->shard_count);
+    struct sl_checkpoint_reader *reader = calloc(1, sizeof *reader);
+    if (reader != NULL) {
+        reader->zstd = ZSTD_createDCtx();
+    }
+    if (reader == NULL || reader->zstd == NULL) {
+        (void)snprintf(reason, reason_bytes, "no memory to read a checkpoint's file");
+        sl_checkpoint_reader_close(&reader);
+        return SL_ERR_NO_MEMORY;
+    }
+    reader->kinds = kinds;
+    reader->entry = manifest->files[shard];
+    int err = open_file(reader, disk, directory, manifest);
+    if (err != 0) {
+        (void)snprintf(reason, reason_bytes, "%s", reader->reason);
+        sl_checkpoint_reader_close(&reader);
+        return err;
+    }
+    *out = reader;
+    return 0;
+}
+
+/* The end, of which `begun` are the first bytes, against all that was read. */
+static int read_end(struct sl_checkpoint_reader *reader, const uint8_t begun[SL_FORMAT_BLOCK_BYTES])
+{
+    uint8_t bytes[SL_FORMAT_END_BYTES];
+    struct sl_format_end end;
+    const struct sl_format_end *seen = &reader->seen;
+    const char *why;
+    memcpy(bytes, begun, SL_FORMAT_BLOCK_BYTES);
+    int err =
+        read_next(reader, bytes + SL_FORMAT_BLOCK_BYTES, sizeof bytes - SL_FORMAT_BLOCK_BYTES);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_format_decode_end(bytes, reader->header.hash, &end, &why);
+    if (err != 0) {
+        return refuse(reader, err, "%s", why);
+    }
+    if (end.blocks != seen->blocks || end.raw_bytes != seen->raw_bytes ||
+        end.all_hash != seen->all_hash ||
+        memcmp(end.records, seen->records, sizeof end.records) != 0) {
+        return refuse(reader, SL_ERR_CORRUPT, "its end speaks of other blocks than are in it");
+    }
+    if (end.file_bytes != seen->file_bytes || seen->file_bytes != reader->entry.bytes) {
+        return refuse(reader, SL_ERR_CORRUPT, "there are bytes behind its end");
+    }
+    if (end.hash != reader->entry.hash) {
+        return refuse(reader, SL_ERR_CORRUPT,
+                      "it is whole, but not the file that the manifest names");
+    }
+    reader->at_end = true;
+    return 0;
+}
+
+/* Room for so many bytes, at most SL_FORMAT_RAW_BYTES_MAX; what was there is lost. */
+static int make_room(struct sl_checkpoint_reader *reader, struct buffer *buffer, uint32_t bytes)
+{
+    if (buffer->at != NULL && bytes <= buffer->capacity) {
+        return 0;
+    }
+    free(buffer->at);
+    buffer->capacity = bytes;
+    buffer->at = malloc(bytes + 1); /* an address, for no bytes too */
+    return buffer->at != NULL ? 0 : refuse(reader, SL_ERR_NO_MEMORY, "no memory to read it");
+}
+
+/* The block's payload, as it was before it was packed, in reader->raw. */
+static int read_payload(struct sl_checkpoint_reader *reader, const struct sl_format_block *block)
+{
+    struct buffer *to = block->packed ? &reader->packed : &reader->raw;
+    int err = make_room(reader, &reader->raw, block->raw_bytes);
+    if (err == 0) {
+        err = make_room(reader, to, block->packed_bytes);
+    }
+    if (err == 0) {
+        err = read_next(reader, to->at, block->packed_bytes);
+    }
+    if (err != 0) {
+        return err;
+    }
+    if (sl_format_hash_bytes(to->at, block->packed_bytes, reader->header.hash) !=
+        block->bytes_hash) {
+        return refuse_block(reader, "the checksum of its bytes does not match");
+    }
+    if (!block->packed) {
+        return 0;
+    }
+    size_t bytes = ZSTD_decompressDCtx(reader->zstd, reader->raw.at, block->raw_bytes,
+                                       reader->packed.at, block->packed_bytes);
+    if (ZSTD_isError(bytes) || bytes != block->raw_bytes) {
+        return refuse_block(reader, "it cannot be unpacked");
+    }
+    return 0;
+}
+
+/* Goes on by one block. *taken: it is one of those that are asked for. */
+static int read_block(struct sl_checkpoint_reader *reader, const uint8_t *bytes, bool *taken)
+{
+    struct sl_format_block block;
+    const char *why;
+    int err = sl_format_decode_block(bytes, reader->header.hash, &block, &why);
+    if (err == 0 && block.index != reader->seen.blocks) {
+        err = SL_ERR_CORRUPT;
+        why = "it stands at another place than its own";
+    }
+    if (err != 0) {
+        return refuse_block(reader, why);
+    }
+    *taken = (reader->kinds >> block.kind & 1) != 0;
+    if (*taken) {
+        err = read_payload(reader, &block);
+    } else {
+        reader->seen.file_bytes += block.packed_bytes;
+    }
+    if (err != 0) {
+        return err;
+    }
+    reader->seen.all_hash = sl_format_hash_on(reader->seen.all_hash, block.hash);
+    reader->seen.blocks++;
+    reader->seen.raw_bytes += block.raw_bytes;
+    reader->seen.records[block.kind] += block.count;
+    reader->block = (struct sl_image_block){
+        .kind = block.kind,
+        .table_id = block.table_id,
+        .count = block.count,
+        .bytes = block.raw_bytes,
+        .capacity = block.raw_bytes,
+        .payload = reader->raw.at,
+    };
+    return 0;
+}
+
+int sl_checkpoint_reader_next(struct sl_checkpoint_reader *reader,
+                              const struct sl_image_block **block, char *reason,
+                              size_t reason_bytes)
+{
+    uint8_t bytes[SL_FORMAT_BLOCK_BYTES];
+    bool taken = false;
+    while (reader->failed == 0 && !reader->at_end && !taken) {
+        int err = read_next(reader, bytes, sizeof bytes);
+        if (err == 0) {
+            err = sl_format_is_end(bytes) ? read_end(reader, bytes)
+                                          : read_block(reader, bytes, &taken);
+        }
+        reader->failed = err;
+    }
+    if (reader->failed != 0) {
+        (void)snprintf(reason, reason_bytes, "%s", reader->reason);
+        return reader->failed;
+    }
+    *block = taken ? &reader->block : NULL;
+    return 0;
+}
+
+void sl_checkpoint_reader_close(struct sl_checkpoint_reader **reader)
+{
+    struct sl_checkpoint_reader *self = *reader;
+    if (self == NULL) {
+        return;
+    }
+    (void)sl_disk_close(&self->file, NULL, 0);
+    (void)ZSTD_freeDCtx(self->zstd);
+    free(self->packed.at);
+    free(self->raw.at);
+    free(self);
+    *reader = NULL;
+}

@@ -1,0 +1,284 @@
+#include "ps/checkpoint/writer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+#include "core/assert.h"
+#include "ps/checkpoint/folder.h"
+#include "ps/checkpoint/format.h"
+
+struct sl_checkpoint_writer {
+    struct sl_disk_file file; /* under the temporary name */
+    const struct sl_disk *disk;
+    struct sl_format_header header;
+    struct sl_format_end end; /* so far */
+    uint32_t level;
+    ZSTD_CCtx *zstd; /* NULL: blocks are not packed */
+    size_t buffer_bytes;
+    uint8_t *buffer; /* a block's header and its packed bytes, written in one go */
+    char folder[SL_DISK_PATH_BYTES];
+    char path[SL_DISK_PATH_BYTES];
+};
+
+static int no_memory(char *reason, size_t reason_bytes)
+{
+    (void)snprintf(reason, reason_bytes, "no memory to write a checkpoint's file");
+    return SL_ERR_NO_MEMORY;
+}
+
+static int make_memory(struct sl_checkpoint_writer *writer)
+{
+    const size_t packed =
+        writer->level == 0 ? SL_FORMAT_RAW_BYTES_MAX : ZSTD_compressBound(SL_FORMAT_RAW_BYTES_MAX);
+    writer->buffer_bytes = SL_FORMAT_BLOCK_BYTES + packed;
+    writer->buffer = malloc(writer->buffer_bytes);
+    if (writer->level != 0) {
+        writer->zstd = ZSTD_createCCtx();
+    }
+    return writer->buffer == NULL || (writer->level != 0 && writer->zstd == NULL) ? SL_ERR_NO_MEMORY
+                                                                                  : 0;
+}
+
+static void free_writer(struct sl_checkpoint_writer **writer)
+{
+    (void)ZSTD_freeCCtx((*writer)->zstd);
+    free((*writer)->buffer);
+    free(*writer);
+    *writer = NULL;
+}
+
+/* The checkpoint's folder is there, for good. */
+static int make_folder(struct sl_checkpoint_writer *writer, const char *directory, char *reason,
+                       size_t reason_bytes)
+{
+    int err = sl_disk_make_folder(writer->disk, writer->folder, reason, reason_bytes);
+    if (err != 0 && err != SL_ERR_EXISTS) {
+        return err;
+    }
+    return sl_disk_sync_folder(writer->disk, directory, reason, reason_bytes);
+}
+
+static int check_unpublished(const struct sl_checkpoint_writer *writer, const char *directory,
+                             char *reason, size_t reason_bytes)
+{
+    char path[SL_DISK_PATH_BYTES];
+    struct sl_disk_file file;
+    int err = sl_checkpoint_folder_path(directory, writer->header.number,
+                                        SL_CHECKPOINT_MANIFEST_NAME, path, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    err = sl_disk_open(writer->disk, path, SL_DISK_READ, &file, reason, reason_bytes);
+    if (err == 0) {
+        (void)sl_disk_close(&file, NULL, 0);
+        (void)snprintf(reason, reason_bytes, "%s is a complete checkpoint already", writer->folder);
+        return SL_ERR_EXISTS;
+    }
+    return err == SL_ERR_NOT_FOUND ? 0 : err;
+}
+
+static int set_paths(struct sl_checkpoint_writer *writer, const char *directory, char *part,
+                     char *reason, size_t reason_bytes)
+{
+    char name[SL_CHECKPOINT_NAME_BYTES];
+    char part_name[SL_CHECKPOINT_NAME_BYTES + 8];
+    sl_checkpoint_file_name(writer->header.shard, writer->header.shard_count, name);
+    (void)snprintf(part_name, sizeof part_name, "%s.part", name);
+    int err = sl_checkpoint_folder_path(directory, writer->header.number, NULL, writer->folder,
+                                        reason, reason_bytes);
+    if (err == 0) {
+        err = sl_disk_join(writer->folder, name, writer->path, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_disk_join(writer->folder, part_name, part, reason, reason_bytes);
+    }
+    return err;
+}
+
+/* What an earlier attempt left under the temporary name goes first. */
+static int open_file(struct sl_checkpoint_writer *writer, const char *directory, char *reason,
+                     size_t reason_bytes)
+{
+    char part[SL_DISK_PATH_BYTES];
+    int err = set_paths(writer, directory, part, reason, reason_bytes);
+    if (err == 0) {
+        err = check_unpublished(writer, directory, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = make_folder(writer, directory, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_disk_remove(writer->disk, part, reason, reason_bytes);
+        err = err == SL_ERR_NOT_FOUND ? 0 : err;
+    }
+    if (err == 0) {
+        err = sl_disk_open(writer->disk, part, SL_DISK_CREATE, &writer->file, reason, reason_bytes);
+    }
+    return err;
+}
+
+static int write_header(struct sl_checkpoint_writer *writer, char *reason, size_t reason_bytes)
+{
+    uint8_t bytes[SL_FORMAT_HEADER_BYTES];
+    sl_format_encode_header(&writer->header, bytes);
+    writer->end.all_hash = writer->header.hash;
+    writer->end.file_bytes = sizeof bytes;
+    return sl_disk_write(&writer->file, bytes, sizeof bytes, reason, reason_bytes);
+}
+
+int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *options,
+                                struct sl_checkpoint_writer **out, char *reason,
+                                size_t reason_bytes)
+{
+    sl_assert(options->number > options->base);
+    sl_assert(options->number <= SL_CHECKPOINT_NUMBER_MAX);
+    sl_assert(options->shard < options->shard_count);
+    sl_assert(options->shard_count <= SL_LIMIT_SHARDS);
+    sl_assert(options->level <= SL_CHECKPOINT_LEVEL_MAX);
+    struct sl_checkpoint_writer *writer = calloc(1, sizeof *writer);
+    if (writer == NULL) {
+        return no_memory(reason, reason_bytes);
+    }
+    writer->disk = options->disk;
+    writer->level = options->level;
+    writer->header = (struct sl_format_header){
+        .number = options->number,
+        .base = options->base,
+        .shard = options->shard,
+        .shard_count = options->shard_count,
+        .time_s = options->time_s,
+    };
+    int err = make_memory(writer);
+    if (err != 0) {
+        (void)no_memory(reason, reason_bytes);
+    } else {
+        err = open_file(writer, options->directory, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = write_header(writer, reason, reason_bytes);
+    }
+    if (err != 0) {
+        sl_checkpoint_writer_abandon(&writer);
+        return err;
+    }
+    *out = writer;
+    return 0;
+}
+
+/* Into the buffer, behind the header's place; as it is where packing saves nothing. Errors:
+ * NO_MEMORY. */
+static int pack(struct sl_checkpoint_writer *writer, const struct sl_image_block *block,
+                struct sl_format_block *out)
+{
+    uint8_t *to = writer->buffer + SL_FORMAT_BLOCK_BYTES;
+    const size_t room = writer->buffer_bytes - SL_FORMAT_BLOCK_BYTES;
+    out->packed_bytes = block->bytes;
+    if (writer->zstd != NULL) {
+        const size_t bytes = ZSTD_compressCCtx(writer->zstd, to, room, block->payload, block->bytes,
+                                               (int)writer->level);
+        if (ZSTD_isError(bytes)) {
+            return SL_ERR_NO_MEMORY; /* the room suffices: nothing else is left */
+        }
+        if (bytes < block->bytes) {
+            out->packed = true;
+            out->packed_bytes = (uint32_t)bytes;
+        }
+    }
+    if (!out->packed && block->bytes != 0) {
+        memcpy(to, block->payload, block->bytes);
+    }
+    out->bytes_hash = sl_format_hash_bytes(to, out->packed_bytes, writer->header.hash);
+    return 0;
+}
+
+int sl_checkpoint_writer_write(struct sl_checkpoint_writer *writer,
+                               const struct sl_image_block *block, char *reason,
+                               size_t reason_bytes)
+{
+    sl_assert(block->kind > 0 && block->kind < SL_FORMAT_KINDS);
+    if (block->bytes > SL_FORMAT_RAW_BYTES_MAX) {
+        (void)snprintf(reason, reason_bytes, "a block of %u bytes for %s; at most %u are accepted",
+                       block->bytes, writer->path, SL_FORMAT_RAW_BYTES_MAX);
+        return SL_ERR_TOO_LARGE;
+    }
+    struct sl_format_block header = {
+        .kind = block->kind,
+        .table_id = block->table_id,
+        .count = block->count,
+        .raw_bytes = block->bytes,
+        .index = writer->end.blocks,
+    };
+    if (pack(writer, block, &header) != 0) {
+        return no_memory(reason, reason_bytes);
+    }
+    sl_format_encode_block(&header, writer->header.hash, writer->buffer);
+    const size_t bytes = SL_FORMAT_BLOCK_BYTES + header.packed_bytes;
+    int err = sl_disk_write(&writer->file, writer->buffer, bytes, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    writer->end.all_hash = sl_format_hash_on(writer->end.all_hash, header.hash);
+    writer->end.blocks++;
+    writer->end.raw_bytes += block->bytes;
+    writer->end.file_bytes += bytes;
+    writer->end.records[block->kind] += block->count;
+    return 0;
+}
+
+/* The last bytes of the file, and all of it on the disk. */
+static int end_file(struct sl_checkpoint_writer *writer, char *reason, size_t reason_bytes)
+{
+    uint8_t bytes[SL_FORMAT_END_BYTES];
+    writer->end.file_bytes += sizeof bytes;
+    sl_format_encode_end(&writer->end, writer->header.hash, bytes);
+    int err = sl_disk_write(&writer->file, bytes, sizeof bytes, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_disk_sync(&writer->file, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_disk_close(&writer->file, reason, reason_bytes);
+    }
+    return err;
+}
+
+int sl_checkpoint_writer_finish(struct sl_checkpoint_writer **writer,
+                                struct sl_checkpoint_entry *out, char *reason, size_t reason_bytes)
+{
+    struct sl_checkpoint_writer *self = *writer;
+    int err = end_file(self, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_disk_rename(self->disk, self->file.path, self->path, reason, reason_bytes);
+    }
+    if (err == 0) {
+        self->file.path[0] = '\0'; /* no longer there to be removed */
+        err = sl_disk_sync_folder(self->disk, self->folder, reason, reason_bytes);
+    }
+    if (err != 0) {
+        sl_checkpoint_writer_abandon(writer);
+        return err;
+    }
+    *out = (struct sl_checkpoint_entry){
+        .shard = self->header.shard,
+        .bytes = self->end.file_bytes,
+        .hash = self->end.hash,
+        .rows = self->end.records[SL_IMAGE_ROWS],
+    };
+    sl_checkpoint_file_name(self->header.shard, self->header.shard_count, out->name);
+    free_writer(writer);
+    return 0;
+}
+
+void sl_checkpoint_writer_abandon(struct sl_checkpoint_writer **writer)
+{
+    struct sl_checkpoint_writer *self = *writer;
+    if (self == NULL) {
+        return;
+    }
+    (void)sl_disk_close(&self->file, NULL, 0);
+    if (self->file.path[0] != '\0') {
+        (void)sl_disk_remove(self->disk, self->file.path, NULL, 0);
+    }
+    free_writer(writer);
+}
