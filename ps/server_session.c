@@ -9,14 +9,12 @@
 #include "core/log.h"
 #include "ps/server_internal.h"
 
-#define BUCKETS 16384 /* a power of two */
-
 enum ending { LEFT, LOST };
 
 int sl_server_sessions_init(struct sl_server_sessions *sessions)
 {
     *sessions = (struct sl_server_sessions){
-        .buckets = calloc(BUCKETS, sizeof(struct sl_server_session *)),
+        .buckets = calloc(SL_SERVER_SESSION_BUCKETS, sizeof(struct sl_server_session *)),
         .workers = calloc(SL_LIMIT_WORKERS, sizeof(struct sl_server_session *)),
     };
     if (sessions->buckets == NULL || sessions->workers == NULL) {
@@ -29,7 +27,7 @@ int sl_server_sessions_init(struct sl_server_sessions *sessions)
 static struct sl_server_session **bucket_of(const struct sl_server_sessions *sessions,
                                             uint64_t client_id)
 {
-    return &sessions->buckets[sl_hash_key(client_id) % BUCKETS];
+    return &sessions->buckets[sl_hash_key(client_id) % SL_SERVER_SESSION_BUCKETS];
 }
 
 static struct sl_server_session *find(const struct sl_server_sessions *sessions, uint64_t client_id)
@@ -174,19 +172,20 @@ static void lease_passed(struct sl_timer *timer, uint64_t now_ns)
     lose(session, why);
 }
 
-static struct sl_server_session *create(const struct sl_server_conn *conn)
+static struct sl_server_session *create(struct sl_server *server,
+                                        const struct sl_message_hello *hello)
 {
     struct sl_server_session *session = calloc(1, sizeof *session);
     if (session == NULL) {
         return NULL;
     }
-    struct sl_server_sessions *sessions = &conn->server->sessions;
-    session->server = conn->server;
-    session->client_id = conn->hello.client_id;
-    session->role = conn->hello.role;
-    session->task_index = conn->hello.task_index;
+    struct sl_server_sessions *sessions = &server->sessions;
+    session->server = server;
+    session->client_id = hello->client_id;
+    session->role = hello->role;
+    session->task_index = hello->task_index;
     session->lease.run = lease_passed;
-    memcpy(session->name, conn->name, sizeof session->name);
+    sl_message_hello_name(hello, session->name);
     struct sl_server_session **bucket = bucket_of(sessions, session->client_id);
     session->next = *bucket;
     *bucket = session;
@@ -195,6 +194,32 @@ static struct sl_server_session *create(const struct sl_server_conn *conn)
         sessions->workers[session->task_index] = session;
     }
     return session;
+}
+
+int sl_server_session_revive(struct sl_server *server, const struct sl_message_hello *hello,
+                             struct sl_server_session **out)
+{
+    const bool is_worker = hello->role == SL_MESSAGE_ROLE_WORKER;
+    if (find(&server->sessions, hello->client_id) != NULL ||
+        (is_worker && server->sessions.workers[hello->task_index] != NULL)) {
+        return SL_ERR_CORRUPT;
+    }
+    struct sl_server_session *session = create(server, hello);
+    if (session == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    away_append(session);
+    *out = session;
+    return 0;
+}
+
+void sl_server_sessions_await(struct sl_server *server)
+{
+    for (struct sl_server_session *session = server->sessions.away_first; session != NULL;
+         session = session->away_next) {
+        sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease,
+                     sl_reactor_now_ns(server->options.reactor) + server->lease_ns);
+    }
 }
 
 /* Another process had the worker's name. */
@@ -223,7 +248,7 @@ int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t r
         if (err != 0) {
             return err;
         }
-        session = create(conn);
+        session = create(conn->server, &conn->hello);
         if (session == NULL) {
             (void)snprintf(reason, reason_bytes, "the ps has no memory for another client");
             return SL_ERR_NO_MEMORY;

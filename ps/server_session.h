@@ -19,6 +19,9 @@
 /* A client has no more requests than these without an answer, and the answers come in order. */
 #define SL_SERVER_SESSION_FAILURES SL_LIMIT_CREDIT_REQUESTS
 
+#define SL_SERVER_SESSION_BUCKETS  16384 /* a power of two */
+
+struct sl_image_block;
 struct sl_server;
 struct sl_server_conn;
 struct sl_server_request;
@@ -45,6 +48,10 @@ struct sl_server_session {
     struct sl_server_request *orphan;   /* has begun to write, and has no connection */
     struct sl_server_failure *failures; /* [SL_SERVER_SESSION_FAILURES], or NULL: none yet */
     uint64_t told_count;                /* answers that told of a failure: the last told_at */
+    bool restored;                      /* from a checkpoint */
+    uint64_t partial_id; /* a write of which so many sections had been done at the cut of that
+                          * checkpoint, or at the last one; 0: none */
+    uint32_t partial_sections;
     bool forgets; /* there was no memory to remember a failure: it ends with its connection */
 
     struct sl_timer lease;                           /* while it is away */
@@ -62,6 +69,21 @@ struct sl_server_sessions {
 /* Errors: NO_MEMORY. */
 int sl_server_sessions_init(struct sl_server_sessions *sessions);
 void sl_server_sessions_fini(struct sl_server_sessions *sessions);
+
+/* A session of an image: its client is away, and has a lease from sl_server_sessions_await on.
+ * Errors: CORRUPT (there is one of this client, or worker), NO_MEMORY. */
+int sl_server_session_revive(struct sl_server *server, const struct sl_message_hello *hello,
+                             struct sl_server_session **out);
+void sl_server_sessions_await(struct sl_server *server);
+
+/* All sessions as they are now, in blocks of an image, which are the caller's; NULL: there are
+ * none. What has been written of a request that is in progress is said too: in the same turn in
+ * which the shard's cut begins. Errors: NO_MEMORY. */
+int sl_server_session_image(struct sl_server *server, struct sl_image_block **out);
+
+/* Revives the sessions of a block. Errors: CORRUPT, NO_MEMORY; with a reason. */
+int sl_server_session_load(struct sl_server *server, const struct sl_image_block *block,
+                           char *reason, size_t reason_bytes);
 
 /* There is a shard now: it learns who was lost before. */
 void sl_server_sessions_number(struct sl_server *server);
