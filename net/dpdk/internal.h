@@ -70,6 +70,7 @@ struct sl_dpdk_side {
     uint64_t refused_since_ns; /* the port takes nothing of these; 0: it does */
     bool is_stuck;             /* this queue of it has taken nothing for long */
     uint16_t stuck_queue;
+    bool link_was_up; /* is_one_peers: when sweep.c looked last */
 };
 
 #define SL_DPDK_BUCKETS 4096U /* 2^n */
@@ -99,8 +100,9 @@ struct sl_dpdk {
     uint16_t era;                /* in all ids: random, so that those of a former life are known */
     uint64_t random_count;
     uint32_t connections_max, peer_timeout_ms;
-    uint16_t port_base, port;    /* ours: port_base and this reactor's place among the device's */
-    struct sl_timer sweep, idle; /* idle: wakes a reactor whose ports cannot */
+    uint16_t port_base, port;     /* ours: port_base and this reactor's place among the device's */
+    struct sl_timer sweep, links; /* links: to look at those that are one peer's */
+    struct sl_timer idle;         /* wakes a reactor whose ports cannot */
     uint64_t idle_ns;
     uint32_t untold_bytes; /* of packets that came since grants were dealt */
     uint32_t sweep_rounds;

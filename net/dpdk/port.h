@@ -62,6 +62,7 @@ struct sl_dpdk_facts {
     bool gathers;             /* takes `rest` */
     bool sums;                /* fills in UDP checksums */
     bool wakes;               /* arm wakes the reactor when a packet comes */
+    bool is_one_peers; /* the link leads to one process, and is down when that has gone: memif */
     struct sl_dpdk_queues queues;
 };
 

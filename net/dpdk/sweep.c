@@ -1,11 +1,13 @@
 /* Peers that say nothing. A reactor's peers are looked at four times in their timeout: who owes an
  * answer is asked, and given up when a timeout has passed in which he was asked often enough: when
- * this thread was stopped, time went by in which the peer may have answered. */
+ * this thread was stopped, time went by in which the peer may have answered. Nobody need be waited
+ * for whose link goes down with him. */
 #include "core/log.h"
 #include "net/dpdk/internal.h"
 
 #define ROUNDS_PER_TIMEOUT 4U
 #define ROUNDS_PER_PROBE   2U /* of a connection on which nothing happens */
+#define LINKS_NS           (100 * SL_CLOCK_NS_PER_MS)
 
 uint64_t sl_dpdk_patience_ns(const struct sl_dpdk *dpdk)
 {
@@ -127,16 +129,77 @@ static void on_timer(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
+/* ---- Links that are one peer's ----------------------------------------------------------------
+ */
+
+/* What a peer sent before it said BYE is here, or on its way to its user: that is delivered. */
+static void end_those(struct sl_dpdk *dpdk, const struct sl_dpdk_side *side)
+{
+    for (struct sl_dpdk_conn *conn = dpdk->conns; conn != NULL; conn = conn->next) {
+        const bool waits =
+            conn->life == SL_DPDK_DRAINING || (conn->life == SL_DPDK_LIVE && !conn->bye_received);
+        if (conn->side == side && waits) {
+            sl_dpdk_conn_lost(conn, "its process has gone");
+        }
+    }
+}
+
+/* Only of one that was up here: each reactor hears of it in its own time, and a connection may come
+ * from another before. */
+static void look_at_link(struct sl_dpdk *dpdk, struct sl_dpdk_side *side)
+{
+    const bool is_up = side->port->ops->link_is_up(side->port);
+    if (side->link_was_up && !is_up) {
+        end_those(dpdk, side);
+    }
+    side->link_was_up = is_up;
+}
+
+static void arm_links(struct sl_dpdk *dpdk)
+{
+    sl_timer_arm(sl_reactor_timers(dpdk->base.reactor), &dpdk->links,
+                 sl_dpdk_now_ns(dpdk) + LINKS_NS);
+}
+
+static void on_links_timer(struct sl_timer *timer, uint64_t now_ns)
+{
+    struct sl_dpdk *dpdk = (struct sl_dpdk *)((char *)timer - offsetof(struct sl_dpdk, links));
+    (void)now_ns;
+    for (uint32_t i = 0; i < dpdk->side_count; i++) {
+        if (dpdk->sides[i].facts.is_one_peers) {
+            look_at_link(dpdk, &dpdk->sides[i]);
+        }
+    }
+    arm_links(dpdk);
+}
+
+/* ---- Both -------------------------------------------------------------------------------------
+ */
+
 void sl_dpdk_sweep_open(struct sl_dpdk *dpdk)
 {
+    bool has_links = false;
     dpdk->sweep.run = on_timer;
+    dpdk->links.run = on_links_timer;
+    for (uint32_t i = 0; i < dpdk->side_count; i++) {
+        has_links = has_links || dpdk->sides[i].facts.is_one_peers;
+    }
+    if (has_links) {
+        arm_links(dpdk);
+    }
+}
+
+static void disarm(struct sl_dpdk *dpdk, struct sl_timer *timer)
+{
+    if (sl_timer_armed(timer)) {
+        sl_timer_disarm(sl_reactor_timers(dpdk->base.reactor), timer);
+    }
 }
 
 void sl_dpdk_sweep_close(struct sl_dpdk *dpdk)
 {
-    if (sl_timer_armed(&dpdk->sweep)) {
-        sl_timer_disarm(sl_reactor_timers(dpdk->base.reactor), &dpdk->sweep);
-    }
+    disarm(dpdk, &dpdk->sweep);
+    disarm(dpdk, &dpdk->links);
 }
 
 void sl_dpdk_sweep_add(struct sl_dpdk_conn *conn)

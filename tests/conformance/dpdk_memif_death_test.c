@@ -173,8 +173,7 @@ static void kill_now(pid_t pid)
 
 static struct world *open_echo(void)
 {
-    static const struct sl_transport_options patience = {.peer_timeout_ms = 500};
-    struct world *world = world_open(1, &patience);
+    struct world *world = world_open(1, NULL);
     node_set_policy(&world->nodes[0], (struct policy){.echo = true});
     return world;
 }
@@ -216,6 +215,30 @@ static void servers__are_killed_and_come_back(void **state)
     (void)state;
     struct world *world = open_echo();
     serve_and_kill(&world->nodes[0], (struct order){.is_server = true, .queues = 1}, DEATHS / 2);
+    world_close(world);
+}
+
+/* Its link tells, long before its silence would. */
+static void clients__that_are_killed_are_known_to_be_gone(void **state)
+{
+    (void)state;
+    static const struct sl_transport_options patience = {.peer_timeout_ms = 3600000};
+    struct world *world = world_open(1, &patience);
+    struct node *server = &world->nodes[0];
+    node_set_policy(server, (struct policy){.echo = true});
+    const pid_t other = bear((struct order){.id = 1, .queues = 1});
+    const pid_t pid = bear((struct order){.id = 0, .queues = 1});
+    WAIT_UNTIL(server->open_count == 2);
+    struct peer *peers[] = {node_peer(server, 0), node_peer(server, 1)};
+    WAIT_UNTIL(peers[0]->received > 20 && peers[1]->received > 20);
+    kill_now(pid);
+    WAIT_UNTIL(peers[0]->closed + peers[1]->closed == 1);
+    struct peer *bystander = peers[peers[0]->closed];
+    const uint32_t before = bystander->received;
+    WAIT_UNTIL(bystander->received > before + 1000 || bystander->closed == 1);
+    assert_int_equal(bystander->closed, 0);
+    kill_now(other);
+    WAIT_UNTIL(bystander->closed == 1);
     world_close(world);
 }
 
@@ -394,6 +417,7 @@ static int run_all(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(clients__are_killed_and_others_live),
+        cmocka_unit_test(clients__that_are_killed_are_known_to_be_gone),
         cmocka_unit_test(servers__are_killed_and_come_back),
         cmocka_unit_test(knocks__are_nothing),
         cmocka_unit_test(descriptors__that_nobody_wants_are_closed),

@@ -173,6 +173,7 @@ static void wire_facts(const struct sl_dpdk_port *base, struct sl_dpdk_facts *ou
         .port_base = options->port_base,
         .frame_bytes_max = options->frame_bytes_max,
         .packets = options->packets,
+        .is_one_peers = options->is_one_peers,
         .gathers = options->gathers,
         .sums = options->sums,
         .wakes = options->wakes,

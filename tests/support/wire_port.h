@@ -51,6 +51,7 @@ struct sl_wire_device_options {
     uint32_t byte_ps;         /* picoseconds that each byte takes to arrive, one queue; 0: none */
     bool drops;               /* what finds a queue full is lost; else its sender keeps it */
     bool gathers, sums, wakes;
+    bool is_one_peers; /* only said: what is on the switch is the test's */
 };
 
 /* Abort when there is no memory. Destroyed when all ports of all hosts are closed. */

@@ -154,6 +154,7 @@ static void port_facts(const struct sl_dpdk_port *base, struct sl_dpdk_facts *ou
         .gathers = port->gathers,
         .sums = port->sums,
         .wakes = port->watch != NULL,
+        .is_one_peers = device->memif != NULL,
         .queues = {.queues = device->queues,
                    .reactors = device->reactors,
                    .index = port->index,

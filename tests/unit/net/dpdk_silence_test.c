@@ -27,6 +27,56 @@ static void silence__of_a_peer_that_owes(void **state)
     hosts_close(&hosts);
 }
 
+/* Whose process has gone with its link, which nobody else has. */
+static void silence__of_a_link_that_is_one_peers(void **state)
+{
+    (void)state;
+    const struct hosts_options options = {.device = {.is_one_peers = true}};
+    struct hosts hosts;
+    hosts_open(&hosts, &options);
+    struct link *client = hosts_pair(&hosts);
+    expect_alive(&hosts, client);
+    hosts_run_ms(&hosts, 2 * TIMEOUT_MS);
+    expect_alive(&hosts, client);
+    sl_wire_device_set_down(hosts.device_a, true);
+    hosts_run_ms(&hosts, 500);
+    assert_int_equal(server_of(&hosts)->closed, 1);
+    assert_int_equal(server_of(&hosts)->err, SL_ERR_DEADLINE);
+    assert_int_equal(client->closed, 0); /* its own is up */
+    sl_wire_device_set_down(hosts.device_b, true);
+    hosts_run_ms(&hosts, 500);
+    assert_int_equal(client->closed, 1);
+    assert_int_equal(client->err, SL_ERR_DEADLINE);
+    hosts_close(&hosts);
+}
+
+/* Its user has yet to take what it sent before. */
+static void silence__of_a_link_that_is_one_peers_who_had_said_goodbye(void **state)
+{
+    (void)state;
+    const struct hosts_options options = {.device = {.is_one_peers = true}};
+    struct hosts hosts;
+    hosts_open(&hosts, &options);
+    struct link *client = hosts_pair(&hosts);
+    expect_alive(&hosts, client);
+    hosts.nodes[0].refuses_sink = true;
+    link_send(client, 1, 30000);
+    hosts_run_ms(&hosts, 200);
+    sl_transport_disconnect(client->conn);
+    hosts_run_ms(&hosts, 200);
+    sl_wire_device_set_down(hosts.device_a, true);
+    sl_wire_device_set_down(hosts.device_b, true);
+    hosts_run_ms(&hosts, 500);
+    assert_int_equal(client->closed, 1);
+    assert_int_equal(client->err, SL_OK);
+    assert_int_equal(server_of(&hosts)->closed, 0);
+    hosts.nodes[0].refuses_sink = false;
+    hosts_until(&hosts, &server_of(&hosts)->received, 3);
+    hosts_until(&hosts, &server_of(&hosts)->closed, 1);
+    assert_int_equal(server_of(&hosts)->err, SL_ERR_CLOSED);
+    hosts_close(&hosts);
+}
+
 static void silence__of_a_peer_that_owes_nothing(void **state)
 {
     (void)state;
@@ -240,6 +290,8 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(silence__of_a_peer_that_owes),
+        cmocka_unit_test(silence__of_a_link_that_is_one_peers),
+        cmocka_unit_test(silence__of_a_link_that_is_one_peers_who_had_said_goodbye),
         cmocka_unit_test(silence__of_a_peer_that_owes_nothing),
         cmocka_unit_test(silence__that_ends_in_time),
         cmocka_unit_test(mtu__that_is_less_on_the_way),
