@@ -24,10 +24,11 @@ struct block {
 struct sl_dense_store {
     struct sl_table_spec spec;
     const struct sl_optimizer *optimizer;
-    uint64_t start, count; /* elements */
-    size_t block_bytes;    /* of a whole block's record */
-    uint8_t *blocks;       /* NULL when count is 0 */
-    struct sl_arena arena; /* one mapping */
+    uint64_t start, count;        /* elements */
+    size_t block_bytes;           /* of a whole block's record */
+    uint8_t *blocks;              /* NULL when count is 0 */
+    struct sl_arena arena;        /* one mapping */
+    struct sl_dense_watch *watch; /* NULL: none */
 };
 
 static size_t block_bytes(const struct sl_optimizer *optimizer, uint32_t elements)
@@ -182,6 +183,11 @@ void sl_dense_store_apply(struct sl_dense_store *store, uint64_t start, uint64_t
         .step = step,
     };
     uint64_t offset = start - store->start;
+    if (store->watch != NULL && count > 0) {
+        const uint32_t first = (uint32_t)(offset / BLOCK);
+        const uint32_t last = (uint32_t)((offset + count - 1) / BLOCK);
+        store->watch->before(store->watch, first, last - first + 1);
+    }
     while (count > 0) {
         struct block *block = block_at(store, offset);
         const uint32_t elements = block_elements(store, offset);
@@ -216,6 +222,11 @@ bool sl_dense_store_put(struct sl_dense_store *store, uint64_t number, uint32_t 
     memcpy(block->values, floats,
            (elements + sl_optimizer_slot_floats(store->optimizer, elements)) * sizeof *floats);
     return true;
+}
+
+void sl_dense_store_watch(struct sl_dense_store *store, struct sl_dense_watch *watch)
+{
+    store->watch = watch;
 }
 
 struct sl_dense_block sl_dense_store_block(const struct sl_dense_store *store, uint32_t index)

@@ -27,6 +27,12 @@ struct sl_dense_block {
     float *floats;
 };
 
+/* Who wants to see blocks before pushes change them; they are numbered from the store's first on.
+ */
+struct sl_dense_watch {
+    void (*before)(struct sl_dense_watch *watch, uint32_t first, uint32_t count);
+};
+
 /* Holds elements [start, start + count) of the array; count may be 0; start is a multiple of
  * SL_PARTITION_BLOCK_ELEMENTS (asserted). Element i begins as column 0 of key i of the initializer.
  * Allocates and fills all blocks here, nothing later: up to 40 ns an element; zeros whose optimizer
@@ -50,6 +56,10 @@ void sl_dense_store_apply(struct sl_dense_store *store, uint64_t start, uint64_t
  * that block. */
 bool sl_dense_store_put(struct sl_dense_store *store, uint64_t number, uint32_t last_step,
                         uint32_t count, const float *floats);
+
+/* From now on `before` is called ahead of each sl_dense_store_apply; NULL: no more. The watch stays
+ * the caller's. */
+void sl_dense_store_watch(struct sl_dense_store *store, struct sl_dense_watch *watch);
 
 /* Of the store's blocks that of this index, below the count. */
 struct sl_dense_block sl_dense_store_block(const struct sl_dense_store *store, uint32_t index);

@@ -30,6 +30,8 @@ struct sl_kv_store {
     uint64_t key_count;
     uint64_t claim_last;    /* id */
     struct sl_kv_claim own; /* the claim that lasts */
+    uint64_t epoch;
+    struct sl_kv_watch *watch; /* NULL: none */
 };
 
 static_assert(offsetof(struct sl_kv_array, key) == 0, "the index finds keys there");
@@ -122,6 +124,21 @@ void sl_kv_store_set_bytes_max(struct sl_kv_store *store, size_t bytes_max)
 struct sl_kv_array *sl_kv_store_at(const struct sl_kv_store *store, uint32_t record)
 {
     return sl_table_memory_at(&store->records, record);
+}
+
+void sl_kv_store_watch(struct sl_kv_store *store, struct sl_kv_watch *watch)
+{
+    store->watch = watch;
+}
+
+uint64_t sl_kv_store_epoch_end(struct sl_kv_store *store)
+{
+    return store->epoch++;
+}
+
+uint32_t sl_kv_store_value_bytes(const struct sl_kv_store *store)
+{
+    return store->value_bytes;
 }
 
 uint32_t sl_kv_store_record_count(const struct sl_kv_store *store)
@@ -290,6 +307,15 @@ static int make_one(struct sl_kv_store *store, struct sl_kv_claim *claim, struct
     return 0;
 }
 
+/* Its claim means nothing from now on. */
+static void made_one(struct sl_kv_store *store, uint32_t record)
+{
+    sl_kv_store_at(store, record)->epoch = store->epoch;
+    if (store->watch != NULL) {
+        store->watch->made(store->watch, record);
+    }
+}
+
 int sl_kv_store_make(struct sl_kv_store *store, struct sl_kv_claim *claim, const uint32_t *records,
                      uint32_t count)
 {
@@ -304,10 +330,15 @@ int sl_kv_store_make(struct sl_kv_store *store, struct sl_kv_claim *claim, const
             store->key_count += err == 0;
         }
     }
-    for (uint32_t i = 0; i < count && err != 0; i++) {
-        if ((made[i / 64] >> i % 64 & 1) != 0) {
+    for (uint32_t i = 0; i < count; i++) {
+        if ((made[i / 64] >> i % 64 & 1) == 0) {
+            continue;
+        }
+        if (err != 0) {
             array_drop(store, sl_kv_store_at(store, records[i]));
             store->key_count--;
+        } else {
+            made_one(store, records[i]);
         }
     }
     return err;
@@ -338,6 +369,11 @@ void sl_kv_store_push(struct sl_kv_store *store, struct sl_kv_array *array, uint
 {
     sl_assert(count <= array->length);
     sl_assert(start <= array->length - count);
+    if (store->watch != NULL) {
+        const uint32_t record = sl_table_index_find_one(&store->index, array->key);
+        store->watch->before(store->watch, record, start, count);
+    }
+    array->epoch = store->epoch;
     if (store->value_bytes == 1) {
         memcpy(array->values + start, values, count);
     } else {

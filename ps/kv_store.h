@@ -26,7 +26,18 @@ struct sl_kv_array {
     uint8_t *values;  /* [length]; NULL: nobody has pushed the key */
     uint32_t length;  /* of an array that is only claimed: the length that it shall have */
     uint32_t written; /* floats: from here on they are zeros that nobody has touched */
-    uint64_t claim;   /* the last that would make it */
+    union {
+        uint64_t claim; /* without values: the last that would make it */
+        uint64_t epoch; /* with: the store's when it was last changed */
+    };
+};
+
+/* Who wants to see arrays before pushes change them. */
+struct sl_kv_watch {
+    /* `count` values of the array, from `start` on, are about to change. */
+    void (*before)(struct sl_kv_watch *watch, uint32_t record, uint32_t start, uint32_t count);
+    /* The record, which had no array, has got one. */
+    void (*made)(struct sl_kv_watch *watch, uint32_t record);
 };
 
 /* Of one push. */
@@ -86,6 +97,14 @@ void sl_kv_store_push(struct sl_kv_store *store, struct sl_kv_array *array, uint
 int sl_kv_store_put(struct sl_kv_store *store, const struct sl_kv_array *array, uint32_t first,
                     uint32_t count, const void *values);
 
+/* From now on the watch is called ahead of each sl_kv_store_push, and behind each
+ * sl_kv_store_make; NULL: no more. It stays the caller's. */
+void sl_kv_store_watch(struct sl_kv_store *store, struct sl_kv_watch *watch);
+
+/* A new epoch begins: what was changed before has a lesser one. Returns the last. */
+uint64_t sl_kv_store_epoch_end(struct sl_kv_store *store);
+
+uint32_t sl_kv_store_value_bytes(const struct sl_kv_store *store);
 uint32_t sl_kv_store_record_count(const struct sl_kv_store *store); /* also without an array */
 uint64_t sl_kv_store_key_count(const struct sl_kv_store *store);    /* that have an array */
 size_t sl_kv_store_memory_bytes(const struct sl_kv_store *store);

@@ -7,6 +7,7 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
+#include "ps/shard_cut.h"
 #include "ps/shard_internal.h"
 
 #define STAGING_BYTES_DEFAULT ((size_t)256 << 20)
@@ -55,6 +56,7 @@ static void table_destroy(struct sl_shard_table **table)
 
 void sl_shard_destroy(struct sl_shard **shard)
 {
+    sl_shard_cut_end(*shard, NULL);
     for (uint32_t i = 0; i < (*shard)->table_count; i++) {
         if ((*shard)->tables[i] != NULL) {
             table_destroy(&(*shard)->tables[i]);

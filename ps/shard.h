@@ -82,10 +82,12 @@ struct sl_shard_work {
     struct sl_shard_caller caller;
     struct sl_request_prefix prefix;
     uint32_t sections_left;
-    bool in_section; /* view is valid and partly done */
-    bool apart;      /* its values are not behind its structure: sl_shard_begin_apart */
-    bool writes;     /* the request has a push or a tick */
-    bool replayed;   /* but skips them: sl_shard_replay */
+    bool in_section;         /* view is valid and partly done */
+    bool apart;              /* its values are not behind its structure: sl_shard_begin_apart */
+    bool writes;             /* the request has a push or a tick */
+    bool replayed;           /* but skips them: sl_shard_replay */
+    bool in_part;            /* a push that takes several slices has begun to be applied */
+    uint32_t written_before; /* sections that have written before: sl_shard_replay_some */
     struct sl_request_view view;
     bool plain;           /* it waits for nobody's clock and needs no working memory of others */
     uint64_t cost;        /* of the whole request, in units of key_budget */
@@ -177,6 +179,15 @@ uint32_t sl_shard_stream(struct sl_shard *shard, struct sl_shard_work *work, uin
  * see what is there now: in BSP, whole steps, of its own iteration too where that has been complete
  * meanwhile. */
 void sl_shard_replay(struct sl_shard_work *work);
+
+/* The request, just begun, has been carried out before as far as sl_shard_written said of it then,
+ * and the rest was lost: of so many of its sections the pushes and ticks are skipped. */
+void sl_shard_replay_some(struct sl_shard_work *work, uint32_t sections);
+
+/* How many sections of a request in progress have written all that they write; where a push has
+ * been applied in part, that one not. To be kept with an image, in which what they wrote is, and
+ * the rest not (ps/shard_cut.h). */
+uint32_t sl_shard_written(const struct sl_shard_work *work);
 
 /* Nobody wants the rest of a request in progress: it will not push or tick any more, but for the
  * push that has been applied in part. True when there is none: it can be abandoned now. Else it is

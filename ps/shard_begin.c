@@ -112,7 +112,8 @@ static void work_init(struct sl_shard_work *work, const struct sl_shard_caller *
 {
     work->cursor = sl_bytes_over(payload, payload_bytes);
     work->caller = *caller;
-    work->in_section = work->apart = work->writes = work->replayed = false;
+    work->in_section = work->apart = work->writes = work->replayed = work->in_part = false;
+    work->written_before = 0;
     work->plain = true;
     work->phase = SL_SHARD_PHASE_NEW;
     work->cost = work->push_cost = 0;
@@ -203,6 +204,20 @@ void sl_shard_replay(struct sl_shard_work *work)
     work->replayed = true;
     work->cost -= work->push_cost;
     work->push_cost = 0;
+}
+
+void sl_shard_replay_some(struct sl_shard_work *work, uint32_t sections)
+{
+    sl_assert(!work->replayed);
+    sl_assert(!has_begun(work));
+    work->written_before = sections;
+}
+
+uint32_t sl_shard_written(const struct sl_shard_work *work)
+{
+    const bool reads = work->in_section && work->phase == SL_SHARD_PHASE_READ;
+    const uint32_t written = sl_shard_sections_done(work) + reads;
+    return written > work->written_before ? written : work->written_before;
 }
 
 bool sl_shard_curtail(struct sl_shard_work *work)

@@ -23,7 +23,7 @@ int sl_shard_commit_reserve(struct sl_shard_table *table, uint32_t queue_count)
     return 0;
 }
 
-void sl_shard_commit_later(struct sl_shard_table *table, uint32_t worker,
+void sl_shard_commit_later(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
                            struct sl_shard_staged *entry)
 {
     struct sl_shard_staged_queue *queue = &table->staged[worker];
@@ -33,6 +33,7 @@ void sl_shard_commit_later(struct sl_shard_table *table, uint32_t worker,
         queue->last->next = entry;
     }
     queue->last = entry;
+    entry->order = ++shard->staged_last;
     table->staged_count++;
 }
 
@@ -53,13 +54,11 @@ static void queue_drop(struct sl_shard *shard, struct sl_shard_table *table, uin
         kept->next = NULL;
     }
     queue->last = kept;
-    while (entry != NULL) {
-        sl_assert(entry->clock >= sl_clocks_floor(&shard->clocks, table->clock_group));
-        struct sl_shard_staged *next = entry->next;
-        sl_shard_staging_put(&shard->staging, entry);
+    for (const struct sl_shard_staged *dropped = entry; dropped != NULL; dropped = dropped->next) {
+        sl_assert(dropped->clock >= sl_clocks_floor(&shard->clocks, table->clock_group));
         table->staged_count--;
-        entry = next;
     }
+    sl_shard_cut_dropped(shard, queue, entry);
 }
 
 void sl_shard_commit_drop(struct sl_shard *shard, uint32_t worker, uint32_t clock)
@@ -126,7 +125,7 @@ static uint64_t apply_some(struct sl_shard_table *table, struct sl_shard_commit_
         return count;
     }
     uint64_t count = entry->count - commit->done;
-    uint64_t paid = left / table->key_cost + 1;
+    uint64_t paid = (uint64_t)left / table->key_cost + 1;
     count = count < paid ? count : paid;
     sl_table_store_apply(table->sparse, entry->records + commit->done, (uint32_t)count,
                          entry->gradients + commit->done * table->spec.dim, &commit->state,
@@ -143,7 +142,7 @@ static void commit_entry(struct sl_shard *shard, struct sl_shard_table *table,
     struct sl_shard_staged_queue *queue = &table->staged[commit->worker];
     struct sl_shard_staged *entry = queue->first;
     if (!commit->in_entry) {
-        commit->in_entry = true;
+        commit->in_entry = commit->begun = true;
         commit->done = 0;
         commit->step = ++table->step;
         commit->state = table->state;
@@ -160,19 +159,27 @@ static void commit_entry(struct sl_shard *shard, struct sl_shard_table *table,
     table->pushed_rows += entry->count;
     table->staged_count--;
     queue->first = entry->next;
-    sl_shard_staging_put(&shard->staging, entry);
+    sl_shard_cut_committed(shard, queue, entry);
+}
+
+/* None begins while a cut is wanted, unless that waits for a push that waits for the commit. */
+static bool is_held(const struct sl_shard *shard)
+{
+    return shard->cut_wanted && shard->in_part == 0 && !shard->commit.begun;
 }
 
 uint32_t sl_shard_commit(struct sl_shard *shard, uint32_t key_budget)
 {
     struct sl_shard_commit_state *commit = &shard->commit;
     struct sl_shard_slice slice = {.budget = key_budget};
-    while (commit->due && sl_shard_slice_left(&slice) > 0) {
+    while (commit->due && sl_shard_slice_left(&slice) > 0 && !is_held(shard)) {
         struct sl_shard_table *table = shard->tables[commit->table_id];
         if (commit->worker == table->queue_count) {
             /* This iteration of this table is complete; there may be others. */
+            const bool begun = commit->begun;
             commit->due = false;
             sl_shard_commit_look(shard);
+            commit->begun = begun && commit->due;
             continue;
         }
         const struct sl_shard_staged *first = table->staged[commit->worker].first;
@@ -182,5 +189,5 @@ uint32_t sl_shard_commit(struct sl_shard *shard, uint32_t key_budget)
         }
         commit_entry(shard, table, &slice);
     }
-    return slice.spent;
+    return slice.spent + sl_shard_cut_owed(shard);
 }

@@ -3,6 +3,7 @@
 #define SL_PS_SHARD_INTERNAL_H
 
 #include "ps/clocks.h"
+#include "ps/cut_blocks.h"
 #include "ps/dense.h"
 #include "ps/kv_store.h"
 #include "ps/shard.h"
@@ -29,6 +30,8 @@ enum sl_shard_phase {
 /* A BSP table's pushes of one worker, in order of arrival and so of clock. */
 struct sl_shard_staged_queue {
     struct sl_shard_staged *first, *last;
+    /* Out of the queue, but a cut has yet to copy them: before what is in it, and behind. */
+    struct sl_shard_staged *committed_first, *committed_last, *dropped;
 };
 
 struct sl_shard_table {
@@ -53,6 +56,7 @@ struct sl_shard_table {
 /* The BSP push that is being committed. */
 struct sl_shard_commit_state {
     bool due;          /* something is to be committed */
+    bool begun;        /* and some of it has been */
     uint32_t table_id; /* of the table at work */
     uint32_t clock;    /* of its iteration at work */
     uint32_t worker;   /* whose entries come next */
@@ -71,6 +75,13 @@ struct sl_shard {
     struct sl_shard_staging staging; /* mapped with the first BSP table */
     struct sl_shard_commit_state commit;
     size_t memory_bytes; /* of all stores */
+    /* Cuts: */
+    uint64_t staged_last;            /* order of the last push that was queued */
+    uint32_t cut_last;               /* number of the last cut */
+    uint32_t in_part;                /* pushes that have been applied in part */
+    bool cut_wanted;                 /* no further one begins */
+    struct sl_shard_cut *cut;        /* that runs, or has failed; NULL: none */
+    struct sl_cut_blocks cut_blocks; /* of cuts, also of those that are over */
     /* The handler of KV tables: */
     uint64_t handled;    /* calls that did not say AGAIN */
     uint32_t asks_again; /* requests that wait for another one of these */
@@ -108,11 +119,62 @@ static inline bool sl_shard_op_pushes(uint8_t op)
     return ((SL_SHARD_OPS_PUSH_ONLY | SL_SHARD_OPS_PUSH_PULL) >> op & 1) != 0;
 }
 
-/* True when this request's section pushes: one that is replayed has done so. */
+static inline uint32_t sl_shard_sections_done(const struct sl_shard_work *work)
+{
+    return work->prefix.section_count - work->sections_left;
+}
+
+/* True when the section at work has written before. */
+static inline bool sl_shard_has_written(const struct sl_shard_work *work)
+{
+    return work->replayed || sl_shard_sections_done(work) < work->written_before;
+}
+
+/* True when the section at work pushes: one that is replayed has done so. */
 static inline bool sl_shard_pushes(const struct sl_shard_work *work, uint8_t op)
 {
-    return !work->replayed && sl_shard_op_pushes(op);
+    return !sl_shard_has_written(work) && sl_shard_op_pushes(op);
 }
+
+/* A push that takes several slices begins to be applied, and ends; an end too many does nothing. */
+static inline void sl_shard_part_begin(struct sl_shard *shard, struct sl_shard_work *work)
+{
+    work->in_part = true;
+    shard->in_part++;
+}
+
+static inline void sl_shard_part_end(struct sl_shard *shard, struct sl_shard_work *work)
+{
+    shard->in_part -= work->in_part;
+    work->in_part = false;
+}
+
+/* True when a push that would not be done within this slice must not begin to be applied. */
+static inline bool sl_shard_cut_holds(const struct sl_shard *shard,
+                                      const struct sl_shard_slice *slice, uint64_t cost)
+{
+    return shard->cut_wanted && cost > sl_shard_slice_left(slice);
+}
+
+/* What the slice has to pay for what a cut had to copy first. */
+static inline uint32_t sl_shard_cut_owed(struct sl_shard *shard)
+{
+    const uint32_t owed = shard->cut_blocks.owed;
+    shard->cut_blocks.owed = 0;
+    return owed;
+}
+
+/* An entry has left the front of its queue: frees it, unless a cut has yet to copy it. */
+void sl_shard_cut_committed(struct sl_shard *shard, struct sl_shard_staged_queue *queue,
+                            struct sl_shard_staged *entry);
+
+/* Likewise the last ones of its queue, one behind the other. */
+void sl_shard_cut_dropped(struct sl_shard *shard, struct sl_shard_staged_queue *queue,
+                          struct sl_shard_staged *entries);
+
+/* The room for pushes that are kept aside is used up: a cut that has some of it gives it back, and
+ * has failed. False: none has. */
+bool sl_shard_cut_yield(struct sl_shard *shard);
 
 /* The clock of the sections behind a tick of this clock. */
 static inline uint32_t sl_shard_clock_behind(uint32_t clock)
@@ -214,7 +276,7 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
 void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_work *work);
 
 /* Appends a complete entry to its worker's queue. */
-void sl_shard_commit_later(struct sl_shard_table *table, uint32_t worker,
+void sl_shard_commit_later(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
                            struct sl_shard_staged *entry);
 
 /* Makes room for the queues of so many workers. Errors: NO_MEMORY. */

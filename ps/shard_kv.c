@@ -348,13 +348,31 @@ static int run_lengths(const struct sl_shard *shard, struct sl_shard_table *tabl
     return SL_SHARD_DONE;
 }
 
+/* While a cut is wanted, only what is done at once; and nothing has been made before that is sure.
+ */
+static bool is_held(const struct sl_shard *shard, const struct sl_shard_table *table,
+                    const struct sl_shard_work *work, const struct sl_shard_slice *slice)
+{
+    const struct sl_request_section *section = &work->view.section;
+    const uint32_t claims = section->key_count - work->key;
+    return sl_shard_cut_holds(shard, slice,
+                              sl_shard_kv_cost(section, table->spec.dim) +
+                                  (claims + CLAIMS_PER_COST - 1) / CLAIMS_PER_COST);
+}
+
 /* The arrays of all keys are there, or claimed, when this is DONE. */
 static int push_collect(struct sl_shard *shard, struct sl_shard_table *table,
                         struct sl_shard_work *work, struct sl_shard_slice *slice)
 {
-    const int result = work->scratch != NULL ? collect_many(shard, table, work, slice)
-                                             : collect_few(shard, table, work, slice);
+    int result = work->scratch != NULL ? collect_many(shard, table, work, slice) : SL_SHARD_DONE;
+    if (result == SL_SHARD_DONE && is_held(shard, table, work, slice)) {
+        result = SL_SHARD_AGAIN;
+    }
+    if (result == SL_SHARD_DONE && work->scratch == NULL) {
+        result = collect_few(shard, table, work, slice);
+    }
     if (result == SL_SHARD_DONE) {
+        sl_shard_part_begin(shard, work);
         work->phase = SL_SHARD_PHASE_APPLY;
         work->key = 0;
     }
@@ -402,6 +420,7 @@ int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
     }
     if (result == SL_SHARD_DONE) {
         sl_shard_kv_drop(shard, work);
+        sl_shard_part_end(shard, work);
         table->step += pushes;
         table->pushed_rows += pushes ? work->view.section.key_count : 0;
         table->pulled_rows += sl_shard_op_pulls(op) ? work->view.section.key_count : 0;

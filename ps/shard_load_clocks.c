@@ -61,7 +61,7 @@ struct piece {
 
 static bool is_inside(const struct sl_shard_table *table, const struct sl_image_staged *head)
 {
-    if (table->dense == NULL) {
+    if (table->dense == NULL || head->count > UINT32_MAX) {
         return head->count <= UINT32_MAX;
     }
     const uint64_t start = sl_dense_store_start(table->dense);
@@ -97,7 +97,7 @@ static int begin_staged(struct sl_shard_load *load, struct sl_shard_table *table
     }
     load->staged->clock = head->clock;
     load->staged->start = head->start;
-    load->staged->count = head->count;
+    load->staged->count = (uint32_t)head->count;
     load->staged_table = load->block->table_id;
     load->staged_worker = head->worker;
     load->staged_done = 0;
@@ -141,7 +141,7 @@ static int find_keys(struct sl_shard_load *load, struct sl_shard_table *table,
 static void end_staged(struct sl_shard_load *load, struct sl_shard_table *table)
 {
     if (load->staged_done == load->staged->count) {
-        sl_shard_commit_later(table, load->staged_worker, load->staged);
+        sl_shard_commit_later(load->shard, table, load->staged_worker, load->staged);
         load->staged = NULL;
     }
 }

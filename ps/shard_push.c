@@ -32,6 +32,9 @@ static int stage_begin(struct sl_shard *shard, const struct sl_shard_table *tabl
         table->sparse != NULL ? (uint64_t)section->key_count * table->spec.dim : section->count;
     struct sl_shard_staged *staged =
         sl_shard_staging_get(&shard->staging, section->key_count, floats);
+    if (staged == NULL && sl_shard_cut_yield(shard)) {
+        staged = sl_shard_staging_get(&shard->staging, section->key_count, floats);
+    }
     if (staged == NULL) {
         return sl_shard_fail(shard, work, slice, SL_ERR_NO_MEMORY,
                              "pushes that wait for other workers fill the %zu bytes set aside",
@@ -87,6 +90,7 @@ static void scratch_put(struct sl_shard_work *work)
 void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_work *work)
 {
     sl_shard_kv_drop(shard, work);
+    sl_shard_part_end(shard, work);
     scratch_put(work);
     if (work->staged != NULL) {
         sl_shard_staging_put(&shard->staging, work->staged);
@@ -184,7 +188,7 @@ static void stage_end(struct sl_shard *shard, struct sl_shard_table *table,
                       struct sl_shard_work *work)
 {
     struct sl_shard_staged *staged = work->staged;
-    staged->count = table->sparse != NULL ? work->distinct : work->view.section.count;
+    staged->count = table->sparse != NULL ? work->distinct : (uint32_t)work->view.section.count;
     if (table->sparse != NULL) {
         sl_shard_staging_trim(&shard->staging, staged, staged->count * table->spec.dim);
     }
@@ -194,7 +198,7 @@ static void stage_end(struct sl_shard *shard, struct sl_shard_table *table,
     }
     work->staged = NULL;
     scratch_put(work);
-    sl_shard_commit_later(table, work->caller.worker, staged);
+    sl_shard_commit_later(shard, table, work->caller.worker, staged);
     if (staged->clock < sl_clocks_floor(&shard->clocks, table->clock_group)) {
         sl_shard_commit_look(shard); /* the worker has left meanwhile */
     }
@@ -210,7 +214,7 @@ static int apply_sparse(struct sl_shard_table *table, struct sl_shard_work *work
             return SL_SHARD_AGAIN;
         }
         uint64_t count = work->distinct - work->done;
-        uint64_t paid = left / table->key_cost + 1;
+        uint64_t paid = (uint64_t)left / table->key_cost + 1;
         count = is_small(table, work) || count < paid ? count : paid;
         sl_table_store_apply(table->sparse, work->records + work->done, (uint32_t)count,
                              gradients + work->done * table->spec.dim, &work->state, work->step);
@@ -239,8 +243,17 @@ static int apply_dense(struct sl_shard_table *table, struct sl_shard_work *work,
     return SL_SHARD_DONE;
 }
 
-static void apply_end(struct sl_shard_table *table, struct sl_shard_work *work)
+/* What the visits will cost. */
+static uint64_t apply_cost(const struct sl_shard_table *table, const struct sl_shard_work *work)
 {
+    return table->sparse != NULL ? (uint64_t)work->distinct * table->key_cost
+                                 : work->view.section.count / SL_SHARD_ELEMENTS_PER_KEY + 1;
+}
+
+static void apply_end(struct sl_shard *shard, struct sl_shard_table *table,
+                      struct sl_shard_work *work)
+{
+    sl_shard_part_end(shard, work);
     if (table->optimizer->end_push != NULL) {
         table->optimizer->end_push(&table->spec.optimizer, &table->state);
     }
@@ -265,6 +278,12 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
             scratch_put(work);
             return SL_SHARD_DONE;
         }
+        if (!is_small(table, work)) {
+            if (sl_shard_cut_holds(shard, slice, apply_cost(table, work))) {
+                return SL_SHARD_AGAIN;
+            }
+            sl_shard_part_begin(shard, work);
+        }
         work->phase = SL_SHARD_PHASE_APPLY;
         work->done = 0;
         work->step = ++table->step;
@@ -273,7 +292,7 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
     int result =
         table->sparse != NULL ? apply_sparse(table, work, slice) : apply_dense(table, work, slice);
     if (result == SL_SHARD_DONE) {
-        apply_end(table, work);
+        apply_end(shard, table, work);
     }
     return result;
 }

@@ -88,7 +88,7 @@ static int read_rows(struct sl_shard *shard, struct sl_shard_table *table,
             return SL_SHARD_AGAIN;
         }
         uint64_t count = key_count - work->done;
-        uint64_t paid = left / table->key_cost + 1;
+        uint64_t paid = (uint64_t)left / table->key_cost + 1;
         count = count < paid ? count : paid;
         count = count < SL_SHARD_BATCH_KEYS ? count : SL_SHARD_BATCH_KEYS;
         int err = sl_shard_lookup(shard, table, work, slice, work->view.keys + work->done,
@@ -163,7 +163,7 @@ static int read_pooled(struct sl_shard *shard, struct sl_shard_table *table,
             return SL_SHARD_AGAIN;
         }
         uint64_t count = section->key_count - work->done;
-        uint64_t paid = left / table->key_cost + 1;
+        uint64_t paid = (uint64_t)left / table->key_cost + 1;
         count = count < paid ? count : paid;
         count = count < SL_SHARD_BATCH_KEYS ? count : SL_SHARD_BATCH_KEYS;
         int err = pool_batch(shard, table, work, pooled, (uint32_t)count, slice);
@@ -198,7 +198,7 @@ static int read_dense(struct sl_shard_table *table, struct sl_shard_work *work, 
 static int tick(struct sl_shard *shard, struct sl_shard_work *work, struct sl_shard_slice *slice)
 {
     uint32_t worker = work->caller.worker;
-    if (work->replayed) {
+    if (sl_shard_has_written(work)) {
         work->prefix.clock = sl_shard_clock_behind(work->prefix.clock);
         return SL_SHARD_DONE;
     }
@@ -362,7 +362,7 @@ int sl_shard_run(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *re
     if (result < 0) {
         sl_shard_push_drop(shard, work);
     }
-    *keys_spent = slice.spent;
+    *keys_spent = slice.spent + sl_shard_cut_owed(shard);
     return result;
 }
 

@@ -14,14 +14,16 @@
 /* One push section kept aside, with its repeated keys already summed. Records (sparse) and then
  * gradients lie behind it. */
 struct sl_shard_staged {
-    size_t bytes; /* of the ring, this header included */
-    bool freed;
+    size_t bytes;                 /* of the ring, this header included */
     struct sl_shard_staged *next; /* of the same worker and table, in order of arrival */
     uint32_t *records;            /* [count]; NULL: dense */
     float *gradients;             /* [count][dim]; dense: [count] */
     uint64_t start;               /* dense only: first element */
-    uint64_t count;               /* records or elements */
+    uint64_t order;               /* among all that were queued: ascends */
+    uint32_t count;               /* records or elements */
     uint32_t clock;
+    uint32_t put_by; /* number of the last cut that has copied it; 0: none */
+    bool freed;
 };
 
 struct sl_shard_staging {

@@ -24,7 +24,8 @@ struct sl_table_store {
     struct sl_table_budget budget;
     struct sl_table_memory records;
     struct sl_table_index index;
-    size_t touch_bytes; /* of a record, that a lookup leaves on their way */
+    size_t touch_bytes;           /* of a record, that a lookup leaves on their way */
+    struct sl_table_watch *watch; /* NULL: none */
 };
 
 static size_t record_bytes(uint32_t dim, const struct sl_optimizer *optimizer)
@@ -257,6 +258,9 @@ void sl_table_store_apply(struct sl_table_store *store, const uint32_t *records,
         .step = step,
     };
     struct sl_table_record *visited[VISIT_GROUP];
+    if (store->watch != NULL) {
+        store->watch->before(store->watch, records, count);
+    }
     for (uint32_t done = 0; done < count; done += VISIT_GROUP) {
         const uint32_t left = count - done;
         const struct sl_optimizer_rows rows = {
@@ -286,6 +290,11 @@ void sl_table_store_pool(struct sl_table_store *store, const uint32_t *records,
             store->sum->apply(&visit, sum, NULL, NULL, place_at(&places, records[i])->values);
         }
     }
+}
+
+void sl_table_store_watch(struct sl_table_store *store, struct sl_table_watch *watch)
+{
+    store->watch = watch;
 }
 
 /* ---- Facts ----------------------------------------------------------------------------------- */

@@ -28,6 +28,11 @@ struct sl_table_store;
 
 #define SL_TABLE_NO_RECORD UINT32_MAX
 
+/* Who wants to see records before pushes change them. */
+struct sl_table_watch {
+    void (*before)(struct sl_table_watch *watch, const uint32_t *records, uint32_t count);
+};
+
 /* bytes_max: of records and index together, 0: no limit. The specification is valid (asserted).
  * Errors: NO_MEMORY. */
 int sl_table_store_create(const struct sl_table_spec *spec, size_t bytes_max,
@@ -69,6 +74,10 @@ void sl_table_store_apply(struct sl_table_store *store, const uint32_t *records,
  * [bag_ends[i - 1], bag_ends[i]), of bag 0 from 0. */
 void sl_table_store_pool(struct sl_table_store *store, const uint32_t *records,
                          const uint32_t *bag_ends, uint32_t bag_count, float *pooled);
+
+/* From now on `before` is called ahead of each sl_table_store_apply; NULL: no more. The watch stays
+ * the caller's. */
+void sl_table_store_watch(struct sl_table_store *store, struct sl_table_watch *watch);
 
 const struct sl_table_spec *sl_table_store_spec(const struct sl_table_store *store);
 const struct sl_optimizer *sl_table_store_optimizer(const struct sl_table_store *store);

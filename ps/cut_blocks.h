@@ -1,0 +1,114 @@
+/* The blocks of an image in the making: where they come from, how much memory they may take, and
+ * which of them wait to be taken. Everything that puts records of one kind and one table into them
+ * is a stream, which has at most one block open. Owner reactor. Allocates blocks as they are
+ * needed; those that come back are used again. */
+#ifndef SL_PS_CUT_BLOCKS_H
+#define SL_PS_CUT_BLOCKS_H
+
+#include "ps/image.h"
+
+struct sl_cut_line {
+    struct sl_image_block *first, *last;
+};
+
+struct sl_cut_blocks {
+    size_t bytes_max;         /* of all blocks together */
+    size_t bytes;             /* of those that there are: open, waiting, spare, with their taker */
+    size_t spare_bytes;       /* of the spare ones */
+    size_t open_bytes;        /* of the open ones */
+    uint32_t block_bytes;     /* the capacity of most */
+    int err;                  /* NO_MEMORY, once one was missing: the image cannot be completed */
+    uint32_t owed;            /* spent by pushes for what had to be copied before it changed */
+    struct sl_cut_line heads; /* wait: tables and clocks, which come before all others */
+    struct sl_cut_line full;  /* wait: the others */
+    bool heads_done;          /* no more of these will come: the others may go */
+    struct sl_image_block *spare;
+    struct sl_image_end end; /* counts what has come to the lines */
+};
+
+struct sl_cut_stream {
+    struct sl_cut_blocks *blocks;
+    struct sl_image_block *open; /* or NULL */
+    uint32_t least_bytes;        /* capacity that its longest record needs */
+    uint32_t table_id;
+    enum sl_image_kind kind;
+};
+
+/* Begins an image; blocks of the one before that somebody still has count on. */
+void sl_cut_blocks_begin(struct sl_cut_blocks *blocks, size_t bytes_max, uint32_t block_bytes);
+
+/* Frees all blocks but those that somebody has taken, and that streams have open. */
+void sl_cut_blocks_drop(struct sl_cut_blocks *blocks);
+
+/* The first block that waits, which is the caller's then; NULL: none. */
+struct sl_image_block *sl_cut_blocks_take(struct sl_cut_blocks *blocks);
+
+/* Takes a block back; keep: for use again. */
+void sl_cut_blocks_put(struct sl_cut_blocks *blocks, struct sl_image_block *block, bool keep);
+
+/* True when who is in no hurry may fill another block: half of the memory is for those who are.
+ * Never false when no block is to be waited for. */
+static inline bool sl_cut_blocks_have_room(const struct sl_cut_blocks *blocks)
+{
+    const size_t away = blocks->bytes - blocks->spare_bytes - blocks->open_bytes;
+    return blocks->err == 0 && (away == 0 || away + blocks->block_bytes <= blocks->bytes_max / 2);
+}
+
+/* An empty block; it will be the caller's to close. NULL: no memory, and err says so. */
+struct sl_image_block *sl_cut_blocks_open(struct sl_cut_blocks *blocks, uint32_t capacity);
+
+/* The block, which was open, is complete: it waits from now on. */
+void sl_cut_blocks_close(struct sl_cut_blocks *blocks, struct sl_image_block *block);
+
+/* ---- Streams --------------------------------------------------------------------------------- */
+
+void sl_cut_stream_init(struct sl_cut_stream *stream, struct sl_cut_blocks *blocks,
+                        enum sl_image_kind kind, uint32_t table_id, uint32_t record_bytes_max);
+
+/* The open block, or an empty one. NULL as above. */
+struct sl_image_block *sl_cut_stream_block(struct sl_cut_stream *stream);
+
+/* The open block has no room for what comes next, or nothing more will come. */
+void sl_cut_stream_close(struct sl_cut_stream *stream);
+
+/* Frees the open block. */
+void sl_cut_stream_drop(struct sl_cut_stream *stream);
+
+/* Puts a row, or a dense block. False: no memory. */
+bool sl_cut_stream_put_record(struct sl_cut_stream *stream, const struct sl_image_record *record,
+                              uint32_t float_count);
+
+/* ---- What an image adds to another ----------------------------------------------------------- */
+
+/* The records that are in an image: all, or those that are newer than its base. */
+struct sl_cut_since {
+    bool all;
+    uint32_t count; /* records at the base */
+    uint32_t step;  /* of the table at the base, modulo 2^32 */
+    uint32_t span;  /* steps since then, less than 2^32 */
+};
+
+/* What a table has to be compared by with an earlier state of it. */
+struct sl_cut_base {
+    bool open;
+    uint64_t step;  /* of the table; of KV: its store's epoch */
+    uint32_t count; /* records */
+};
+
+/* base NULL, or of a table that was not open: everything. */
+struct sl_cut_since sl_cut_since_base(const struct sl_cut_base *base, uint64_t step_now);
+
+/* True when the record of this number, last visited by this step, has come or changed since. */
+static inline bool sl_cut_since_holds(const struct sl_cut_since *since, uint32_t number,
+                                      uint32_t last_step)
+{
+    return since->all || number >= since->count || last_step - since->step - 1 < since->span;
+}
+
+/* In units of the shard's budget: of so many bytes copied. */
+static inline uint32_t sl_cut_cost(size_t bytes)
+{
+    return (uint32_t)((bytes + 255) / 256);
+}
+
+#endif
