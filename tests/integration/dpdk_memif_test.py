@@ -3,6 +3,7 @@
 what is said where DPDK is asked for and cannot be."""
 
 import os
+import signal
 
 import harness
 import dpdk_jobs
@@ -52,6 +53,15 @@ class Jobs(dpdk_jobs.Jobs, dpdk_jobs.DpdkTest):
         self.drain([server])
         self.assertEqual(dpdk_jobs.accepted(server), 1)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "memif0")), "its socket is left behind")
+
+    def test_a_killed_worker_holds_up_no_end(self):
+        """Its link says that it has gone, long before its silence would."""
+        server, workers = self.begin([*self.little(), "--epochs", 100000], Memif(self), workers=1)
+        workers[0].wait_line("loss")
+        workers[0].signal(signal.SIGKILL)
+        self.assert_ends(workers[0], status=-signal.SIGKILL)
+        self.drain([server])
+        self.assertNotIn("still open at the drain timeout", server.output)
 
     def test_launched(self):
         """By patterns, of which each process gets its own."""
