@@ -63,20 +63,19 @@ static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinat
     }
 }
 
-/* All begin from the least that they can begin from. Where one is serving, it is the coordinator
- * that has started anew: the others come in the place of those that are gone, each from its own. */
+/* All begin from the least that they can begin from. Where one is serving, which is 0, it is the
+ * coordinator that has started anew: the others come in the place of those that are gone, each from
+ * its own. */
 static void form(struct sl_coordinator *coordinator)
 {
     const uint32_t count = coordinator->options.ps_count;
-    bool any_serving = false;
     uint64_t least = coordinator->ps[0].restore;
-    for (uint32_t task = 0; task < count; task++) {
-        const struct sl_coordinator_ps *ps = &coordinator->ps[task];
-        any_serving = any_serving || ps->serving;
-        least = ps->restore < least ? ps->restore : least;
+    for (uint32_t task = 1; task < count; task++) {
+        uint64_t restore = coordinator->ps[task].restore;
+        least = restore < least ? restore : least;
     }
     coordinator->formed = true;
-    if (!any_serving && least != 0) {
+    if (least != 0) {
         sl_log_info("the job begins from checkpoint %" PRIu64, least);
         coordinator->restore = least;
         for (uint32_t task = 0; task < count; task++) {
@@ -242,7 +241,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
         log_return(member, reg, is_new);
     }
     if (is_new || !coordinator->formed) {
-        known->restore = reg->restore;
+        known->restore = reg->serving ? 0 : reg->restore;
         known->serving = reg->serving;
     }
     known->restarted = known->restarted || (is_known && is_new);

@@ -1,0 +1,248 @@
+/* The coordinator: the numbers of checkpoints, what a job begins from, and the last one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/ps/coordinator_checkpoints.h"
+
+#define PS     SL_MESSAGE_ROLE_PS
+#define WORKER SL_MESSAGE_ROLE_WORKER
+
+static const sl_coordinator_peer everyone[] = {11, 12, 21, 0};
+
+/* ---- Numbers, and what the job begins from --------------------------------------------------- */
+
+static void checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows(void **state)
+{
+    struct fixture *f = *state;
+    fixture_remake(f, 2, 3);
+    client_joins(f, 21);
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    register_restoring(f, 11, 1, 4, 9, false);
+    register_restoring(f, 12, 1, 4, 6, false);
+    f->sent_count = 0;
+    ask(f, 21, 1, 0);
+    expect_of_both(f, "checkpoint 10 on 0");
+    part_fails(f, 11, 10, SL_ERR_IO, "x");
+    expect_part(f, "checkpoint 10 is given up");
+    ask(f, 21, 2, 0);
+    expect_of_both(f, "checkpoint 11 on 0"); /* a number is used once */
+    make_it(f, 11);
+    f->sent_count = 0;
+    /* One that comes later may know a greater one. */
+    goodbye(f, 12);
+    assert_int_equal(hello_as(f, 12, PS, 1, 99), 0);
+    register_restoring(f, 12, 1, 0, 40, false);
+    f->sent_count = 0;
+    ask(f, 21, 3, 0);
+    expect_of_both(f, "checkpoint 41 on 0");
+}
+
+static void checkpoint__ends_where_numbers_do(void **state)
+{
+    struct fixture *f = *state;
+    fixture_remake(f, 2, 3);
+    client_joins(f, 21);
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    register_restoring(f, 11, 1, 0, SL_LIMIT_CHECKPOINT_NUMBER - 1, false);
+    register_restoring(f, 12, 1, 0, 6, false);
+    f->sent_count = 0;
+    ask(f, 21, 1, 0);
+    f->sent_count = 0;
+    part(f, 11, SL_LIMIT_CHECKPOINT_NUMBER);
+    part(f, 12, SL_LIMIT_CHECKPOINT_NUMBER);
+    f->sent_count = 0;
+    ask(f, 21, 2, 0);
+    done(f, 11, SL_LIMIT_CHECKPOINT_NUMBER);
+    done(f, 12, SL_LIMIT_CHECKPOINT_NUMBER);
+    expect_part(f, "21#1 made");
+    expect(f, "21#2 error too large: their numbers are used up");
+    expect_nothing(f);
+}
+
+static void register__all_begin_from_the_least_checkpoint(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    assert_int_equal(hello(f, 1, WORKER, 0), 0);
+    register_worker(f, 1, 1);
+    register_restoring(f, 11, 1, 7, 7, false);
+    register_restoring(f, 12, 1, 5, 7, false);
+    expect_part(f, "11#1 cluster of 3 workers from 5:");
+    expect_part(f, "12#1 cluster of 3 workers from 5:");
+    expect_part(f, "1#1 cluster of 3 workers from 5:");
+    expect_nothing(f);
+    /* The same process again, which serves by now. */
+    cut(f, 11);
+    assert_int_equal(hello_as(f, 31, PS, 0, 11), 0);
+    register_restoring(f, 31, 2, 0, 7, true);
+    expect_part(f, "from 5:");
+    f->sent_count = 0;
+    /* Another in its place begins from what it has itself; the others hear what all began from. */
+    goodbye(f, 12);
+    assert_int_equal(hello_as(f, 32, PS, 1, 99), 0);
+    register_restoring(f, 32, 1, 8, 9, false);
+    expect_part(f, "1#0 cluster of 3 workers from 5:");
+    expect_part(f, "32#1 cluster of 3 workers from 8:");
+    goodbye(f, 32);
+    assert_int_equal(hello_as(f, 33, PS, 1, 98), 0);
+    register_restoring(f, 33, 1, 0, 0, false);
+    expect_part(f, "1#0 cluster of 3 workers from 5:");
+    expect_part(f, "33#1 cluster of 3 workers: ");
+}
+
+static void register__either_all_begin_from_a_checkpoint_or_none_does(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    register_restoring(f, 11, 1, 7, 7, false);
+    register_restoring(f, 12, 1, 0, 9, false);
+    expect(f, "12#1 error invalid: ps/0 has checkpoint 7 to begin from, ps/1 has none: either all "
+              "begin from one, or none does");
+    expect_nothing(f);
+    goodbye(f, 11);
+    assert_int_equal(hello_as(f, 31, PS, 0, 99), 0);
+    register_restoring(f, 12, 2, 0, 9, false);
+    expect_nothing(f);
+    register_restoring(f, 31, 1, 6, 6, false);
+    expect(f, "31#1 error invalid: ps/0 has checkpoint 6 to begin from, ps/1 has none: either all "
+              "begin from one, or none does");
+    register_restoring(f, 31, 2, 0, 6, false);
+    expect_part(f, "12#2 cluster of 3 workers: ");
+    expect_part(f, "31#2 cluster of 3 workers: ");
+}
+
+static void register__where_one_serves_already_each_begins_from_its_own(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    /* ps/0 died, and with it the coordinator. What one that serves could begin from is nothing. */
+    register_restoring(f, 12, 1, 6, 9, true);
+    register_restoring(f, 11, 1, 8, 8, false);
+    expect_part(f, "11#1 cluster of 3 workers from 8:");
+    expect_part(f, "12#1 cluster of 3 workers: ");
+    expect_nothing(f);
+    client_joins(f, 21);
+    ask(f, 21, 1, 0);
+    expect_of_both(f, "checkpoint 10 on 0");
+}
+
+/* ---- The end of a job ------------------------------------------------------------------------ */
+
+/* 2 ps and a worker under a scheduler; the worker has left. */
+static void follow_to_the_end(struct fixture *f)
+{
+    f->checkpoint_interval_ns = 5 * SECOND;
+    fixture_follow(f, 2, 1);
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    assert_int_equal(hello(f, 1, WORKER, 0), 0);
+    register_restoring(f, 11, 1, 0, 0, false);
+    register_restoring(f, 12, 1, 0, 0, false);
+    register_worker(f, 1, 1);
+    f->sent_count = 0;
+    client_joins(f, 21);
+    goodbye(f, 1);
+    expect_part(f, "stage 2 err ok");
+    expect_of_both(f, "ended: its worker has left");
+}
+
+static void end__waits_for_the_checkpoint_that_the_ps_ask_for(void **state)
+{
+    struct fixture *f = *state;
+    follow_to_the_end(f);
+    ask(f, 21, 1, 0);
+    expect(f, "21#1 error closed: no checkpoint any more: the job has ended");
+    ask(f, 11, 7, 0);
+    expect_of_both(f, "checkpoint 1 on 0");
+    ask(f, 12, 8, 0);               /* the same will do */
+    pass(f, 30 * SECOND, everyone); /* more than a lease, and than an interval */
+    f->sent_count = 0;
+    make_it(f, 1);
+    expect(f, "12#8 made 1");
+    expect(f, "11#7 made 1");
+    expect_nothing(f);
+    goodbye(f, 11);
+    goodbye(f, 12);
+    expect_part(f, "stage 3 err ok");
+}
+
+static void end__the_last_one_begins_after_the_end(void **state)
+{
+    struct fixture *f = *state;
+    f->checkpoint_interval_ns = 5 * SECOND;
+    fixture_follow(f, 2, 1);
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    assert_int_equal(hello(f, 1, WORKER, 0), 0);
+    register_restoring(f, 11, 1, 0, 0, false);
+    register_restoring(f, 12, 1, 0, 0, false);
+    register_worker(f, 1, 1);
+    f->sent_count = 0;
+    static const sl_coordinator_peer all[] = {1, 11, 12, 0};
+    pass(f, 5 * SECOND, all);
+    expect_of_both(f, "checkpoint 1 on 0");
+    goodbye(f, 1);
+    f->sent_count = 0;
+    ask(f, 11, 7, 0); /* what its worker pushed last may not be in the one that is being made */
+    ask(f, 12, 8, 0);
+    make_it(f, 1);
+    expect_of_both(f, "checkpoint 2 on 0");
+    make_it(f, 2);
+    expect(f, "12#8 made 2");
+    expect(f, "11#7 made 2");
+}
+
+static void end__does_not_wait_when_it_fails(void **state)
+{
+    struct fixture *f = *state;
+    follow_to_the_end(f);
+    ask(f, 11, 7, 0);
+    f->sent_count = 0;
+    goodbye(f, 12); /* without */
+    expect(f, "11#7 error closed: checkpoint 1 is given up: ps/1 has left");
+    goodbye(f, 11);
+    expect_part(f, "stage 3 err ok");
+    expect_nothing(f);
+}
+
+static void end__no_checkpoint_begins_by_itself(void **state)
+{
+    struct fixture *f = *state;
+    follow_to_the_end(f);
+    pass(f, 9 * SECOND, everyone);
+    expect_nothing(f);
+    pass(f, SECOND, everyone);
+    expect_part(f, "stage 3"); /* the ps do not end, though the job has */
+    pass(f, 20 * SECOND, everyone);
+    expect_nothing(f);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows),
+        CASE(checkpoint__ends_where_numbers_do),
+        CASE(register__all_begin_from_the_least_checkpoint),
+        CASE(register__either_all_begin_from_a_checkpoint_or_none_does),
+        CASE(register__where_one_serves_already_each_begins_from_its_own),
+        CASE(end__waits_for_the_checkpoint_that_the_ps_ask_for),
+        CASE(end__the_last_one_begins_after_the_end),
+        CASE(end__does_not_wait_when_it_fails),
+        CASE(end__no_checkpoint_begins_by_itself),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
