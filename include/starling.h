@@ -238,6 +238,14 @@ SL_API int sl_client_table_open(struct sl_client *client, const struct sl_table_
 SL_API int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count,
                              uint32_t timeout_ms);
 
+/* Has every ps write a checkpoint of all tables that holds at least what was acknowledged before
+ * this call, waits until it is complete, and writes its number. Training goes on meanwhile. Several
+ * that ask at one time may get the same. On failure the reason is logged. Errors: UNSUPPORTED (a ps
+ * has no folder for checkpoints), DEADLINE (names the ps that it waits for; the checkpoint may
+ * still become complete), CLOSED (a ps was lost or restarted meanwhile, or the job has ended), or
+ * what a ps met: IO (its disk), NO_MEMORY. Any thread. */
+SL_API int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, uint64_t *number);
+
 /* The iteration that this worker begins with: 0 in a job that starts; in the place of a worker that
  * was lost, or in a job that runs, the first one in which the others have not gone ahead;
  * UINT32_MAX when the one in whose place it is had finished. Any thread. */

@@ -26,6 +26,7 @@ struct sl_call {
     uint32_t table_id;
     const char *name;
     uint32_t count;
+    uint64_t number; /* out: of a checkpoint */
     struct sl_client_stats *stats;
     struct sl_link *links;
     uint32_t shard_count;

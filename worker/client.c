@@ -261,6 +261,32 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     return call.err;
 }
 
+int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, uint64_t *number)
+{
+    sl_assert(client != NULL);
+    sl_assert(number != NULL);
+    struct sl_port *port;
+    int err = sl_port_here(client->ports, &port);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_call call = {
+        .hub = &client->hubs[0],
+        .run = sl_control_checkpoint,
+        .deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS,
+    };
+    sl_port_call(port, &call);
+    while (!call.done) {
+        sl_port_wait(port);
+    }
+    if (call.err != 0) {
+        sl_log_error("no checkpoint: %s", call.text);
+        return call.err;
+    }
+    *number = call.number;
+    return 0;
+}
+
 int32_t sl_client_task_index(const struct sl_client *client)
 {
     return client->task_index;

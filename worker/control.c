@@ -280,14 +280,37 @@ static void barrier_done(void *ctx, const struct sl_message *answer, int err, co
     sl_call_answer(call);
 }
 
+static uint32_t time_left_ms(const struct sl_call *call)
+{
+    uint64_t left_ms = sl_hub_time_left(call->hub, call->deadline_ns) / SL_CLOCK_NS_PER_MS;
+    return left_ms < UINT32_MAX ? (uint32_t)left_ms : UINT32_MAX;
+}
+
 void sl_control_barrier(struct sl_call *call)
 {
     struct sl_message message = {.kind = SL_MESSAGE_BARRIER};
     snprintf(message.barrier.name, sizeof message.barrier.name, "%s", call->name);
     message.barrier.count = call->count;
-    uint64_t left_ms = sl_hub_time_left(call->hub, call->deadline_ns) / SL_CLOCK_NS_PER_MS;
-    message.barrier.timeout_ms = left_ms < UINT32_MAX ? (uint32_t)left_ms : UINT32_MAX;
+    message.barrier.timeout_ms = time_left_ms(call);
     ask(call, &message, barrier_done);
+}
+
+static void checkpoint_done(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct sl_call *call = ctx;
+    if (check_answer(call, answer, err, reason, SL_MESSAGE_CHECKPOINT_DONE)) {
+        call->number = answer->checkpoint_number;
+    }
+    sl_call_answer(call);
+}
+
+void sl_control_checkpoint(struct sl_call *call)
+{
+    struct sl_message message = {
+        .kind = SL_MESSAGE_CHECKPOINT_ASK,
+        .timeout_ms = time_left_ms(call),
+    };
+    ask(call, &message, checkpoint_done);
 }
 
 void sl_control_leave(struct sl_hub *hub)

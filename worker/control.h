@@ -19,6 +19,10 @@ void sl_control_table_open(struct sl_call *call);
  * DEADLINE, CLOSED. */
 void sl_control_barrier(struct sl_call *call);
 
+/* Waits for a checkpoint that begins from now on; writes call->number. Errors: DEADLINE, CLOSED, or
+ * what the coordinator says. */
+void sl_control_checkpoint(struct sl_call *call);
+
 /* Says goodbye. No call may be under way. */
 void sl_control_leave(struct sl_hub *hub);
 

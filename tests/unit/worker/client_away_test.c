@@ -487,23 +487,24 @@ static void control__hears_who_is_lost(void **state)
     peer_expect(world, push(world), 0, "");
 }
 
-static int barrier(struct peer_world *world, uint32_t count)
+static void run_call(struct peer_world *world, struct sl_call *call)
 {
     struct sl_port *port;
     assert_int_equal(sl_port_here(world->client->ports, &port), 0);
-    struct sl_call call = {
-        .hub = &world->client->hubs[0],
-        .run = sl_control_barrier,
-        .deadline_ns = world->now_ns + 500 * SL_CLOCK_NS_PER_MS,
-        .name = "b",
-        .count = count,
-    };
-    sl_port_call(port, &call);
-    for (int turns = 0; !call.done && turns < PEER_TURNS_MAX; turns++) {
+    call->hub = &world->client->hubs[0];
+    call->deadline_ns = world->now_ns + 500 * SL_CLOCK_NS_PER_MS;
+    sl_port_call(port, call);
+    for (int turns = 0; !call->done && turns < PEER_TURNS_MAX; turns++) {
         peer_turn(world);
         sl_port_drain(port);
     }
-    assert_true(call.done);
+    assert_true(call->done);
+}
+
+static int barrier(struct peer_world *world, uint32_t count)
+{
+    struct sl_call call = {.run = sl_control_barrier, .name = "b", .count = count};
+    run_call(world, &call);
     return call.err;
 }
 
@@ -517,6 +518,33 @@ static void control__asks_for_barriers_of_all_workers(void **state)
     world->answers_barrier = true;
     assert_int_equal(barrier(world, 3), 0);
     assert_int_equal(world->barrier.count, 3);
+}
+
+static void control__asks_for_checkpoints(void **state)
+{
+    struct peer_world *world = *state;
+    start(world, -1);
+    struct sl_call silent = {.run = sl_control_checkpoint};
+    run_call(world, &silent);
+    assert_int_equal(silent.err, SL_ERR_DEADLINE);
+    assert_in_range(world->checkpoint_timeout_ms, 450, 501);
+    world->checkpoint_answer =
+        (struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_DONE, .checkpoint_number = 77};
+    struct sl_call good = {.run = sl_control_checkpoint};
+    run_call(world, &good);
+    assert_int_equal(good.err, 0);
+    assert_int_equal(good.number, 77);
+    world->checkpoint_answer = (struct sl_message){
+        .kind = SL_MESSAGE_ERROR,
+        .error = {.err = SL_ERR_IO, .text = "checkpoint 78 is given up: ps/1: No space left"}};
+    struct sl_call bad = {.run = sl_control_checkpoint};
+    run_call(world, &bad);
+    assert_int_equal(bad.err, SL_ERR_IO);
+    assert_non_null(strstr(bad.text, "ps/1: No space left"));
+    world->checkpoint_answer = (struct sl_message){.kind = SL_MESSAGE_BARRIER_DONE};
+    struct sl_call odd = {.run = sl_control_checkpoint};
+    run_call(world, &odd);
+    assert_int_equal(odd.err, SL_ERR_PROTOCOL);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, peer_setup, peer_teardown)
@@ -549,6 +577,7 @@ int main(void)
         CASE(control__moves_links),
         CASE(control__hears_who_is_lost),
         CASE(control__asks_for_barriers_of_all_workers),
+        CASE(control__asks_for_checkpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -231,6 +231,18 @@ static void client_barrier__ends_at_its_deadline(void **state)
     assert_int_equal(sl_client_barrier(fixture.client, "", 1, 200), SL_ERR_INVALID);
 }
 
+/* Nothing is made, and nothing waits: the ps say that they have no place for it. */
+static void client_checkpoint__fails_where_ps_have_no_folder(void **state)
+{
+    (void)state;
+    uint64_t number = 5;
+    struct capture capture = capture_begin();
+    int err = sl_client_checkpoint(fixture.client, TIMEOUT_MS, &number);
+    capture_end(&capture, "it was started without a folder for checkpoints");
+    assert_int_equal(err, SL_ERR_UNSUPPORTED);
+    assert_int_equal(number, 5);
+}
+
 /* The coordinator, which ps 0 hosts, goes: what needs it ends in time, and the client can leave. */
 static void client_barrier__ends_when_the_coordinator_is_gone(void **state)
 {
@@ -238,6 +250,8 @@ static void client_barrier__ends_when_the_coordinator_is_gone(void **state)
     struct sl_client *worker = fixture_client(fixture.cluster, &two_ps, 0);
     sl_cluster_kill(fixture.cluster, 0);
     assert_int_equal(sl_client_barrier(worker, "gone", 2, 200), SL_ERR_DEADLINE);
+    uint64_t number;
+    assert_int_equal(sl_client_checkpoint(worker, 200, &number), SL_ERR_DEADLINE);
     const struct sl_table_spec spec = fixture_sparse("gone", 1);
     struct sl_table *table;
     assert_int_equal(sl_client_table_open(worker, &spec, 200, &table), SL_ERR_DEADLINE);
@@ -289,6 +303,8 @@ int main(void)
         cmocka_unit_test(client_create__says_what_is_wrong),
         cmocka_unit_test(client_create__logs_for_which_ps_it_waits),
         cmocka_unit_test_setup_teardown(client_barrier__ends_at_its_deadline, start, stop),
+        cmocka_unit_test_setup_teardown(client_checkpoint__fails_where_ps_have_no_folder, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(client_barrier__ends_when_the_coordinator_is_gone, start,
                                         stop),
         cmocka_unit_test(step_wait__tells_what_the_shard_says),

@@ -123,6 +123,11 @@ static void answer_control(struct peer_world *world, struct sl_conn *conn,
         world->barrier = message->barrier;
         answer.kind = world->answers_barrier ? SL_MESSAGE_BARRIER_DONE : 0;
         break;
+    case SL_MESSAGE_CHECKPOINT_ASK:
+        world->checkpoint_timeout_ms = message->timeout_ms;
+        answer = world->checkpoint_answer;
+        answer.id = message->id;
+        break;
     case SL_MESSAGE_HEARTBEAT:
         world->heartbeats++;
         break;

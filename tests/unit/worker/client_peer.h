@@ -88,7 +88,8 @@ struct peer_world {
     int open_err;    /* of tables on the shard; 0: it opens them */
     uint32_t joined; /* the clock that it answers to a JOIN when that is greater */
     bool answers_barrier;
-    bool client_joins; /* the client comes on top of the job's workers */
+    struct sl_message checkpoint_answer; /* with the id of who asks; a kind of 0: none comes */
+    bool client_joins;                   /* the client comes on top of the job's workers */
 
     struct sl_conn *control, *data; /* the last ones, or NULL */
     uint32_t data_connections;
@@ -96,6 +97,7 @@ struct peer_world {
     uint32_t heard_count;
     uint32_t registered, kept_tables, heartbeats; /* on the control connections */
     struct sl_message_barrier barrier;
+    uint32_t checkpoint_timeout_ms;
 };
 
 int peer_setup(void **state);    /* *state: a struct peer_world, whose client has not begun */
