@@ -51,6 +51,7 @@ void sl_coordinator_destroy(struct sl_coordinator **coordinator)
 {
     sl_coordinator_barrier_fini(*coordinator);
     sl_coordinator_checkpoint_fini(*coordinator);
+    sl_coordinator_record_fini(*coordinator);
     for (uint32_t i = 0; i < (*coordinator)->member_count; i++) {
         free((*coordinator)->members[i]);
     }
@@ -82,6 +83,22 @@ void sl_coordinator_send(struct sl_coordinator *coordinator,
 {
     if (member->connected) {
         coordinator->options.send(coordinator->options.ctx, member->peer, message);
+    }
+}
+
+void sl_coordinator_tell(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                         const struct sl_message *message)
+{
+    const struct sl_coordinator_member *member = sl_coordinator_member_of(coordinator, peer);
+    sl_assert(member != NULL);
+    sl_coordinator_send(coordinator, member, message);
+}
+
+void sl_coordinator_note(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
+                         uint32_t index)
+{
+    if (coordinator->options.changed != NULL) {
+        coordinator->options.changed(coordinator->options.ctx, kind, index);
     }
 }
 
@@ -180,6 +197,7 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
 
 void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
+    sl_coordinator_record_tick(coordinator, now_ns);
     sl_coordinator_member_expire(coordinator, now_ns);
     sl_coordinator_member_tell_leaves(coordinator, now_ns);
     sl_coordinator_cluster_tick(coordinator, now_ns);

@@ -49,10 +49,14 @@
 
 /* Clients (members that are neither ps nor worker) whose connection broke, at most: there may be
  * any number of them, so the one that is away longest is forgotten for another. */
-#define SL_COORDINATOR_CLIENTS_AWAY 1024
+#define SL_COORDINATOR_CLIENTS_AWAY  1024
 
-#define SL_COORDINATOR_BARRIERS     1024 /* in use at one time */
-#define SL_COORDINATOR_ASKS         4096 /* that wait for a checkpoint */
+#define SL_COORDINATOR_BARRIERS      1024 /* in use at one time */
+#define SL_COORDINATOR_ASKS          4096 /* that wait for a checkpoint */
+
+/* Barriers that were complete, which a coordinator that takes over has to know: as many as a member
+ * may have to ask for again. */
+#define SL_COORDINATOR_DONE_BARRIERS 16
 
 struct sl_coordinator;
 
@@ -65,6 +69,17 @@ enum sl_coordinator_stage {
     SL_COORDINATOR_RUNNING,
     SL_COORDINATOR_ENDING, /* no worker is left; ps are told */
     SL_COORDINATOR_OVER,
+};
+
+/* What a coordinator must not forget, in records of a few hundred bytes (but DONE, of which each
+ * member at the barrier has about twenty), by index: coordinator_record.c. */
+enum sl_coordinator_record {
+    SL_COORDINATOR_RECORD_JOB,    /* one: counts, the course of the job */
+    SL_COORDINATOR_RECORD_PS,     /* [ps_count], by task */
+    SL_COORDINATOR_RECORD_WORKER, /* [SL_LIMIT_WORKERS], by task */
+    SL_COORDINATOR_RECORD_TABLE,  /* [SL_LIMIT_TABLES], by id */
+    SL_COORDINATOR_RECORD_DONE,   /* [SL_COORDINATOR_DONE_BARRIERS] */
+    SL_COORDINATOR_RECORD_ALL     /* none is left: the job begins anew */
 };
 
 struct sl_coordinator_options {
@@ -90,6 +105,9 @@ struct sl_coordinator_options {
     uint32_t checkpoint_adds;        /* incremental ones after each full one, at most */
     uint64_t checkpoint_timeout_ns;  /* one that takes longer is given up; 0: an hour */
     uint64_t (*time_ms)(void *ctx);  /* since 1970, for the manifest; NULL: unknown */
+    /* A record is another than before: what is sent from now on may rest on it, until the record is
+     * written where the next coordinator finds it. NULL: nobody takes over from this one. */
+    void (*changed)(void *ctx, enum sl_coordinator_record kind, uint32_t index);
     void *ctx;
 };
 
@@ -128,6 +146,29 @@ void sl_coordinator_end_job(struct sl_coordinator *coordinator, const char *why,
 
 /* What Welcome tells of it. */
 uint64_t sl_coordinator_lease_ns(const struct sl_coordinator *coordinator);
+
+/* ---- Taking over from a coordinator that is no more; with `changed` only ---- */
+
+/* The record as it is now. *value: the caller's to free; NULL: there is none. Errors: NO_MEMORY. */
+int sl_coordinator_record_write(const struct sl_coordinator *coordinator,
+                                enum sl_coordinator_record kind, uint32_t index, uint8_t **value,
+                                size_t *value_bytes);
+
+/* Takes a record over, before the first hello. Errors: INVALID (another number of ps: it is of
+ * another cluster), CORRUPT (it is no such record), NO_MEMORY, with reason. */
+int sl_coordinator_record_read(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
+                               uint32_t index, const uint8_t *value, size_t value_bytes,
+                               char *reason, size_t reason_bytes);
+
+/* All records have been read: every member has a lease from now to be heard in. Nobody is let in
+ * before a ps is that the records know: without one in time (a lease, or 3 s where they know of no
+ * worker) they are of a job that is no more, and are forgotten. */
+void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* Sends a message to a member, as the coordinator's own go: the Welcome, which tells what was
+ * decided with the hello. */
+void sl_coordinator_tell(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
+                         const struct sl_message *message);
 
 /* To be called several times a lease: ends leases, reminds those who wait, answers those who give
  * up. A coordinator that was held up for a quarter of a lease gives every member half a lease from

@@ -98,9 +98,33 @@ static void send_done(struct sl_coordinator *coordinator,
     sl_coordinator_send(coordinator, member, &done);
 }
 
+void sl_coordinator_barrier_note_done(struct sl_coordinator *coordinator,
+                                      const struct sl_coordinator_barrier *barrier)
+{
+    if (coordinator->options.changed == NULL) {
+        return;
+    }
+    const uint64_t number = ++coordinator->done_number;
+    const uint32_t place = (uint32_t)(number % SL_COORDINATOR_DONE_BARRIERS);
+    struct sl_coordinator_done *done = &coordinator->done[place];
+    free(done->told);
+    *done = (struct sl_coordinator_done){.number = number};
+    done->told = calloc(barrier->arrived, sizeof *done->told);
+    done->told_count = done->told == NULL ? 0 : barrier->arrived;
+    for (uint32_t i = 0; i < done->told_count; i++) {
+        const struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
+        done->told[i] = (struct sl_coordinator_told){
+            .client_id = arrival->member->hello.client_id,
+            .request = arrival->request,
+        };
+    }
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_DONE, place);
+}
+
 static void barrier_complete(struct sl_coordinator *coordinator,
                              struct sl_coordinator_barrier *barrier)
 {
+    sl_coordinator_barrier_note_done(coordinator, barrier);
     for (uint32_t i = 0; i < barrier->arrived; i++) {
         const struct sl_coordinator_arrival *arrival = &barrier->arrivals[i];
         struct sl_coordinator_member *member = arrival->member;
@@ -111,11 +135,29 @@ static void barrier_complete(struct sl_coordinator *coordinator,
     barrier_free(coordinator, barrier);
 }
 
+/* Likewise, by the coordinator before this one. */
+static bool was_done_before(const struct sl_coordinator_done *done, uint64_t client_id,
+                            uint64_t request)
+{
+    for (uint32_t i = 0; i < done->told_count; i++) {
+        if (done->told[i].client_id == client_id && done->told[i].request == request) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The answer to it was on its way when the connection broke. */
-static bool was_done(const struct sl_coordinator_member *member, uint64_t request)
+static bool was_done(const struct sl_coordinator *coordinator,
+                     const struct sl_coordinator_member *member, uint64_t request)
 {
     for (uint32_t i = 0; request != 0 && i < SL_COORDINATOR_DONE_IDS; i++) {
         if (member->done_ids[i] == request) {
+            return true;
+        }
+    }
+    for (uint32_t i = 0; request != 0 && i < SL_COORDINATOR_DONE_BARRIERS; i++) {
+        if (was_done_before(&coordinator->done[i], member->hello.client_id, request)) {
             return true;
         }
     }
@@ -182,7 +224,7 @@ void sl_coordinator_barrier_come(struct sl_coordinator *coordinator,
                                  const struct sl_message *message, uint64_t now_ns)
 {
     const struct sl_message_barrier *asked = &message->barrier;
-    if (was_done(member, message->id)) {
+    if (was_done(coordinator, member, message->id)) {
         send_done(coordinator, member, message->id);
         return;
     }

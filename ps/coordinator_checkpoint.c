@@ -90,6 +90,7 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
     bool adds = checkpoint->complete != 0 && checkpoint->adds < options->checkpoint_adds;
     checkpoint->stage = SL_COORDINATOR_CHECKPOINT_WRITING;
     checkpoint->number = ++checkpoint->newest;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     checkpoint->base = adds ? checkpoint->complete : 0;
     checkpoint->begun_ns = now_ns;
     checkpoint->time_ms = options->time_ms == NULL ? 0 : options->time_ms(options->ctx);
@@ -294,7 +295,10 @@ void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
 {
     struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     uint64_t known = reg->restore > reg->checkpoint_newest ? reg->restore : reg->checkpoint_newest;
-    checkpoint->newest = known > checkpoint->newest ? known : checkpoint->newest;
+    if (known > checkpoint->newest) {
+        checkpoint->newest = known;
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    }
     if (!is_new) {
         return;
     }

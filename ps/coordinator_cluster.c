@@ -75,11 +75,13 @@ static void form(struct sl_coordinator *coordinator)
         least = restore < least ? restore : least;
     }
     coordinator->formed = true;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     if (least != 0) {
         sl_log_info("the job begins from checkpoint %" PRIu64, least);
         coordinator->restore = least;
         for (uint32_t task = 0; task < count; task++) {
             coordinator->ps[task].restore = least;
+            sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, task);
         }
     }
 }
@@ -147,6 +149,7 @@ static bool counts_agree(struct sl_coordinator *coordinator,
         coordinator->worker_count = reg->worker_count;
         coordinator->job_workers_known = false;
         memcpy(coordinator->worker_count_from, member->name, sizeof member->name);
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     }
     if (reg->worker_count != coordinator->worker_count) {
         sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
@@ -238,6 +241,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
                  strcmp(known->fast_endpoint, reg->fast_endpoint) != 0;
     if (is_known && (is_new || moved)) {
         coordinator->cluster_version++;
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
         log_return(member, reg, is_new);
     }
     if (is_new || !coordinator->formed) {
@@ -252,6 +256,9 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     memcpy(known->host, reg->host, sizeof known->host);
     memcpy(known->fast_endpoint, reg->fast_endpoint, sizeof known->fast_endpoint);
     sl_coordinator_checkpoint_register(coordinator, member, reg, is_new, now_ns);
+    if (is_new || moved || !coordinator->formed) {
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
+    }
     return true;
 }
 
@@ -264,7 +271,10 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
         (is_ps(member) && !register_ps(coordinator, member, message, now_ns))) {
         return;
     }
-    member->registered = true;
+    if (!member->registered) {
+        member->registered = true;
+        sl_coordinator_member_note(coordinator, member);
+    }
     member->waits_for_cluster = true;
     member->cluster_request = message->id;
     member->remind_ns = now_ns + coordinator->options.waiting_interval_ns;

@@ -71,6 +71,17 @@ struct sl_coordinator_arrival {
     uint32_t timeout_ms;
 };
 
+/* A barrier that is done: who was told so, under which request. */
+struct sl_coordinator_told {
+    uint64_t client_id, request;
+};
+
+struct sl_coordinator_done {
+    uint64_t number; /* of the barrier, from 1; 0: none */
+    struct sl_coordinator_told *told;
+    uint32_t told_count;
+};
+
 struct sl_coordinator_barrier {
     char name[SL_MESSAGE_NAME_BYTES];
     uint32_t count; /* 0: all workers of the job */
@@ -138,6 +149,9 @@ struct sl_coordinator {
     struct sl_coordinator_checkpoint checkpoint;
     struct sl_coordinator_ask *asks; /* the last first */
     uint32_t ask_count;
+    struct sl_coordinator_done done[SL_COORDINATOR_DONE_BARRIERS]; /* where it has `changed` */
+    uint64_t done_number;                                          /* of the last */
+    uint64_t doubted_until_ns;       /* the records may be of another job; 0: they are not */
     enum sl_coordinator_stage stage; /* of a job whose course is not followed: GATHERING */
     uint64_t stage_ns;               /* since when; GATHERING: since the first tick, 0 before */
     uint64_t remind_ns;              /* when to log the next time who is missing */
@@ -152,6 +166,11 @@ struct sl_coordinator {
 void sl_coordinator_send(struct sl_coordinator *coordinator,
                          const struct sl_coordinator_member *member,
                          const struct sl_message *message);
+
+/* The record has changed. Whoever changes what coordinator_record.c writes says so here, before he
+ * sends what rests on it. */
+void sl_coordinator_note(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
+                         uint32_t index);
 
 /* Answers request `id` with an Error, and logs it. */
 void sl_coordinator_refuse(struct sl_coordinator *coordinator,
@@ -190,6 +209,14 @@ void sl_coordinator_member_tell_leaves(struct sl_coordinator *coordinator, uint6
 /* Tells a ps, which knows the cluster now, of the losses that it may have missed. */
 void sl_coordinator_member_tell_losses(struct sl_coordinator *coordinator,
                                        struct sl_coordinator_member *ps);
+
+/* The record of a member has changed; not for clients, which have none. */
+void sl_coordinator_member_note(struct sl_coordinator *coordinator,
+                                const struct sl_coordinator_member *member);
+
+/* A member as the records have it: away from now on. Errors: NO_MEMORY. */
+int sl_coordinator_member_restore(struct sl_coordinator *coordinator, enum sl_message_role role,
+                                  uint32_t task, uint64_t client_id, bool registered);
 
 /* Workers of the job: those that a barrier of count 0 waits for. */
 uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator);
@@ -330,5 +357,29 @@ void sl_coordinator_ask_answer(struct sl_coordinator *coordinator, uint64_t numb
 /* Reminds those who wait for whom, and answers those who give up. */
 void sl_coordinator_ask_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 void sl_coordinator_ask_fini(struct sl_coordinator *coordinator);
+/* ---- coordinator_record.c ---- */
+
+/* Whether the records are still in doubt for it. Errors: AGAIN. */
+int sl_coordinator_record_admits(struct sl_coordinator *coordinator,
+                                 const struct sl_message_hello *hello, char *reason,
+                                 size_t reason_bytes);
+
+/* Forgets records that have been in doubt for too long. */
+void sl_coordinator_record_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* Frees what the records had. */
+void sl_coordinator_record_fini(struct sl_coordinator *coordinator);
+
+/* ---- coordinator_table.c, for the records ---- */
+
+/* Puts a table under its id, above all others or not. Errors: NO_MEMORY. */
+int sl_coordinator_table_restore(struct sl_coordinator *coordinator, uint32_t id,
+                                 const struct sl_table_spec *spec);
+
+/* ---- coordinator_barrier.c, for the records ---- */
+
+/* A barrier is done: it goes where the one of SL_COORDINATOR_DONE_BARRIERS before was. */
+void sl_coordinator_barrier_note_done(struct sl_coordinator *coordinator,
+                                      const struct sl_coordinator_barrier *barrier);
 
 #endif

@@ -30,6 +30,7 @@ static void enter(struct sl_coordinator *coordinator, enum sl_coordinator_stage 
 {
     coordinator->stage = stage;
     coordinator->stage_ns = now_ns;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     coordinator->options.stage_changed(coordinator->options.ctx, stage, err, why);
 }
 

@@ -116,6 +116,16 @@ static bool any_restarted(const struct sl_coordinator *coordinator)
     return false;
 }
 
+void sl_coordinator_member_note(struct sl_coordinator *coordinator,
+                                const struct sl_coordinator_member *member)
+{
+    if (member->hello.role == SL_MESSAGE_ROLE_PS) {
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
+    } else if (is_worker(member)) {
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_WORKER, member->hello.task_index);
+    }
+}
+
 /* What outlives the membership. */
 static void remember(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
                      enum sl_coordinator_end end, uint64_t now_ns)
@@ -151,6 +161,7 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
     coordinator->members[index] = coordinator->members[coordinator->member_count];
     coordinator->job_workers_known = false;
     remember(coordinator, member, end, now_ns);
+    sl_coordinator_member_note(coordinator, member);
     sl_coordinator_barrier_leave(coordinator, member);
     sl_coordinator_checkpoint_leave(coordinator, member, end != SL_COORDINATOR_END_LEFT, now_ns);
     bool is_client = member->hello.role == SL_MESSAGE_ROLE_CLIENT;
@@ -474,6 +485,38 @@ static struct sl_coordinator_member *make_member(struct sl_coordinator *coordina
     return member;
 }
 
+static void add_member(struct sl_coordinator *coordinator, struct sl_coordinator_member *member)
+{
+    coordinator->peers[coordinator->member_count] = member->peer;
+    coordinator->members[coordinator->member_count] = member;
+    coordinator->member_count++;
+    if (is_worker(member)) {
+        coordinator->workers[member->hello.task_index].departed = false;
+        coordinator->job_workers_known = false;
+    }
+    sl_coordinator_member_note(coordinator, member);
+}
+
+int sl_coordinator_member_restore(struct sl_coordinator *coordinator, enum sl_message_role role,
+                                  uint32_t task, uint64_t client_id, bool registered)
+{
+    const struct sl_message_hello hello = {
+        .purpose = SL_MESSAGE_PURPOSE_CONTROL,
+        .role = role,
+        .task_index = task,
+        .client_id = client_id,
+    };
+    struct sl_coordinator_member *member = make_member(coordinator, 0, &hello, 0);
+    if (member == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    member->connected = false;
+    member->registered = registered;
+    member->losses_since_ns = 1; /* whoever told it before may have died of it */
+    add_member(coordinator, member);
+    return 0;
+}
+
 /* One that was lost before, or another in its place; another ps has yet to say where it is. */
 static void log_return(const struct sl_coordinator *coordinator,
                        const struct sl_coordinator_member *member)
@@ -499,7 +542,10 @@ int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer
     sl_assert(sl_coordinator_member_of(coordinator, peer) == NULL);
     struct sl_message_hello placed = *said;
     const struct sl_message_hello *hello = &placed;
-    int err = sl_coordinator_job_admits(coordinator, hello, reason, reason_bytes);
+    int err = sl_coordinator_record_admits(coordinator, hello, reason, reason_bytes);
+    if (err == 0) {
+        err = sl_coordinator_job_admits(coordinator, hello, reason, reason_bytes);
+    }
     if (err == 0) {
         err = sl_coordinator_task_choose(coordinator, &placed, reason, reason_bytes);
     }
@@ -526,12 +572,6 @@ int sl_coordinator_hello(struct sl_coordinator *coordinator, sl_coordinator_peer
         end_member(coordinator, first, SL_COORDINATOR_END_REPLACED, now_ns);
     }
     log_return(coordinator, member);
-    coordinator->peers[coordinator->member_count] = peer;
-    coordinator->members[coordinator->member_count] = member;
-    coordinator->member_count++;
-    if (is_worker(member)) {
-        coordinator->workers[hello->task_index].departed = false;
-        coordinator->job_workers_known = false;
-    }
+    add_member(coordinator, member);
     return 0;
 }

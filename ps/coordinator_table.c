@@ -57,6 +57,16 @@ static int reserve(struct sl_coordinator *coordinator, uint32_t id)
     return 0;
 }
 
+int sl_coordinator_table_restore(struct sl_coordinator *coordinator, uint32_t id,
+                                 const struct sl_table_spec *spec)
+{
+    int err = reserve(coordinator, id);
+    if (err == 0) {
+        coordinator->tables[id] = *spec;
+    }
+    return err;
+}
+
 /* Decides on a table that is not known: *id is the one that it has had (keep_id), or a new one. */
 static int place(struct sl_coordinator *coordinator, const struct sl_message_table_open *open,
                  uint32_t *id, char *reason, size_t reason_bytes)
@@ -79,6 +89,7 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
         return err;
     }
     coordinator->tables[*id] = open->spec;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, *id);
     return 0;
 }
 

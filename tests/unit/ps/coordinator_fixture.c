@@ -124,6 +124,50 @@ static uint64_t time_ms(void *ctx)
     return f->now_ns / SL_CLOCK_NS_PER_MS;
 }
 
+static void forget_records(struct fixture *f)
+{
+    for (uint32_t k = 0; k < SL_COORDINATOR_RECORD_ALL; k++) {
+        for (uint32_t i = 0; i < FIXTURE_RECORDS; i++) {
+            free(f->records[k][i].value);
+            f->records[k][i] = (struct fixture_record){0};
+        }
+    }
+}
+
+static void on_changed(void *ctx, enum sl_coordinator_record kind, uint32_t index)
+{
+    struct fixture *f = ctx;
+    if (kind == SL_COORDINATOR_RECORD_ALL) {
+        forget_records(f);
+    } else if (index < FIXTURE_RECORDS) {
+        f->records[kind][index].changed = true;
+    }
+}
+
+/* All that has changed; what has not must be as it was written. */
+static void write_records(struct fixture *f)
+{
+    for (uint32_t k = 0; k < SL_COORDINATOR_RECORD_ALL; k++) {
+        for (uint32_t i = 0; i < FIXTURE_RECORDS; i++) {
+            struct fixture_record *record = &f->records[k][i];
+            if (!record->changed && record->value == NULL) {
+                continue;
+            }
+            uint8_t *value;
+            size_t bytes;
+            assert_int_equal(sl_coordinator_record_write(
+                                 f->coordinator, (enum sl_coordinator_record)k, i, &value, &bytes),
+                             0);
+            if (!record->changed) {
+                assert_int_equal(bytes, record->value_bytes);
+                assert_memory_equal(value, record->value, bytes);
+            }
+            free(record->value);
+            *record = (struct fixture_record){.value = value, .value_bytes = bytes};
+        }
+    }
+}
+
 static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
 {
     struct sl_coordinator_options options = {
@@ -139,6 +183,7 @@ static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
         .checkpoint_adds = f->checkpoint_adds,
         .checkpoint_timeout_ns = 60 * SECOND,
         .time_ms = time_ms,
+        .changed = f->remembers ? on_changed : NULL,
         .ctx = f,
     };
     assert_int_equal(sl_coordinator_create(&options, &f->coordinator), 0);
@@ -149,8 +194,19 @@ int fixture_setup(void **state)
     sl_log_setup(SL_LOG_OFF, "test");
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
+    f->ps_count = 2;
+    f->worker_count = 3;
     make(f, 2, 3);
     *state = f;
+    return 0;
+}
+
+int fixture_setup_records(void **state)
+{
+    (void)fixture_setup(state);
+    struct fixture *f = *state;
+    f->remembers = true;
+    fixture_remake(f, 2, 3);
     return 0;
 }
 
@@ -158,6 +214,7 @@ int fixture_teardown(void **state)
 {
     struct fixture *f = *state;
     sl_coordinator_destroy(&f->coordinator);
+    forget_records(f);
     free(f);
     return 0;
 }
@@ -165,7 +222,31 @@ int fixture_teardown(void **state)
 void fixture_remake(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
 {
     sl_coordinator_destroy(&f->coordinator);
+    forget_records(f);
+    f->ps_count = ps_count;
+    f->worker_count = worker_count;
     make(f, ps_count, worker_count);
+}
+
+void fixture_take_over(struct fixture *f)
+{
+    write_records(f);
+    sl_coordinator_destroy(&f->coordinator);
+    make(f, f->ps_count, f->worker_count);
+    for (uint32_t k = 0; k < SL_COORDINATOR_RECORD_ALL; k++) {
+        for (uint32_t i = 0; i < FIXTURE_RECORDS; i++) {
+            struct fixture_record *record = &f->records[k][i];
+            if (record->value != NULL) {
+                assert_int_equal(sl_coordinator_record_read(f->coordinator,
+                                                            (enum sl_coordinator_record)k, i,
+                                                            record->value, record->value_bytes,
+                                                            f->reason, sizeof f->reason),
+                                 0);
+            }
+        }
+    }
+    write_records(f); /* what was read is written as it was */
+    sl_coordinator_record_end(f->coordinator, f->now_ns);
 }
 
 void fixture_follow(struct fixture *f, uint32_t ps_count, uint32_t worker_count)

@@ -10,6 +10,15 @@
 #define FIXTURE_SENT_MAX 64
 #define SECOND           SL_CLOCK_NS_PER_S
 
+#define FIXTURE_RECORDS  16 /* of each kind */
+
+/* A record of the coordinator's, as it was written last. */
+struct fixture_record {
+    uint8_t *value; /* NULL: there is none */
+    size_t value_bytes;
+    bool changed; /* since */
+};
+
 struct fixture {
     struct sl_coordinator *coordinator;
     uint64_t now_ns;
@@ -18,11 +27,16 @@ struct fixture {
     char reason[512];
     uint64_t checkpoint_interval_ns; /* for the next remake */
     uint32_t checkpoint_adds;        /* likewise */
+    struct fixture_record records[SL_COORDINATOR_RECORD_ALL][FIXTURE_RECORDS];
+    uint32_t ps_count, worker_count; /* of the coordinator */
+    bool remembers;                  /* it has records */
     bool follows; /* the job's course: its stages are among what is sent, "stage 1 err 0: …" */
 };
 
-/* For CMocka: 2 ps, 3 workers, Waiting every 3 s, a lease of 10 s, at time 0. */
+/* For CMocka: 2 ps, 3 workers, Waiting every 3 s, a lease of 10 s, at time 0; the second with
+ * records. */
 int fixture_setup(void **state);
+int fixture_setup_records(void **state);
 int fixture_teardown(void **state);
 
 /* Another coordinator instead. */
@@ -30,6 +44,9 @@ void fixture_remake(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
 
 /* Likewise, one that follows the job's course, with a start timeout of a minute. */
 void fixture_follow(struct fixture *f, uint32_t ps_count, uint32_t worker_count);
+
+/* The coordinator dies, and another has its records: every connection is gone. */
+void fixture_take_over(struct fixture *f);
 
 /* The next thing sent or closed is `text`; takes it. */
 void expect(struct fixture *f, const char *text);

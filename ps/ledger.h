@@ -1,0 +1,64 @@
+/* The coordinator's memory in a cluster store (ps/store/store.h): its records, under
+ * PREFIX/state/. At the beginning they are read, into a coordinator that has had no hello yet.
+ * Then each that changes is written, and what the coordinator sends meanwhile is kept back, in its
+ * order, until all that had changed before is written: nobody is told what the next coordinator
+ * would not know. Every write compares the key of the term (ps/election.h) and happens only in this
+ * one.
+ *
+ * Owner: the store's reactor. Allocates as messages are kept back; what waits is limited by
+ * SL_LEDGER_BYTES_MAX. */
+#ifndef SL_PS_LEDGER_H
+#define SL_PS_LEDGER_H
+
+#include "ps/coordinator.h"
+#include "ps/store/store.h"
+
+#define SL_LEDGER_BYTES_MAX ((size_t)256 << 20)
+
+struct sl_ledger_options {
+    struct sl_store *store;
+    const char *prefix;                        /* copied */
+    const char *key;                           /* of the term; copied */
+    uint64_t epoch;                            /* the revision at which it was created */
+    uint64_t timeout_ns;                       /* of one write; that of reading is ten times it */
+    struct sl_coordinator_options coordinator; /* `send`, `close` and others as they are to be
+                                                * called; `changed` is set here */
+    /* The records are read: sl_coordinator_record_end, then the coordinator can take hellos. */
+    void (*ready)(void *ctx);
+    /* This term is over, or cannot go on, as a write or a record says. From then on nothing is
+     * sent. Not from inside sl_ledger_create. */
+    void (*failed)(void *ctx, const char *why);
+    /* sl_ledger_run is to be called soon, but not from inside. */
+    void (*wake)(void *ctx);
+    /* May anything be sent now? The lease of the term lasts. */
+    bool (*may_act)(void *ctx);
+    void *ctx;
+};
+
+struct sl_ledger;
+
+/* Makes the coordinator, and begins to read. Errors: NO_MEMORY, INVALID (the prefix is too long).
+ */
+int sl_ledger_create(const struct sl_ledger_options *options, struct sl_ledger **out);
+
+/* The coordinator; its `send` goes through the ledger. Valid as long as that. */
+struct sl_coordinator *sl_ledger_coordinator(struct sl_ledger *ledger);
+
+/* Writes what has changed. */
+void sl_ledger_run(struct sl_ledger *ledger);
+
+/* The peer's connection is gone: what was kept back for it is dropped. Before the server frees it.
+ */
+void sl_ledger_gone(struct sl_ledger *ledger, sl_coordinator_peer peer);
+
+/* All is written. */
+bool sl_ledger_is_clean(const struct sl_ledger *ledger);
+
+/* The job is over: the records are removed, as the last write. */
+void sl_ledger_erase(struct sl_ledger *ledger);
+
+/* Nothing is sent or written any more. With something under way at the store it is freed when that
+ * has been answered. Nulls *ledger. */
+void sl_ledger_destroy(struct sl_ledger **ledger);
+
+#endif

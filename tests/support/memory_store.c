@@ -1,0 +1,353 @@
+#include "tests/support/memory_store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+
+#define PAIRS_MAX   4096
+#define LEASES_MAX  4096
+#define HANDLES_MAX 64
+#define ASKED_MAX   256
+
+struct handle {
+    struct sl_store base;
+    struct memory_store *memory;
+    bool is_cut, is_late, is_held, repeats;
+};
+
+struct lease {
+    uint64_t id; /* 0: none */
+    uint64_t until_ns;
+    uint32_t ttl_s;
+};
+
+struct memory_store {
+    uint64_t now_ns, revision, lease_id;
+    struct sl_store_pair *pairs[PAIRS_MAX]; /* by key */
+    uint32_t pair_count;
+    struct lease leases[LEASES_MAX];
+    struct handle handles[HANDLES_MAX];
+    uint32_t handle_count;
+    struct {
+        struct handle *handle;
+        struct sl_store_ask *ask;
+    } asked[ASKED_MAX];
+    uint32_t asked_count;
+};
+
+static void on_ask(struct sl_store *base, struct sl_store_ask *ask)
+{
+    struct handle *handle = (struct handle *)base;
+    struct memory_store *memory = handle->memory;
+    sl_assert(memory->asked_count < ASKED_MAX);
+    memory->asked[memory->asked_count].handle = handle;
+    memory->asked[memory->asked_count].ask = ask;
+    memory->asked_count++;
+}
+
+static const struct sl_store_ops OPS = {.ask = on_ask};
+
+struct memory_store *memory_store_create(void)
+{
+    struct memory_store *memory = calloc(1, sizeof *memory);
+    sl_assert(memory != NULL);
+    return memory;
+}
+
+static void remove_at(struct memory_store *memory, uint32_t at)
+{
+    free(memory->pairs[at]->value);
+    free(memory->pairs[at]);
+    memory->pair_count--;
+    memmove(&memory->pairs[at], &memory->pairs[at + 1], (memory->pair_count - at) * sizeof(void *));
+}
+
+void memory_store_destroy(struct memory_store *memory)
+{
+    while (memory->pair_count > 0) {
+        remove_at(memory, memory->pair_count - 1);
+    }
+    free(memory);
+}
+
+struct sl_store *memory_store_handle(struct memory_store *memory)
+{
+    sl_assert(memory->handle_count < HANDLES_MAX);
+    struct handle *handle = &memory->handles[memory->handle_count++];
+    *handle = (struct handle){.base.ops = &OPS, .memory = memory};
+    return &handle->base;
+}
+
+/* ---- Pairs and leases -------------------------------------------------------------------------
+ */
+
+static bool begins(const char *key, const char *prefix)
+{
+    return strncmp(key, prefix, strlen(prefix)) == 0;
+}
+
+static uint32_t find(const struct memory_store *memory, const char *key)
+{
+    uint32_t at = 0;
+    while (at < memory->pair_count && strcmp(memory->pairs[at]->key, key) < 0) {
+        at++;
+    }
+    return at;
+}
+
+const struct sl_store_pair *memory_store_look(const struct memory_store *memory, const char *key)
+{
+    uint32_t at = find(memory, key);
+    bool found = at < memory->pair_count && strcmp(memory->pairs[at]->key, key) == 0;
+    return found ? memory->pairs[at] : NULL;
+}
+
+uint32_t memory_store_count(const struct memory_store *memory, const char *prefix)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < memory->pair_count; i++) {
+        count += begins(memory->pairs[i]->key, prefix) ? 1 : 0;
+    }
+    return count;
+}
+
+static struct lease *lease_of(struct memory_store *memory, uint64_t id)
+{
+    for (uint32_t i = 0; i < LEASES_MAX; i++) {
+        if (memory->leases[i].id == id) {
+            return &memory->leases[i];
+        }
+    }
+    return NULL;
+}
+
+static void end_lease(struct memory_store *memory, struct lease *lease)
+{
+    for (uint32_t i = memory->pair_count; i-- > 0;) {
+        if (memory->pairs[i]->lease == lease->id) {
+            remove_at(memory, i);
+            memory->revision++;
+        }
+    }
+    lease->id = 0;
+}
+
+void memory_store_pass(struct memory_store *memory, uint64_t now_ns)
+{
+    memory->now_ns = now_ns;
+    for (uint32_t i = 0; i < LEASES_MAX; i++) {
+        if (memory->leases[i].id != 0 && memory->leases[i].until_ns <= now_ns) {
+            end_lease(memory, &memory->leases[i]);
+        }
+    }
+}
+
+static void put(struct memory_store *memory, const struct sl_store_change *change)
+{
+    uint32_t at = find(memory, change->key);
+    bool is_new = memory_store_look(memory, change->key) == NULL;
+    if (is_new) {
+        sl_assert(memory->pair_count < PAIRS_MAX);
+        memmove(&memory->pairs[at + 1], &memory->pairs[at],
+                (memory->pair_count - at) * sizeof(void *));
+        memory->pairs[at] = calloc(1, sizeof *memory->pairs[at]);
+        memory->pair_count++;
+        memcpy(memory->pairs[at]->key, change->key, sizeof change->key);
+        memory->pairs[at]->created = memory->revision;
+    }
+    struct sl_store_pair *pair = memory->pairs[at];
+    free(pair->value);
+    pair->value = malloc(change->value_bytes + 1);
+    if (change->value_bytes > 0) {
+        memcpy(pair->value, change->value, change->value_bytes);
+    }
+    pair->value[change->value_bytes] = '\0';
+    pair->value_bytes = change->value_bytes;
+    pair->lease = change->lease;
+}
+
+static void apply(struct memory_store *memory, const struct sl_store_change *change)
+{
+    for (uint32_t i = memory->pair_count; change->removes && i-- > 0;) {
+        const char *key = memory->pairs[i]->key;
+        if (change->is_prefix ? begins(key, change->key) : strcmp(key, change->key) == 0) {
+            remove_at(memory, i);
+        }
+    }
+    if (!change->removes) {
+        put(memory, change);
+    }
+}
+
+/* ---- Asks -------------------------------------------------------------------------------------
+ */
+
+static void add_pair(const struct sl_store_pair *pair, struct sl_store_answer *answer)
+{
+    struct sl_store_pair *to = sl_store_answer_add(answer, pair->value_bytes);
+    sl_assert(to != NULL);
+    memcpy(to->key, pair->key, sizeof to->key);
+    memcpy(to->value, pair->value, pair->value_bytes + 1);
+    to->created = pair->created;
+    to->lease = pair->lease;
+}
+
+static void read_pairs(const struct memory_store *memory, struct sl_store_ask *ask)
+{
+    for (uint32_t i = 0; i < memory->pair_count; i++) {
+        const struct sl_store_pair *pair = memory->pairs[i];
+        if (ask->is_prefix ? begins(pair->key, ask->key) : strcmp(pair->key, ask->key) == 0) {
+            add_pair(pair, &ask->answer);
+        }
+    }
+}
+
+static void write_pairs(struct memory_store *memory, struct sl_store_ask *ask)
+{
+    const struct sl_store_pair *guard = memory_store_look(memory, ask->key);
+    sl_assert(ask->change_count <= SL_STORE_CHANGES_MAX);
+    for (size_t i = 0; i < ask->change_count; i++) {
+        if (ask->changes[i].lease != 0 && lease_of(memory, ask->changes[i].lease) == NULL) {
+            sl_store_answer_fail(&ask->answer, SL_ERR_NOT_FOUND, "no such lease");
+            return;
+        }
+    }
+    ask->answer.held =
+        ask->guard == SL_STORE_ALWAYS || (ask->guard == SL_STORE_ABSENT && guard == NULL) ||
+        (ask->guard == SL_STORE_CREATED && guard != NULL && guard->created == ask->revision);
+    if (!ask->answer.held) {
+        if (guard != NULL) {
+            add_pair(guard, &ask->answer);
+        }
+        return;
+    }
+    ask->answer.revision = ++memory->revision;
+    for (size_t i = 0; i < ask->change_count; i++) {
+        apply(memory, &ask->changes[i]);
+    }
+}
+
+static void carry_out(struct memory_store *memory, struct sl_store_ask *ask)
+{
+    struct lease *lease = NULL;
+    switch (ask->kind) {
+    case SL_STORE_GRANT:
+        lease = lease_of(memory, 0);
+        sl_assert(lease != NULL);
+        *lease = (struct lease){.id = ++memory->lease_id,
+                                .ttl_s = ask->ttl_s,
+                                .until_ns = memory->now_ns + ask->ttl_s * SL_CLOCK_NS_PER_S};
+        ask->answer.lease = lease->id;
+        ask->answer.ttl_s = ask->ttl_s;
+        break;
+    case SL_STORE_KEEP:
+        lease = lease_of(memory, ask->lease);
+        if (lease == NULL) {
+            sl_store_answer_fail(&ask->answer, SL_ERR_NOT_FOUND, "no such lease");
+            break;
+        }
+        lease->until_ns = memory->now_ns + lease->ttl_s * SL_CLOCK_NS_PER_S;
+        ask->answer.ttl_s = lease->ttl_s;
+        break;
+    case SL_STORE_REVOKE:
+        lease = lease_of(memory, ask->lease);
+        if (lease != NULL && ask->lease != 0) {
+            end_lease(memory, lease);
+        }
+        break;
+    case SL_STORE_READ:
+        read_pairs(memory, ask);
+        break;
+    case SL_STORE_WRITE:
+        write_pairs(memory, ask);
+        break;
+    }
+}
+
+static void take(struct memory_store *memory, uint32_t at)
+{
+    memory->asked_count--;
+    memmove(&memory->asked[at], &memory->asked[at + 1],
+            (memory->asked_count - at) * sizeof memory->asked[0]);
+}
+
+bool memory_store_answer(struct memory_store *memory)
+{
+    uint32_t at = 0;
+    while (at < memory->asked_count && memory->asked[at].handle->is_held) {
+        at++;
+    }
+    if (at == memory->asked_count) {
+        return false;
+    }
+    const struct handle *handle = memory->asked[at].handle;
+    struct sl_store_ask *ask = memory->asked[at].ask;
+    take(memory, at);
+    if (!handle->is_cut || handle->is_late) {
+        carry_out(memory, ask);
+    }
+    if (!handle->is_cut && handle->repeats) {
+        sl_store_answer_fini(&ask->answer);
+        ask->answer = (struct sl_store_answer){0};
+        carry_out(memory, ask);
+    }
+    if (handle->is_cut) {
+        sl_store_answer_fini(&ask->answer);
+        ask->answer = (struct sl_store_answer){0};
+        sl_store_answer_fail(&ask->answer, SL_ERR_IO, "cut off");
+    }
+    ask->done(ask->ctx, ask);
+    return true;
+}
+
+void memory_store_cut(struct sl_store *handle, bool cut, bool late)
+{
+    ((struct handle *)handle)->is_cut = cut;
+    ((struct handle *)handle)->is_late = late;
+}
+
+void memory_store_repeat(struct sl_store *handle, bool repeat)
+{
+    ((struct handle *)handle)->repeats = repeat;
+}
+
+void memory_store_hold(struct sl_store *handle, bool hold)
+{
+    ((struct handle *)handle)->is_held = hold;
+}
+
+void memory_store_forget(struct sl_store *handle, bool carries_out)
+{
+    struct memory_store *memory = ((struct handle *)handle)->memory;
+    for (uint32_t i = 0; i < memory->asked_count;) {
+        struct sl_store_ask *ask = memory->asked[i].ask;
+        if (&memory->asked[i].handle->base != handle) {
+            i++;
+            continue;
+        }
+        take(memory, i);
+        if (carries_out) {
+            carry_out(memory, ask);
+            sl_store_answer_fini(&ask->answer);
+            ask->answer = (struct sl_store_answer){0};
+        }
+        carries_out = false; /* the rest was never asked */
+        sl_store_answer_fail(&ask->answer, SL_ERR_CANCELLED, "closed");
+        ask->done(ask->ctx, ask);
+    }
+}
+
+void memory_store_set(struct memory_store *memory, const char *key, const char *value)
+{
+    struct sl_store_change change = {
+        .removes = value == NULL,
+        .value = (uint8_t *)(uintptr_t)value,
+        .value_bytes = value == NULL ? 0 : strlen(value),
+    };
+    (void)snprintf(change.key, sizeof change.key, "%s", key);
+    memory->revision++;
+    apply(memory, &change);
+}
