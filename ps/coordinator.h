@@ -36,8 +36,9 @@
  * knows of. A ps that fails, leaves, is lost or is started anew ends the one that is being made;
  * one that is away for less than a lease is told again what it owes. The first one is full, and so
  * is the next after one that was given up, or after a ps was started anew. Who asks while one is
- * being made waits for the next one, but a ps, which asks since it ends, for one that a ps has
- * asked for.
+ * being made waits for the next one. A ps asks since it ends: it begins when all ps have asked, or
+ * a second later; who asks later is answered by the same one, and nobody waits for a ps that is
+ * missing.
  *
  * Restore: before the first time that the cluster is told, every ps has said what checkpoint it can
  * begin from, or all that they have none; all are told the least. A ps that comes later is told its

@@ -8,6 +8,10 @@
 #include "core/log.h"
 #include "ps/coordinator_internal.h"
 
+/* A ps asks when it ends. Where all end together, they are quiet shortly one after the other, and
+ * what each has acknowledged until then shall be in the one that they share. */
+#define OTHERS_NS    SL_CLOCK_NS_PER_S
+
 /* The answer that names the missing must arrive before the sender gives up by itself. */
 #define EARLY_MAX_NS SL_CLOCK_NS_PER_S
 
@@ -73,7 +77,7 @@ void sl_coordinator_ask_come(struct sl_coordinator *coordinator,
     }
     uint64_t timeout_ns = message->timeout_ms * SL_CLOCK_NS_PER_MS;
     uint64_t early_ns = timeout_ns / 8 < EARLY_MAX_NS ? timeout_ns / 8 : EARLY_MAX_NS;
-    /* The ps of a job that ends ask one after the other, and share one. */
+    /* Nor is there another for a ps that ends later: those that were answered are leaving. */
     bool joins =
         checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE && checkpoint->is_last && is_ps(member);
     *ask = (struct sl_coordinator_ask){
@@ -81,6 +85,7 @@ void sl_coordinator_ask_come(struct sl_coordinator *coordinator,
         .member = member,
         .request = message->id,
         .number = joins ? checkpoint->number : 0,
+        .asked_ns = now_ns,
         .remind_ns = now_ns + coordinator->options.waiting_interval_ns,
         .deadline_ns = timeout_ns == 0 ? SL_CLOCK_NEVER : now_ns + timeout_ns - early_ns,
         .timeout_ms = message->timeout_ms,
@@ -105,13 +110,37 @@ void sl_coordinator_ask_leave(struct sl_coordinator *coordinator,
 
 /* ---- Answers -------------------------------------------------------------------------------- */
 
-bool sl_coordinator_ask_is_waiting(const struct sl_coordinator *coordinator)
+bool sl_coordinator_ask_is_due(const struct sl_coordinator *coordinator, uint64_t now_ns)
 {
-    const struct sl_coordinator_ask *ask = coordinator->asks;
-    while (ask != NULL && ask->number != 0) {
-        ask = ask->next;
+    bool has_asked[SL_LIMIT_PS] = {false};
+    uint32_t ps_count = 0;
+    for (const struct sl_coordinator_ask *ask = coordinator->asks; ask != NULL; ask = ask->next) {
+        if (ask->number != 0) {
+            continue;
+        }
+        if (!is_ps(ask->member) || now_ns - ask->asked_ns >= OTHERS_NS) {
+            return true;
+        }
+        bool *asked = &has_asked[ask->member->hello.task_index];
+        ps_count += *asked ? 0 : 1;
+        *asked = true;
     }
-    return ask != NULL;
+    return ps_count == coordinator->options.ps_count;
+}
+
+void sl_coordinator_ask_refuse_ps(struct sl_coordinator *coordinator, const char *missing)
+{
+    struct sl_coordinator_ask **at = &coordinator->asks;
+    while (*at != NULL) {
+        const struct sl_coordinator_ask *ask = *at;
+        if (ask->number == 0 && is_ps(ask->member)) {
+            sl_coordinator_refuse(coordinator, ask->member, ask->request, SL_ERR_CLOSED,
+                                  "%s is not there any more", missing);
+            ask_remove(coordinator, at);
+        } else {
+            at = &(*at)->next;
+        }
+    }
 }
 
 bool sl_coordinator_ask_take(struct sl_coordinator *coordinator, uint64_t number)

@@ -104,14 +104,15 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
 void sl_coordinator_checkpoint_look(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
-    struct sl_message_waiting nobody = {0};
+    struct sl_message_waiting missing = {0};
     if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE || !coordinator->formed ||
         coordinator->stage == SL_COORDINATOR_OVER) {
         return;
     }
     bool is_due = now_ns >= checkpoint->next_ns && coordinator->stage != SL_COORDINATOR_ENDING;
-    if ((is_due || sl_coordinator_ask_is_waiting(coordinator)) &&
-        sl_coordinator_cluster_miss_ps(coordinator, &nobody) == 0) {
+    if (sl_coordinator_cluster_miss_ps(coordinator, &missing) != 0) {
+        sl_coordinator_ask_refuse_ps(coordinator, missing.missing[0]);
+    } else if (is_due || sl_coordinator_ask_is_due(coordinator, now_ns)) {
         begin(coordinator, now_ns);
     }
 }
@@ -317,6 +318,7 @@ void sl_coordinator_checkpoint_leave(struct sl_coordinator *coordinator,
         give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s %s", member->name,
                 is_lost ? "is lost" : "has left");
     }
+    sl_coordinator_checkpoint_look(coordinator, now_ns);
 }
 
 void sl_coordinator_checkpoint_miss(const struct sl_coordinator *coordinator,

@@ -98,6 +98,7 @@ struct sl_coordinator_ask {
     const struct sl_coordinator_member *member;
     uint64_t request;
     uint64_t number; /* that answers it; 0: the next that begins */
+    uint64_t asked_ns;
     uint64_t remind_ns;
     uint64_t deadline_ns; /* SL_CLOCK_NEVER: none */
     uint32_t timeout_ms;
@@ -344,8 +345,11 @@ void sl_coordinator_ask_come(struct sl_coordinator *coordinator,
 void sl_coordinator_ask_leave(struct sl_coordinator *coordinator,
                               const struct sl_coordinator_member *member);
 
-/* Somebody waits for the next one. */
-bool sl_coordinator_ask_is_waiting(const struct sl_coordinator *coordinator);
+/* Somebody waits for the next one; a ps only when all ps do, or it has waited for them a while. */
+bool sl_coordinator_ask_is_due(const struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* A ps that asks since it ends does not wait for another to be started again. */
+void sl_coordinator_ask_refuse_ps(struct sl_coordinator *coordinator, const char *missing);
 
 /* That one begins: it answers those who wait. True: a ps is among them. */
 bool sl_coordinator_ask_take(struct sl_coordinator *coordinator, uint64_t number);

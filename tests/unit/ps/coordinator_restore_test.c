@@ -14,6 +14,7 @@
 #define PS     SL_MESSAGE_ROLE_PS
 #define WORKER SL_MESSAGE_ROLE_WORKER
 
+static const sl_coordinator_peer both_ps[] = {11, 12, 0};
 static const sl_coordinator_peer everyone[] = {11, 12, 21, 0};
 
 /* ---- Numbers, and what the job begins from --------------------------------------------------- */
@@ -165,8 +166,9 @@ static void end__waits_for_the_checkpoint_that_the_ps_ask_for(void **state)
     ask(f, 21, 1, 0);
     expect(f, "21#1 error closed: no checkpoint any more: the job has ended");
     ask(f, 11, 7, 0);
+    expect_nothing(f); /* the other ends too */
+    ask(f, 12, 8, 0);
     expect_of_both(f, "checkpoint 1 on 0");
-    ask(f, 12, 8, 0);               /* the same will do */
     pass(f, 30 * SECOND, everyone); /* more than a lease, and than an interval */
     f->sent_count = 0;
     make_it(f, 1);
@@ -204,12 +206,41 @@ static void end__the_last_one_begins_after_the_end(void **state)
     expect(f, "11#7 made 2");
 }
 
+static void end__of_one_ps_waits_for_the_others_a_second(void **state)
+{
+    struct fixture *f = *state;
+    start_with(f, 0, 0);
+    ask(f, 12, 7, 0);
+    pass(f, SECOND / 2, both_ps);
+    expect_nothing(f);
+    pass(f, SECOND / 2, both_ps);
+    expect_of_both(f, "checkpoint 1 on 0");
+    ask(f, 11, 8, 0); /* it ends as well: the same will do */
+    make_it(f, 1);
+    expect(f, "11#8 made 1");
+    expect(f, "12#7 made 1");
+    expect_nothing(f);
+    ask(f, 12, 8, 0);
+    client_joins(f, 21);
+    ask(f, 21, 1, 0); /* who does not end does not wait for who does */
+    expect_of_both(f, "checkpoint 2 on 0");
+    make_it(f, 2);
+    f->sent_count = 0;
+    ask(f, 12, 9, 0);
+    goodbye(f, 11); /* without: a full cluster may never come again */
+    expect(f, "12#9 error closed: ps/0 is not there any more");
+    ask(f, 12, 10, 0);
+    expect(f, "12#10 error closed: ps/0 is not there any more");
+    expect_nothing(f);
+}
+
 static void end__does_not_wait_when_it_fails(void **state)
 {
     struct fixture *f = *state;
     follow_to_the_end(f);
     ask(f, 11, 7, 0);
-    f->sent_count = 0;
+    pass(f, SECOND, everyone);
+    expect_of_both(f, "checkpoint 1 on 0");
     goodbye(f, 12); /* without */
     expect(f, "11#7 error closed: checkpoint 1 is given up: ps/1 has left");
     goodbye(f, 11);
@@ -241,6 +272,7 @@ int main(void)
         CASE(register__where_one_serves_already_each_begins_from_its_own),
         CASE(end__waits_for_the_checkpoint_that_the_ps_ask_for),
         CASE(end__the_last_one_begins_after_the_end),
+        CASE(end__of_one_ps_waits_for_the_others_a_second),
         CASE(end__does_not_wait_when_it_fails),
         CASE(end__no_checkpoint_begins_by_itself),
     };
