@@ -404,6 +404,7 @@ int sl_kv_store_put(struct sl_kv_store *store, const struct sl_kv_array *array, 
     }
     struct sl_kv_array *to = sl_kv_store_at(store, record);
     to->written = array->written;
+    to->epoch = store->epoch;
     memcpy(to->values + (size_t)first * store->value_bytes, values,
            (size_t)count * store->value_bytes);
     return 0;

@@ -229,6 +229,8 @@ static void enqueue(struct sl_server_conn *conn, struct sl_server_arrival *arriv
     sl_assert(err == 0); /* the same bytes have been checked in their first place */
     if (work->replayed) {
         sl_shard_replay(&request->work);
+    } else if (work->written_before > 0) {
+        sl_shard_replay_some(&request->work, work->written_before);
     }
     set_deadline(request, header->budget_us);
     if (what == WAITS_FOR_CLOCKS) {
@@ -289,6 +291,9 @@ static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
         sl_shard_replay(work);
         return false;
     case SL_SERVER_RECALL_NOTHING:
+        if (id == session->partial_id) {
+            sl_shard_replay_some(work, session->partial_sections);
+        }
         break;
     }
     return false;

@@ -196,6 +196,15 @@ static struct sl_server_session *create(struct sl_server *server,
     return session;
 }
 
+static void make_room_away(struct sl_server *server)
+{
+    struct sl_server_sessions *sessions = &server->sessions;
+    uint32_t connections_max = server->options.transport_options.connections_max;
+    if (sessions->away_count == (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max)) {
+        lose(sessions->away_first, "too many others are away");
+    }
+}
+
 int sl_server_session_revive(struct sl_server *server, const struct sl_message_hello *hello,
                              struct sl_server_session **out)
 {
@@ -204,6 +213,7 @@ int sl_server_session_revive(struct sl_server *server, const struct sl_message_h
         (is_worker && server->sessions.workers[hello->task_index] != NULL)) {
         return SL_ERR_CORRUPT;
     }
+    make_room_away(server);
     struct sl_server_session *session = create(server, hello);
     if (session == NULL) {
         return SL_ERR_NO_MEMORY;
@@ -289,11 +299,7 @@ void sl_server_session_detach(struct sl_server_conn *conn)
         return;
     }
     conn_release(session);
-    struct sl_server_sessions *sessions = &server->sessions;
-    uint32_t connections_max = server->options.transport_options.connections_max;
-    if (sessions->away_count == (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max)) {
-        lose(sessions->away_first, "too many others are away");
-    }
+    make_room_away(server);
     away_append(session);
     sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease,
                  sl_reactor_now_ns(server->options.reactor) + server->lease_ns);

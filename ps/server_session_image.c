@@ -16,8 +16,7 @@ static void note_partial(const struct sl_server_request *request)
     struct sl_server_session *session = request->session;
     const bool writes = session != NULL && request->started && !request->done &&
                         sl_server_request_writes(&request->work);
-    const uint32_t sections =
-        writes ? request->work.prefix.section_count - request->work.sections_left : 0;
+    const uint32_t sections = writes ? sl_shard_written(&request->work) : 0;
     if (sections > 0) {
         session->partial_id = request->id;
         session->partial_sections = sections;
@@ -90,6 +89,14 @@ static int put(struct sl_image_block **last, const struct sl_image_session *sess
     return 0;
 }
 
+/* One that does not know all of its failures ends with its connection; and of a peer that is
+ * neither a worker nor a client nobody expects that it comes back. */
+static bool is_lasting(const struct sl_server_session *session)
+{
+    return !session->forgets &&
+           (session->role == SL_MESSAGE_ROLE_WORKER || session->role == SL_MESSAGE_ROLE_CLIENT);
+}
+
 int sl_server_session_image(struct sl_server *server, struct sl_image_block **out)
 {
     struct sl_image_block *blocks = NULL;
@@ -99,8 +106,10 @@ int sl_server_session_image(struct sl_server *server, struct sl_image_block **ou
     for (uint32_t i = 0; i < SL_SERVER_SESSION_BUCKETS; i++) {
         for (const struct sl_server_session *at = server->sessions.buckets[i];
              at != NULL && err == 0; at = at->next) {
-            fill(at, &session);
-            err = put(&blocks, &session);
+            if (is_lasting(at)) {
+                fill(at, &session);
+                err = put(&blocks, &session);
+            }
         }
     }
     while (err != 0 && blocks != NULL) {
@@ -145,6 +154,11 @@ int sl_server_session_load(struct sl_server *server, const struct sl_image_block
 {
     struct sl_bytes cursor = sl_image_records(block);
     struct sl_image_session session;
+    if (block->kind != SL_IMAGE_SESSIONS) {
+        (void)snprintf(reason, reason_bytes, "a block of %s is none of sessions",
+                       sl_image_kind_name(block->kind));
+        return SL_ERR_CORRUPT;
+    }
     for (uint32_t i = 0; i < block->count; i++) {
         if (!sl_image_take_session(&cursor, &session)) {
             (void)snprintf(reason, reason_bytes, "client %u of a block of sessions is none", i);
@@ -154,6 +168,11 @@ int sl_server_session_load(struct sl_server *server, const struct sl_image_block
         if (err != 0) {
             return err;
         }
+    }
+    if (cursor.left != 0) {
+        (void)snprintf(reason, reason_bytes, "%zu bytes are left behind the clients of a block",
+                       cursor.left);
+        return SL_ERR_CORRUPT;
     }
     return 0;
 }

@@ -283,7 +283,8 @@ static bool sections_ready(const struct sl_shard *shard, const struct sl_shard_w
 bool sl_shard_ready(const struct sl_shard *shard, const struct sl_shard_work *work,
                     uint64_t key_budget)
 {
-    if (work->cost > key_budget || shard->commit.due || has_begun(work)) {
+    if (work->cost > key_budget || shard->commit.due || has_begun(work) ||
+        work->written_before > 0) { /* which of its sections push, is not known beforehand */
         return false;
     }
     return work->plain || sections_ready(shard, work);
