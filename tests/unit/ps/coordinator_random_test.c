@@ -43,6 +43,19 @@ struct process {
         uint64_t id; /* 0: it does not wait there */
         bool done;   /* and that is not known to it yet */
     } waits[BARRIERS];
+    struct {
+        uint64_t id;  /* 0: it asks for no checkpoint */
+        uint64_t seq; /* when the coordinator heard it; 0: it has answered, and is not heard */
+    } ask;
+};
+
+/* What the one ps knows of checkpoints. */
+struct checkpoint {
+    uint64_t number, base, complete;
+    uint64_t seq; /* when it was begun */
+    enum { IDLE, WRITING, KEEPING } stage;
+    bool answers; /* who asked before its beginning is being told its end */
+    int err;
 };
 
 struct world {
@@ -51,10 +64,12 @@ struct world {
     struct sl_coordinator *coordinator;
     struct process processes[PROCESSES];
     bool departed[TASKS];
+    struct checkpoint checkpoint;
+    uint64_t seq;
     uint64_t peer_next;
     uint8_t closed[PEERS_MAX];      /* by the coordinator */
     uint32_t losses_due[PROCESSES]; /* that the ps has to be told; never more than one */
-    uint32_t lost_count, replaced_count, done_count, again_count;
+    uint32_t lost_count, replaced_count, done_count, again_count, made_count, given_up_count;
 };
 
 static uint64_t draw(struct world *world, uint64_t below)
@@ -133,6 +148,7 @@ static void end(struct world *world, struct process *process, bool departs)
 {
     process->member = false;
     memset(process->waits, 0, sizeof process->waits);
+    process->ask.id = 0;
     if (departs) {
         world->departed[process->task] = process->task < WORKERS;
         settle(world);
@@ -174,24 +190,69 @@ static void on_done(struct world *world, uint64_t peer, uint64_t id)
     fail_msg("done for request %u, which nobody has made", (unsigned)id);
 }
 
+static void on_checkpoint(struct world *world, const struct sl_message_checkpoint *told)
+{
+    struct checkpoint *checkpoint = &world->checkpoint;
+    assert_int_equal(checkpoint->stage, IDLE);
+    assert_true(told->number > checkpoint->number);
+    assert_true(told->base == 0 || told->base == checkpoint->complete);
+    checkpoint->number = told->number;
+    checkpoint->base = told->base;
+    checkpoint->seq = ++world->seq;
+    checkpoint->stage = WRITING;
+    checkpoint->answers = false;
+}
+
+/* Only to who asked before it was begun, and only what became of it. */
+static void on_answer(struct world *world, struct process *process,
+                      const struct sl_message *message)
+{
+    const struct checkpoint *checkpoint = &world->checkpoint;
+    assert_true(checkpoint->answers);
+    assert_int_equal(process->ask.id, message->id);
+    assert_in_range(process->ask.seq, 1, checkpoint->seq - 1);
+    if (checkpoint->err == 0) {
+        assert_int_equal(message->kind, SL_MESSAGE_CHECKPOINT_DONE);
+        assert_int_equal(message->checkpoint_number, checkpoint->number);
+    } else {
+        assert_int_equal(message->kind, SL_MESSAGE_ERROR);
+        assert_int_equal(message->error.err, checkpoint->err);
+    }
+    process->ask.id = 0;
+}
+
+static void on_ps(struct world *world, const struct sl_message *message)
+{
+    if (message->kind == SL_MESSAGE_LOST) {
+        on_lost(world, &message->lost);
+    } else if (message->kind == SL_MESSAGE_CHECKPOINT) {
+        on_checkpoint(world, &message->checkpoint);
+    } else if (message->kind == SL_MESSAGE_CHECKPOINT_COMPLETE) {
+        assert_int_equal(world->checkpoint.stage, WRITING);
+        assert_int_equal(message->checkpoint_complete.number, world->checkpoint.number);
+        assert_int_equal(message->checkpoint_complete.base, world->checkpoint.base);
+        world->checkpoint.stage = KEEPING;
+    }
+}
+
 static void on_send(void *ctx, sl_coordinator_peer peer, const struct sl_message *message)
 {
     struct world *world = ctx;
     if (peer == PS_PEER) {
-        if (message->kind == SL_MESSAGE_LOST) {
-            on_lost(world, &message->lost);
-        }
+        on_ps(world, message);
         return;
     }
     /* Nothing is sent to who is not connected, or was closed. */
     assert_false(world->closed[peer - PEER_OF(0)]);
-    const struct process *process = process_at(world, peer);
+    struct process *process = process_at(world, peer);
     assert_non_null(process);
     if (process->dying) {
         return; /* in which order those of one tick are lost is not said */
     }
     if (message->kind == SL_MESSAGE_BARRIER_DONE) {
         on_done(world, peer, message->id);
+    } else if (message->kind == SL_MESSAGE_CHECKPOINT_DONE || message->kind == SL_MESSAGE_ERROR) {
+        on_answer(world, process, message);
     } else {
         assert_true(message->kind == SL_MESSAGE_LOST || message->kind == SL_MESSAGE_WAITING);
     }
@@ -241,6 +302,69 @@ static void send_barrier(struct world *world, struct process *process, uint32_t 
     say(world, process->peer, message);
 }
 
+/* One that is known keeps its place before the beginning of the next checkpoint. */
+static void send_ask(struct world *world, struct process *process)
+{
+    process->ask.seq = process->ask.seq == 0 ? ++world->seq : process->ask.seq;
+    say(world, process->peer,
+        (struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_ASK, .id = process->ask.id});
+}
+
+static void do_ask(struct world *world, struct process *process)
+{
+    process->heard_ms = world->now_ms;
+    if (process->ask.id == 0) {
+        process->ask.id = process->next_id++;
+        process->ask.seq = 0;
+    }
+    send_ask(world, process);
+}
+
+/* What the ps says ends the one that is being made. */
+static void end_checkpoint(struct world *world, int err, struct sl_message message)
+{
+    struct checkpoint *checkpoint = &world->checkpoint;
+    const uint64_t seq = checkpoint->seq;
+    checkpoint->stage = IDLE;
+    checkpoint->answers = true;
+    checkpoint->err = err;
+    checkpoint->complete = err == 0 ? checkpoint->number : 0;
+    world->made_count += err == 0 ? 1 : 0;
+    world->given_up_count += err == 0 ? 0 : 1;
+    say(world, PS_PEER, message);
+    checkpoint->answers = false;
+    for (uint32_t i = 0; i < PROCESSES; i++) {
+        struct process *process = &world->processes[i];
+        bool was_due = process->ask.id != 0 && process->ask.seq != 0 && process->ask.seq < seq;
+        assert_true(!was_due || process->peer == 0);
+        process->ask.seq = was_due ? 0 : process->ask.seq;
+    }
+}
+
+static void do_checkpoint(struct world *world)
+{
+    struct checkpoint *checkpoint = &world->checkpoint;
+    struct sl_message_checkpoint_file file = {.name = "a"};
+    struct sl_message message = {.kind = SL_MESSAGE_CHECKPOINT_PART};
+    message.checkpoint_part.number = checkpoint->number;
+    if (checkpoint->stage == IDLE) {
+        return;
+    }
+    if (draw(world, 5) == 0) {
+        message.checkpoint_part.err = SL_ERR_IO;
+        end_checkpoint(world, SL_ERR_IO, message);
+    } else if (checkpoint->stage == WRITING) {
+        message.checkpoint_part.files = &file;
+        message.checkpoint_part.file_count = 1;
+        say(world, PS_PEER, message);
+        assert_int_equal(checkpoint->stage, KEEPING);
+    } else {
+        message.kind = SL_MESSAGE_CHECKPOINT_DONE;
+        message.checkpoint_number = checkpoint->number;
+        end_checkpoint(world, 0, message);
+    }
+}
+
 /* Connects, or connects anew without having noticed that the old connection is broken. */
 static void do_hello(struct world *world, struct process *process)
 {
@@ -284,6 +408,9 @@ static void do_hello(struct world *world, struct process *process)
             send_barrier(world, process, b);
             world->again_count++;
         }
+    }
+    if (process->ask.id != 0) {
+        send_ask(world, process);
     }
 }
 
@@ -357,6 +484,9 @@ static void check(struct world *world)
     for (uint32_t i = 0; i < PROCESSES; i++) {
         const struct process *process = &world->processes[i];
         assert_int_equal(world->losses_due[i], 0);
+        /* Nobody waits for a checkpoint that is not being made. */
+        assert_true(process->ask.id == 0 || process->ask.seq == 0 ||
+                    world->checkpoint.stage != IDLE);
         for (uint32_t b = 0; b < BARRIERS; b++) {
             /* Only who is away may be done without knowing it. */
             assert_true(!process->waits[b].done || process->peer == 0);
@@ -377,6 +507,10 @@ static void step(struct world *world)
         do_hello(world, process);
     } else if (process->hung) {
         do_tick(world);
+    } else if (what < 58) {
+        do_checkpoint(world);
+    } else if (what < 63) {
+        do_ask(world, process);
     } else if (what < 80) {
         do_barrier(world, process);
     } else if (what < 84) {
@@ -399,6 +533,8 @@ static void start(struct world *world, uint64_t seed)
         .ps_count = 1,
         .worker_count = WORKERS,
         .lease_ns = LEASE_MS * MS,
+        .checkpoint_interval_ns = 2 * LEASE_MS * MS,
+        .checkpoint_adds = 3,
         .send = on_send,
         .close = on_close,
         .ctx = world,
@@ -418,7 +554,7 @@ static void coordinator__does_what_the_model_says(void **state)
 {
     (void)state;
     sl_log_setup(SL_LOG_OFF, "test");
-    uint32_t lost = 0, replaced = 0, done = 0, again = 0;
+    uint32_t lost = 0, replaced = 0, done = 0, again = 0, made = 0, given_up = 0;
     static struct world world;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         start(&world, seed * 0x9E3779B97F4A7C15U);
@@ -430,11 +566,15 @@ static void coordinator__does_what_the_model_says(void **state)
         replaced += world.replaced_count;
         done += world.done_count;
         again += world.again_count;
+        made += world.made_count;
+        given_up += world.given_up_count;
     }
     /* It was not idle. */
-    print_message("%u lost, %u replaced, %u told of barriers, %u asked again\n", lost, replaced,
-                  done, again);
+    print_message("%u lost, %u replaced, %u told of barriers, %u asked again, %u checkpoints made, "
+                  "%u given up\n",
+                  lost, replaced, done, again, made, given_up);
     assert_true(lost > 1000 && replaced > 1000 && done > 1000 && again > 1000);
+    assert_true(made > 500 && given_up > 300);
 }
 
 int main(void)
