@@ -6,6 +6,7 @@
 
 #include "core/assert.h"
 #include "core/partition.h"
+#include "ps/shard_cut.h"
 #include "ps/shard_internal.h"
 #include "ps/shard_load.h"
 
@@ -256,6 +257,26 @@ void shard_image_make(const struct sl_shard *shard, const struct shard_image_bas
         sl_image_end_add(&out->end, block);
     }
     sl_image_put_end(shard_image_append(out, SL_IMAGE_END, 0, SL_IMAGE_END_BYTES), &out->end);
+}
+
+bool shard_image_cut(struct sl_shard *shard, uint32_t key_budget, struct shard_image *out)
+{
+    (void)sl_shard_cut_run(shard, key_budget);
+    struct sl_image_block *block;
+    while ((block = sl_shard_cut_take(shard)) != NULL) {
+        struct sl_image_block *copy =
+            shard_image_append(out, (enum sl_image_kind)block->kind, block->table_id, block->bytes);
+        copy->count = block->count;
+        copy->bytes = block->bytes;
+        memcpy(copy->payload, block->payload, block->bytes);
+        if (block->kind == SL_IMAGE_END) {
+            sl_assert(sl_image_take_end(block, &out->end));
+        }
+        sl_shard_cut_put(shard, block);
+    }
+    const enum sl_shard_cut_state state = sl_shard_cut_state(shard);
+    sl_assert(state == SL_SHARD_CUT_RUNNING || state == SL_SHARD_CUT_DONE);
+    return state == SL_SHARD_CUT_RUNNING;
 }
 
 /* ---- Loading --------------------------------------------------------------------------------- */

@@ -26,6 +26,10 @@ void shard_image_make(const struct sl_shard *shard, const struct shard_image_bas
                       uint32_t block_bytes, struct shard_image *out);
 void shard_image_fini(struct shard_image *image);
 
+/* Walks a cut of the shard (ps/shard_cut.h) that has begun, and moves what it gives to the image.
+ * True: it goes on; false: it is done, and has not failed (asserted). `out` is zeroed before. */
+bool shard_image_cut(struct sl_shard *shard, uint32_t key_budget, struct shard_image *out);
+
 /* Appends an empty block. */
 struct sl_image_block *shard_image_append(struct shard_image *image, enum sl_image_kind kind,
                                           uint32_t table_id, uint32_t capacity);

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "ps/shard_cut.h"
 #include "ps/shard_load.h"
 #include "tests/support/shard_image.h"
 #include "tests/support/shard_work.h"
@@ -193,6 +194,98 @@ static void shard_load__images_that_add_to_others(void **state)
     shard_work_fini(&work);
 }
 
+/* What a cut makes while the shard serves, with pushes between its slices. *base: what it adds to,
+ * or NULL; then of it. */
+static void cut(struct shard_work *work, uint32_t shard, struct sl_shard_cut_base **base,
+                struct shard_image *out)
+{
+    const struct sl_shard_cut_options options = {.base = *base};
+    struct sl_shard *of = work->shards[shard];
+    assert_int_equal(sl_shard_cut_begin(of, &options), 0);
+    *out = (struct shard_image){0};
+    while (shard_image_cut(of, 40, out)) {
+        shard_work_run(work, 2);
+    }
+    sl_shard_cut_base_destroy(base);
+    sl_shard_cut_end(of, base);
+    assert_non_null(*base);
+}
+
+/* The shard as it was when the cut began: from an image made plainly, in that moment. */
+static struct sl_shard *as_it_was(struct sl_shard *shard, uint32_t index, uint32_t count)
+{
+    struct shard_image image;
+    struct sl_shard *copy = shard_work_shard(index, count, 0);
+    shard_image_make(shard, NULL, BLOCK_BYTES, &image);
+    load(&image, copy, 8192);
+    shard_image_fini(&image);
+    return copy;
+}
+
+/* A full cut and then one that adds to it, of each of two shards, while they serve. */
+static void shard_load__what_a_cut_makes_of_a_shard_that_serves(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 41; seed < 45; seed++) {
+        struct shard_work work;
+        struct shard_image images[4];
+        struct sl_shard_cut_base *bases[2] = {NULL, NULL};
+        struct sl_shard *were[2] = {NULL, NULL};
+        struct sl_shard *loaded[2];
+        shard_work_init(&work, 2, true, seed);
+        for (uint32_t s = 0; s < 2; s++) {
+            loaded[s] = shard_work_shard(s, 2, 0);
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t s = i % 2;
+            shard_work_run(&work, 250);
+            were[s] = as_it_was(work.shards[s], s, 2);
+            cut(&work, s, &bases[s], &images[i]);
+            load(&images[i], loaded[s], 100);
+            assert_no_difference(shard_image_differ_at_all(were[s], loaded[s]));
+            sl_shard_destroy(&were[s]);
+        }
+        for (uint32_t s = 0; s < 2; s++) {
+            sl_shard_cut_base_destroy(&bases[s]);
+            sl_shard_destroy(&loaded[s]);
+        }
+        fini_all(images, 4);
+        shard_work_fini(&work);
+    }
+}
+
+/* A shard that has been loaded is a base for what changes from then on. */
+static void shard_load__then_what_has_changed_since(void **state)
+{
+    (void)state;
+    struct shard_work work;
+    shard_work_init(&work, 1, true, 51);
+    shard_work_run(&work, 400);
+    struct shard_image full;
+    shard_image_make(work.shards[0], NULL, BLOCK_BYTES, &full);
+    struct shard_work is = work;
+    is.shards[0] = shard_work_shard(0, 1, 0);
+    load(&full, is.shards[0], 8192);
+    struct sl_shard_cut_base *base = NULL;
+    assert_int_equal(sl_shard_cut_base_create(is.shards[0], &base), 0);
+    shard_work_run(&is, 100);
+    struct sl_shard *was = as_it_was(is.shards[0], 0, 1);
+    struct shard_image adds;
+    cut(&is, 0, &base, &adds);
+    assert_true(adds.end.records[SL_IMAGE_ROWS] < full.end.records[SL_IMAGE_ROWS]);
+    struct sl_shard *again = shard_work_shard(0, 1, 0);
+    load(&full, again, 8192);
+    load(&adds, again, 8192);
+    assert_no_difference(shard_image_differ_at_all(was, again));
+    sl_shard_destroy(&again);
+    sl_shard_destroy(&was);
+    sl_shard_cut_base_destroy(&base);
+    shard_image_fini(&adds);
+    shard_image_fini(&full);
+    shard_work_fini(&is);
+    shard_work_fini(&work);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +294,8 @@ int main(void)
         cmocka_unit_test(shard_load__one_shard_of_three),
         cmocka_unit_test(shard_load__onto_another_number_of_shards),
         cmocka_unit_test(shard_load__images_that_add_to_others),
+        cmocka_unit_test(shard_load__what_a_cut_makes_of_a_shard_that_serves),
+        cmocka_unit_test(shard_load__then_what_has_changed_since),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

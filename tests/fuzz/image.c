@@ -1,0 +1,124 @@
+/* Images of shards: any sequence of blocks is refused, or loaded into a shard that can be used,
+ * cut, and made again of what the cut gives, the same bit for bit; and a block of sessions, whose
+ * records are put as they were taken. The input: whose image it is, and the blocks as
+ * shard_image_pack has them. */
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/shard_cut.h"
+#include "ps/shard_load.h"
+#include "tests/fuzz/input.h"
+#include "tests/support/shard_image.h"
+
+#define MEMORY_BYTES  ((size_t)2 << 20)
+#define STAGING_BYTES ((size_t)1 << 20)
+#define SHARDS        3
+#define COMMITS       10000 /* slices, more than such images need */
+
+static char reason[512];
+
+static struct sl_shard *shard_of(uint32_t index, uint32_t count, size_t memory_bytes_max)
+{
+    const struct sl_shard_options options = {
+        .index = index,
+        .count = count,
+        .memory_bytes_max = memory_bytes_max,
+        .staging_bytes_max = STAGING_BYTES,
+    };
+    struct sl_shard *shard;
+    sl_assert(sl_shard_create(&options, &shard) == 0);
+    return shard;
+}
+
+static void commit(struct sl_shard *shard)
+{
+    for (uint32_t i = 0; sl_shard_commit_due(shard); i++) {
+        sl_assert(i < COMMITS);
+        (void)sl_shard_commit(shard, 1000);
+    }
+}
+
+/* What a cut makes of the shard, makes the shard again. */
+static void check_cut(struct sl_shard *shard, uint32_t index, uint32_t count)
+{
+    const struct sl_shard_cut_options options = {.base = NULL};
+    struct shard_image image = {0};
+    sl_assert(sl_shard_cut_begin(shard, &options) == 0);
+    while (shard_image_cut(shard, 1000, &image)) {
+    }
+    sl_shard_cut_end(shard, NULL);
+    struct sl_shard *again = shard_of(index, count, 0);
+    sl_assert(shard_image_load(&image, again, 1000, reason, sizeof reason) == 0);
+    sl_assert(shard_image_differ_at_all(shard, again) == NULL);
+    sl_shard_destroy(&again);
+    shard_image_fini(&image);
+}
+
+/* Workers go, so that all that they had pushed takes effect, or none. */
+static void use(struct sl_shard *shard)
+{
+    commit(shard);
+    for (uint32_t worker = 0; worker < 4; worker++) {
+        const struct sl_shard_worker at = sl_shard_worker_find(shard, worker);
+        (void)sl_shard_worker_join(shard, worker, at.clock);
+        if (worker % 2 == 0) {
+            sl_shard_worker_lost(shard, worker);
+        } else {
+            sl_shard_worker_left(shard, worker);
+        }
+        commit(shard);
+    }
+    struct sl_message_stats stats = {0};
+    sl_assert(sl_shard_stats(shard, &stats) == 0);
+    for (uint32_t i = 0; i < stats.table_count; i++) {
+        sl_assert(stats.tables[i].bytes <= MEMORY_BYTES);
+    }
+    struct sl_message message = {.kind = SL_MESSAGE_STATS, .stats = stats};
+    sl_message_fini(&message);
+}
+
+static void check_sessions(const uint8_t *bytes, size_t byte_count)
+{
+    static _Alignas(8) uint8_t payload[4096];
+    struct sl_image_block *block;
+    struct sl_image_session session;
+    byte_count = (byte_count < sizeof payload ? byte_count : sizeof payload) / 8 * 8;
+    if (byte_count > 0) {
+        memcpy(payload, bytes, byte_count);
+    }
+    sl_assert(sl_image_block_create(sizeof payload, &block) == 0);
+    sl_image_block_begin(block, SL_IMAGE_SESSIONS, 0);
+    struct sl_bytes cursor = sl_bytes_over(payload, byte_count);
+    while (sl_image_take_session(&cursor, &session)) {
+        sl_assert(sl_image_put_session(block, &session));
+    }
+    sl_assert(memcmp(block->payload, payload, block->bytes) == 0);
+    sl_image_block_destroy(&block);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
+{
+    sl_log_setup(SL_LOG_OFF, "fuzz");
+    struct sl_bytes input = sl_bytes_over(bytes, byte_count);
+    const uint8_t who = sl_bytes_u8(&input);
+    const uint32_t image_count = 1 + who % SHARDS;
+    const uint32_t image_shard = who / SHARDS % image_count;
+    const uint32_t count = who >= 128 ? 1U + who % 2 : image_count;
+    const uint32_t index = who >= 128 ? 0 : image_shard;
+    check_sessions(input.next, input.left);
+    struct sl_shard *shard = shard_of(index, count, MEMORY_BYTES);
+    reason[0] = '\0';
+    const int err = shard_image_load_packed(input.next, input.left, image_shard, image_count, shard,
+                                            reason, sizeof reason);
+    if (err == 0) {
+        check_cut(shard, index, count);
+        use(shard);
+        check_cut(shard, index, count);
+    } else {
+        sl_assert(err == SL_ERR_CORRUPT || err == SL_ERR_NO_MEMORY);
+        sl_assert(reason[0] != '\0');
+    }
+    sl_shard_destroy(&shard);
+    return 0;
+}
