@@ -5,7 +5,8 @@
  *
  * A shard that does not remember this client (it was restarted, or the client was away for longer
  * than its lease) is given the client's tables again, and the worker's clock joins again at its own
- * iteration, before any request; writes that had been sent to it fail. A link that is CLOSED, since
+ * iteration, before any request; writes that had been sent to it fail. One that was restored from a
+ * checkpoint is told the same, and the writes are sent to it again. A link that is CLOSED, since
  * the peer refuses it for good, breaks the protocol, or the others went on without this worker,
  * fails all that it has, naming the peer and why, and everything that is given to it afterwards.
  *

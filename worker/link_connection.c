@@ -155,29 +155,51 @@ static void take_welcome(struct sl_link *link, const struct sl_message_welcome *
     link->must_finish = link->has_clock && link->finished && welcome->counts;
 }
 
-/* The shard has nothing of what this client did before; what it cannot have twice is given up. */
-static void forgotten(struct sl_link *link, bool restarted)
+static void tell_again(struct sl_link *link)
 {
-    const char *why = restarted ? "the ps was restarted: its tables began anew"
-                                : "it has forgotten this client, which was away for too long";
-    char text[192];
-    sl_log_warn("%s: connected again: %s", link->name, why);
-    snprintf(text, sizeof text, "%s; this request may or may not have been carried out", why);
     link->restore.pending = true;
     link->restore.anew = link->restore.asked;
     link->restore.table = 0;
+}
+
+/* The shard has nothing of what this client did before; what it cannot have twice is given up. */
+static void forgotten(struct sl_link *link, bool restarted, bool is_restored)
+{
+    const char *why = restarted && is_restored
+                          ? "the ps was restarted from a checkpoint that does not know this client"
+                      : restarted ? "the ps was restarted: its tables began anew"
+                                  : "it has forgotten this client, which was away for too long";
+    char text[192];
+    sl_log_warn("%s: connected again: %s", link->name, why);
+    snprintf(text, sizeof text, "%s; this request may or may not have been carried out", why);
+    tell_again(link);
     sl_link_fail_writes(link, text);
+}
+
+/* The shard has what this client did before the checkpoint from which it began, and knows which of
+ * the writes that are sent again that were: the others are done now. Tables that came later it does
+ * not have. */
+static void restored(struct sl_link *link)
+{
+    sl_log_warn("%s: connected again: the ps was restarted from a checkpoint: what was pushed "
+                "between that and its end is lost",
+                link->name);
+    tell_again(link);
 }
 
 static void welcomed_again(struct sl_link *link, const struct sl_message_welcome *welcome)
 {
     bool restarted = welcome->incarnation != link->incarnation;
-    bool remembers = welcome->resumed && !restarted;
+    bool remembers = welcome->resumed && (!restarted || welcome->restored);
     take_welcome(link, welcome);
     if (!remembers) {
-        forgotten(link, restarted);
+        forgotten(link, restarted, welcome->restored);
     } else {
-        sl_log_info("%s: connected again", link->name);
+        if (restarted) {
+            restored(link);
+        } else {
+            sl_log_info("%s: connected again", link->name);
+        }
         if (link->has_clock && link->counts && link->clock_told > link->clock) {
             link->clock = link->clock_told; /* a tick that nobody waited for was carried out */
         }
