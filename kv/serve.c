@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/checkpoint_choice.h"
 #include "config/cli.h"
 #include "config/cluster.h"
 #include "config/dmlc.h"
@@ -47,6 +48,7 @@ struct flags {
     struct sl_rdma_choice_flags rdma;
     bool offers_rdma;
     struct sl_cli_list dpdk;
+    struct sl_checkpoint_choice_flags checkpoint;
 };
 
 /* What the options point to, as long as the process runs. */
@@ -58,6 +60,7 @@ struct sources {
     struct sl_transport_tls tls;
     struct sl_rdma_choice rdma;
     struct sl_dpdk_choice dpdk;
+    struct sl_checkpoint_choice checkpoint;
     struct sl_dpdk_device_list *devices; /* where an endpoint is of dpdk */
 };
 
@@ -150,6 +153,7 @@ static const struct sl_cli_option OPTIONS[] = {
      .help = "Serves by RDMA beside TCP, at the same host and a free port. An endpoint map may say "
              "the port, or leave TCP out. `starling-ps doctor` says what is missing."},
     SL_DPDK_CHOICE_OPTIONS(flags.dpdk),
+    SL_CHECKPOINT_CHOICE_OPTIONS(flags.checkpoint),
 };
 
 static int parse_flags(int argc, char **argv, char *reason)
@@ -293,6 +297,11 @@ static int read_sources(struct sources *sources, char *reason)
         err = sl_security_resolve(&flags.security, getenv(SL_SECURITY_SECRET_VARIABLE),
                                   &sources->security, reason, REASON_BYTES);
     }
+    if (err == 0) {
+        err = sl_checkpoint_choice_read(&flags.checkpoint,
+                                        sources->cluster.role == SL_CLUSTER_SCHEDULER,
+                                        &sources->checkpoint, reason, REASON_BYTES);
+    }
     return err;
 }
 
@@ -371,6 +380,17 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
     options->rdma_device = sources->rdma.device[0] == '\0' ? NULL : sources->rdma.device;
     options->rdma_gid = sources->rdma.gid;
     options->shm = options->kind != SL_PROCESS_SCHEDULER && env->shm;
+    const struct sl_checkpoint_choice *checkpoint = &sources->checkpoint;
+    options->checkpoint = (struct sl_process_checkpoint){
+        .directory = options->kind == SL_PROCESS_SCHEDULER ? NULL : checkpoint->dir,
+        .every_ns = checkpoint->every_s * SL_CLOCK_NS_PER_S,
+        .adds = checkpoint->adds,
+        .keep = checkpoint->keep,
+        .level = checkpoint->level,
+        .restores = checkpoint->restore != SL_CHECKPOINT_RESTORE_NONE,
+        .restore_number = checkpoint->number,
+        .fall_back = checkpoint->fall_back,
+    };
     fill_security(sources, options);
 }
 
@@ -543,6 +563,9 @@ static int configure(struct sources *sources, struct sl_process_options *options
     }
     if (err == 0) {
         err = check_endpoints(sources, options, reason);
+    }
+    if (err == 0 && options->kind != SL_PROCESS_SCHEDULER) {
+        err = sl_checkpoint_choice_check(&sources->checkpoint, reason, REASON_BYTES);
     }
     return err;
 }

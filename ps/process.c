@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/assert.h"
@@ -74,12 +75,13 @@ static int core_start(void *ctx)
         .checksum = options->checksum,
         .secret = options->secret,
         .incarnation = process->incarnation,
+        .restores = options->checkpoint.directory != NULL && options->checkpoint.restores,
     };
     sl_process_listen_choose(process, &server);
     int err = sl_server_create(&server, &core->server);
     process->servers[core->index] = core->server;
     sl_process_listen_created(core, err);
-    return err;
+    return err != 0 ? err : sl_process_checkpoint_open(core);
 }
 
 static void core_stop(void *ctx)
@@ -87,6 +89,8 @@ static void core_stop(void *ctx)
     struct sl_process_core *core = ctx;
     if (core->index == 0) {
         sl_member_close(&core->process->member);
+        sl_process_checkpoint_close(core->process);
+        sl_process_restore_close(core->process);
     }
     if (sl_server_stats(core->server, &core->stats) != 0) {
         sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
@@ -95,9 +99,8 @@ static void core_stop(void *ctx)
 }
 
 /* Its reactor knows which shard it has: the last step of the start. */
-static void core_set_shard(void *ctx, uint64_t a, uint64_t b)
+static void core_set_shard(void *ctx, uint64_t restore, uint64_t b)
 {
-    (void)a;
     (void)b;
     struct sl_process_core *core = ctx;
     const struct sl_process *process = core->process;
@@ -105,8 +108,13 @@ static void core_set_shard(void *ctx, uint64_t a, uint64_t b)
     if (process->lease_ns != 0) {
         sl_server_set_lease(core->server, process->lease_ns);
     }
-    sl_process_answer(core, sl_server_set_shard(core->server, process->first_shard + core->index,
-                                                process->shard_count));
+    int err =
+        sl_server_set_shard(core->server, process->first_shard + core->index, process->shard_count);
+    if (err != 0) {
+        sl_process_answer(core, err);
+        return;
+    }
+    sl_process_restore_core(core, restore);
 }
 
 /* Reactor 0 tells the others, and itself, in its own order: nobody hears of a loss before he knows
@@ -119,9 +127,11 @@ static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uin
     process->first_shard = first_shard;
     process->shard_count = shard_count;
     process->lease_ns = lease_ns;
+    const uint64_t restore = sl_process_restore_joined(process);
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-        sl_reactor_post(process->reactors[0], i,
-                        (struct sl_mail){.run = core_set_shard, .ctx = &process->cores[i]});
+        sl_reactor_post(
+            process->reactors[0], i,
+            (struct sl_mail){.run = core_set_shard, .ctx = &process->cores[i], .a = restore});
     }
 }
 
@@ -159,7 +169,7 @@ static void on_lost(void *ctx, const struct sl_message_lost *lost)
     }
 }
 
-static int join(struct sl_process *process)
+int sl_process_join(struct sl_process *process)
 {
     const struct sl_process_options *options = &process->options;
     struct sl_endpoint data = options->data;
@@ -172,6 +182,7 @@ static int join(struct sl_process *process)
     if (fast.scheme == SL_ENDPOINT_DPDK) {
         fast = process->bound_fast;
     }
+    const bool has_folder = options->checkpoint.directory != NULL;
     const struct sl_member_options member = {
         .reactor = process->reactors[0],
         .transport = sl_transport_find(options->coordinator.scheme),
@@ -193,10 +204,14 @@ static int join(struct sl_process *process)
         .checksum = options->checksum,
         .heartbeat_ns = options->heartbeat_ns,
         .start_timeout_ns = options->start_timeout_ns,
+        .restore = sl_process_restore_number(process),
+        .checkpoint_newest = sl_process_restore_greatest(process),
         .joined = on_joined,
         .failed = on_join_failed,
         .lost = on_lost,
         .ended = sl_process_on_ended,
+        .checkpoint = has_folder ? sl_process_on_checkpoint : NULL,
+        .checkpoint_complete = has_folder ? sl_process_on_checkpoint_complete : NULL,
         .absent = options->kind == SL_PROCESS_SERVER ? sl_process_on_absent : NULL,
         .ctx = process,
     };
@@ -212,7 +227,9 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
     struct sl_process_core *core = ctx;
     int err = sl_process_listen(core);
     if (err == 0 && !is_scheduler(core->process)) {
-        err = join(core->process);
+        err = core->process->options.checkpoint.directory != NULL
+                  ? sl_process_restore_begin(core->process)
+                  : sl_process_join(core->process);
     }
     if (err != 0 || is_scheduler(core->process)) {
         sl_process_answer(core, err);
@@ -340,6 +357,14 @@ static int create_core(struct sl_process *process, uint32_t index)
     return err != 0 ? err : sl_mailbox_lane_open(process->mailbox, &core->to_main);
 }
 
+static uint64_t wall_ms(void *ctx)
+{
+    (void)ctx;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / SL_CLOCK_NS_PER_MS;
+}
+
 static int create_coordinator(struct sl_process *process)
 {
     const struct sl_process_options *options = &process->options;
@@ -356,6 +381,9 @@ static int create_coordinator(struct sl_process *process)
         .close = sl_server_close_peer,
         .stage_changed = is_scheduler(process) ? sl_process_on_stage : NULL,
         .start_timeout_ns = options->start_timeout_ns,
+        .checkpoint_interval_ns = options->checkpoint.every_ns,
+        .checkpoint_adds = options->checkpoint.adds,
+        .time_ms = wall_ms,
         .ctx = process,
     };
     return sl_coordinator_create(&coordinator, &process->coordinator);
@@ -402,6 +430,20 @@ static int start(struct sl_process *process)
     process->answers_wanted = process->options.reactor_count;
     post(&process->cores[0], core_join, 0);
     return wait_answers(process);
+}
+
+/* Before anything is closed, since all ps take part in it. Not when another process has this one's
+ * place, and may write the same files; nor when a core has failed. */
+static void make_last_checkpoint(struct sl_process *process)
+{
+    if (process->checkpoints == NULL || process->result != 0) {
+        return;
+    }
+    process->answers_wanted = 1;
+    post(&process->cores[0], sl_process_checkpoint_last, 0);
+    while (process->answers_wanted > 0) {
+        wait_once(process);
+    }
 }
 
 /* Lets the servers answer what they have; a second signal ends the process meanwhile. */
@@ -489,6 +531,7 @@ int sl_process_run(const struct sl_process_options *options)
         sl_process_report_ready(&process);
         serve(&process);
         failed = process.result != 0 || process.job_failed;
+        make_last_checkpoint(&process);
         drain(&process);
     } else if (process.signal != 0) {
         sl_log_info("stopped by a signal before it was ready");

@@ -18,6 +18,18 @@ enum sl_process_kind {
     SL_PROCESS_SCHEDULER
 };
 
+/* Of the coordinator: every_ns and adds. */
+struct sl_process_checkpoint {
+    const char *directory; /* that of all checkpoints; outlives the run; NULL: there are none */
+    uint64_t every_ns;     /* from one to the next; 0: only when a client asks, and at the end */
+    uint32_t adds;         /* in a row, which hold only what changed, between two full ones */
+    uint32_t keep;         /* complete ones, 1 at least */
+    uint32_t level;        /* of zstd; 0: not packed */
+    bool restores;
+    uint64_t restore_number; /* 0: the newest that is complete, or none where there is none */
+    bool fall_back;          /* to the newest before it that is whole, where it is damaged */
+};
+
 struct sl_process_options {
     enum sl_process_kind kind;
     uint32_t task_index;
@@ -45,6 +57,7 @@ struct sl_process_options {
     uint32_t rdma_gid;
     const struct sl_dpdk_options *dpdk; /* outlives the run; where an endpoint is of dpdk */
     bool shm; /* workers of this host may come through shared memory, beside the data endpoint */
+    struct sl_process_checkpoint checkpoint;
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added up */
 };
 

@@ -14,6 +14,8 @@
 #define SL_PROCESS_STAGES (SL_COORDINATOR_OVER + 1)
 
 struct sl_process;
+struct sl_process_checkpoints;
+struct sl_process_restore;
 
 /* One reactor, with its server. Its thread's, but for what is set before start. */
 struct sl_process_core {
@@ -45,6 +47,9 @@ struct sl_process {
     uint64_t lease_ns;
     uint32_t task_index;                                /* since the cluster is known */
     char why[SL_PROCESS_STAGES][SL_MESSAGE_TEXT_BYTES]; /* each written once, before the mail */
+    struct sl_process_checkpoints *checkpoints;         /* NULL: there is no folder for them */
+    struct sl_process_restore *restore;                 /* likewise */
+    bool is_open;   /* clients are welcomed, or are about to be */
     bool abandoned; /* the last reactor's: there is nobody any more whom it serves */
 
     struct sl_mailbox *mailbox; /* the main thread's */
@@ -61,6 +66,46 @@ struct sl_process {
 /* Tells the main thread that what it asked for is done, or that something failed. The core's
  * reactor. */
 void sl_process_answer(struct sl_process_core *core, int result);
+
+/* Registers with the coordinator. Reactor 0. Errors: as of sl_member_open. */
+int sl_process_join(struct sl_process *process);
+
+/* ---- process_checkpoint.c ---- */
+
+/* The core's server makes checkpoints, where there is a folder; what is the whole process's begins
+ * with the first core. The core's reactor. Errors: NO_MEMORY, IO, TOO_LARGE. */
+int sl_process_checkpoint_open(struct sl_process_core *core);
+
+/* Of the member. */
+void sl_process_on_checkpoint(void *process, uint64_t number, uint64_t base);
+void sl_process_on_checkpoint_complete(void *process,
+                                       const struct sl_message_checkpoint_complete *complete);
+
+/* A mail to the first core: nothing is written any more, and what no checkpoint holds is to be in
+ * a last one. One answer follows. */
+void sl_process_checkpoint_last(void *core, uint64_t unused, uint64_t unused_too);
+
+/* The member is gone. Reactor 0. */
+void sl_process_checkpoint_close(struct sl_process *process);
+
+/* ---- process_restore.c ---- */
+
+/* Looks what there is in the folder, then joins. Reactor 0. Errors: NO_MEMORY, IO, TOO_LARGE; what
+ * comes later is answered. */
+int sl_process_restore_begin(struct sl_process *process);
+
+/* What it can begin from, 0: nothing; and the greatest number that was in the folder. Reactor 0. */
+uint64_t sl_process_restore_number(const struct sl_process *process);
+uint64_t sl_process_restore_greatest(const struct sl_process *process);
+
+/* The cluster is known: what this process begins from, 0: nothing. Reactor 0. */
+uint64_t sl_process_restore_joined(struct sl_process *process);
+
+/* The core has its shard: loads it, or opens it as it is. Answers follow, one for each core. */
+void sl_process_restore_core(struct sl_process_core *core, uint64_t number);
+
+/* Reactor 0. */
+void sl_process_restore_close(struct sl_process *process);
 
 /* ---- process_listen.c ---- */
 

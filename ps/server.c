@@ -39,6 +39,7 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     }
     server->options = *options;
     server->lease_ns = SL_SERVER_LEASE_DEFAULT_NS;
+    server->is_open = !options->restores;
     size_t bytes =
         options->buffer_bytes_max == 0 ? BUFFER_BYTES_DEFAULT : options->buffer_bytes_max;
     bytes = bytes < BUFFER_BYTES_LEAST ? BUFFER_BYTES_LEAST : bytes;
@@ -103,6 +104,8 @@ void sl_server_destroy(struct sl_server **server)
     sl_server_transports_close(self);
     sl_assert(self->conns == NULL);
     sl_timer_disarm(timers, &self->watch_timer);
+    sl_server_restore_fini(self);
+    sl_server_checkpoint_fini(self);
     sl_server_sessions_fini(&self->sessions);
     sl_server_queue_fini(self);
     sl_server_send_fini(self);
@@ -130,6 +133,9 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
         return err;
     }
     server->options.shard = options;
+    if (!server->is_open) {
+        return 0;
+    }
     sl_server_sessions_number(server);
     for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
         if (conn->session != NULL) {
@@ -203,7 +209,8 @@ void sl_server_drop(struct sl_server_conn *conn, int err, const char *format, ..
     sl_server_pulls_before(conn);
     sl_server_log(conn->server, "closing %s (%s): %s: %s", conn->name, conn->conn->peer,
                   sl_err_name(err), text);
-    if (conn->kind == SL_SERVER_CONN_NEW || conn->kind == SL_SERVER_CONN_CHALLENGED) {
+    if (conn->kind == SL_SERVER_CONN_NEW || conn->kind == SL_SERVER_CONN_CHALLENGED ||
+        conn->kind == SL_SERVER_CONN_EARLY) {
         conn->kind = SL_SERVER_CONN_REFUSED;
     }
     sl_transport_disconnect(conn->conn);

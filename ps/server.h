@@ -70,6 +70,7 @@ struct sl_server_options {
     bool checksum;                      /* checksum replies even when the client did not ask */
     const struct sl_secret *secret;     /* outlives the server; NULL: none is asked for */
     uint64_t incarnation;               /* of the process: random at its start */
+    bool restores; /* nobody is welcomed before sl_server_open_up (ps/server_restore.h) */
 };
 
 /* On the reactor's thread. A local transport that cannot be opened is logged: the server does

@@ -32,6 +32,7 @@ static void fill_data_welcome(const struct sl_server_conn *conn, struct sl_messa
     welcome->shard = server->options.shard.index;
     welcome->shard_count = server->options.shard.count;
     welcome->resumed = conn->resumed;
+    welcome->restored = conn->resumed ? conn->session->restored : server->is_restored;
     if (conn->hello.role == SL_MESSAGE_ROLE_WORKER) {
         struct sl_shard_worker worker = sl_shard_worker_find(server->shard, conn->hello.task_index);
         welcome->counts = worker.counts;
@@ -87,6 +88,10 @@ static void admit_data(struct sl_server_conn *conn)
                        server->options.task_index, server->options.server_count - 1,
                        conn->hello.shard);
         sl_server_refuse(conn, SL_ERR_INVALID, text);
+        return;
+    }
+    if (!server->is_open) {
+        conn->kind = SL_SERVER_CONN_EARLY;
         return;
     }
     int err = sl_server_session_attach(conn, text, sizeof text);
@@ -287,6 +292,12 @@ static void dispatch(struct sl_server_conn *conn, const struct sl_message *messa
         return;
     case SL_SERVER_CONN_REFUSED:
         return;
+    case SL_SERVER_CONN_EARLY:
+        if (message->kind != SL_MESSAGE_GOODBYE) {
+            sl_server_drop(conn, SL_ERR_PROTOCOL, "it did not wait for its welcome");
+            return;
+        }
+        break;
     case SL_SERVER_CONN_CONTROL:
         sl_coordinator_message(server->options.coordinator, (uintptr_t)conn, message,
                                sl_reactor_now_ns(server->options.reactor));

@@ -120,6 +120,7 @@ static inline uint32_t sl_server_request_speed(const struct sl_server_request *r
 enum sl_server_conn_kind {
     SL_SERVER_CONN_NEW,        /* has not said hello */
     SL_SERVER_CONN_CHALLENGED, /* has, and must prove that it has the secret */
+    SL_SERVER_CONN_EARLY,      /* has, to a shard that is being restored: it waits */
     SL_SERVER_CONN_REFUSED,    /* told why, and being closed */
     SL_SERVER_CONN_CONTROL,    /* a member of the coordinator's */
     SL_SERVER_CONN_DATA,       /* asks the shard */
@@ -220,6 +221,13 @@ struct sl_server {
     uint32_t turn_keys;      /* left of this turn's budget */
     bool resume_next;        /* whose turn it is: resumed ones or the ring */
     bool yielded;            /* slices were left to this turn by the one before */
+
+    struct sl_server_checkpoint *checkpoint; /* NULL: it makes none */
+    struct sl_server_restore *restore;       /* NULL: nothing is being restored */
+    bool is_restored;                        /* the shard has begun from a checkpoint */
+    bool is_open;                            /* clients are welcomed as soon as there is a shard */
+    bool is_quiet;                           /* nothing is written any more */
+    uint64_t write_count; /* of what may have changed a table but for rows that a pull makes */
 
     bool draining;
     bool goodbye_said;
@@ -526,6 +534,33 @@ void sl_server_queue_cancel_parked(struct sl_server *server, int err, const char
 
 /* No request waits or is in progress. */
 bool sl_server_queue_is_empty(const struct sl_server *server);
+
+/* ---- server_checkpoint.c ---- */
+
+struct sl_server_checkpoint;
+
+/* A turn's part of the checkpoint that is in the making, if there is one; `keys` are left of the
+ * turn. Returns how many were spent. */
+uint32_t sl_server_checkpoint_run(struct sl_server *server, uint32_t keys);
+
+/* It has nothing to do until something happens. */
+bool sl_server_checkpoint_is_idle(const struct sl_server *server);
+
+/* Before the shard goes. */
+void sl_server_checkpoint_fini(struct sl_server *server);
+
+/* ---- server_restore.c ---- */
+
+struct sl_server_restore;
+
+/* Loads a slice of what has been read; returns how much it did. */
+uint32_t sl_server_restore_run(struct sl_server *server);
+
+/* It has nothing to do until something happens. */
+bool sl_server_restore_is_idle(const struct sl_server *server);
+
+/* What is being restored is given up; does nothing without. */
+void sl_server_restore_fini(struct sl_server *server);
 
 /* ---- server_drain.c ---- */
 

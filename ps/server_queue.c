@@ -431,6 +431,7 @@ static uint32_t commit(struct sl_server *server, uint32_t keys)
 {
     uint32_t slice = keys < SL_SERVER_SLICED_KEYS ? keys : SL_SERVER_SLICED_KEYS;
     uint32_t spent = sl_shard_commit_due(server->shard) ? sl_shard_commit(server->shard, slice) : 0;
+    server->write_count += spent > 0;
     if (!sl_shard_commit_due(server->shard) && sl_shard_clock_moved(server->shard)) {
         resume_parked(server);
     }
@@ -463,13 +464,18 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
     if (server->shard == NULL) {
         return 0;
     }
+    if (!server->is_open) {
+        return sl_server_restore_run(server);
+    }
     sl_server_pulls_answer(server);
+    const uint32_t cut = sl_server_checkpoint_run(server, server->turn_keys);
+    server->turn_keys -= cut < server->turn_keys ? cut : server->turn_keys;
     if (yields(server)) {
-        return 0;
+        return cut;
     }
     uint32_t keys = queue_keys(server);
     uint32_t sliced_keys = SL_SERVER_SLICED_KEYS;
-    uint32_t work = 0;
+    uint32_t work = cut > 0;
     uint32_t stuck = 0;
     while (keys > 0 && sliced_keys > 0) {
         uint32_t spent = commit(server, keys);
@@ -505,6 +511,12 @@ static bool arm_queue(struct sl_reactor_source *source)
     const struct sl_server *server = server_of(source);
     if (server->shard == NULL) {
         return true;
+    }
+    if (!server->is_open) {
+        return sl_server_restore_is_idle(server);
+    }
+    if (!sl_server_checkpoint_is_idle(server)) {
+        return false;
     }
     return !sl_shard_commit_due(server->shard) && (server->blocked || server->runnable_count == 0);
 }

@@ -71,6 +71,7 @@ static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_work *
         return RUN_NO_ROOM;
     }
     char reason[SL_MESSAGE_TEXT_BYTES];
+    server->write_count += sl_server_request_writes(work);
     int result =
         sl_shard_run(server->shard, work, landing == NULL ? frame + SL_FRAME_HEADER_BYTES : landing,
                      UINT32_MAX, spent, reason, sizeof reason);
@@ -304,7 +305,7 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_arriv
 {
     struct sl_server *server = conn->server;
     uint64_t id = arrival->message->header.request_id;
-    if (server->draining) {
+    if (server->draining || (server->is_quiet && sl_server_request_writes(work))) {
         fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
         return;
     }
@@ -516,6 +517,7 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
             return SL_SERVER_GOES_ON; /* it was parked, and gave it back */
         }
         char reason[SL_MESSAGE_TEXT_BYTES];
+        request->server->write_count += sl_server_request_writes(&request->work);
         uint32_t slice = SL_SERVER_SLICE_KEYS * sl_server_request_speed(request);
         keys = keys < slice ? keys : slice;
         int result = sl_shard_run(request->server->shard, &request->work, reply_of(request), keys,

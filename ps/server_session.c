@@ -320,7 +320,7 @@ void sl_server_lost(struct sl_server *server, const struct sl_message_lost *lost
         return; /* another has its place already */
     }
     if (session == NULL) {
-        if (server->shard != NULL) {
+        if (server->shard != NULL && server->is_open) {
             sl_shard_worker_lost(server->shard, lost->task_index);
         } else {
             server->sessions.lost_early[lost->task_index / 8] |=

@@ -1,0 +1,370 @@
+/* Checkpoints of a process: the member is told of one, every core writes its shard's file, and when
+ * the whole cluster has its files, the manifest is written and what is too old is removed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/checkpoint/disk.h"
+#include "ps/checkpoint/folder.h"
+#include "ps/process_internal.h"
+#include "ps/server_checkpoint.h"
+#include "reactor/aside.h"
+
+/* How long the end of a process waits for a disk. */
+#define DISK_WAIT_NS (2 * SL_CLOCK_NS_PER_S)
+
+/* The last checkpoint takes as long as this process's files take; for the others, so many times the
+ * drain timeout are waited. */
+#define LAST_ASKS    3
+
+/* The manifest of a checkpoint, and what is removed for it: the thread's while it is posted. */
+struct sl_process_manifest {
+    struct sl_aside_job job; /* first */
+    struct sl_process *process;
+    const char *directory;
+    struct sl_checkpoint_manifest manifest;
+    struct sl_checkpoint_scope scope;
+    uint32_t writer, keep;
+    int err;
+    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
+    int prune_err;
+    uint32_t removed;
+};
+
+/* What the cores of the process have of the checkpoint that is in the making. Reactor 0's. */
+struct sl_process_checkpoints {
+    struct sl_aside *aside;
+    uint64_t number; /* 0: none yet */
+    uint32_t waited; /* cores whose part has not come */
+    uint64_t begun_ns;
+    struct sl_message_checkpoint_file *files; /* [reactor_count] */
+    uint32_t asks_left;                       /* for the last one */
+};
+
+/* ---- Parts ----------------------------------------------------------------------------------- */
+
+struct part {
+    struct sl_process_core *core;
+    struct sl_server_checkpoint_result result;
+};
+
+/* Reactor 0: what became of one core's. */
+static void part_came(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct part *part = ctx;
+    struct sl_process *process = part->core->process;
+    struct sl_process_checkpoints *all = process->checkpoints;
+    const struct sl_server_checkpoint_result *result = &part->result;
+    if (process->member == NULL || result->number != all->number || all->waited == 0) {
+        free(part); /* of one that was given up */
+        return;
+    }
+    if (result->err != 0) {
+        sl_log_warn("checkpoint %" PRIu64 " is given up, serving goes on: %s", result->number,
+                    result->reason);
+        all->waited = 0;
+        sl_member_checkpoint_fail(process->member, result->number, result->err, result->reason);
+        free(part);
+        return;
+    }
+    struct sl_message_checkpoint_file *file = &all->files[part->core->index];
+    *file = (struct sl_message_checkpoint_file){.shard = result->file.shard,
+                                                .bytes = result->file.bytes,
+                                                .hash = result->file.hash,
+                                                .rows = result->file.rows};
+    (void)snprintf(file->name, sizeof file->name, "%s", result->file.name);
+    free(part);
+    if (--all->waited == 0) {
+        sl_member_checkpoint_part(process->member, all->number, all->files,
+                                  process->options.reactor_count);
+    }
+}
+
+/* The core's reactor. */
+static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result)
+{
+    struct sl_process_core *core = ctx;
+    struct part *part = malloc(sizeof *part);
+    if (part == NULL) {
+        sl_log_error("no memory to tell of checkpoint %" PRIu64, result->number);
+        return; /* the coordinator gives it up in time */
+    }
+    *part = (struct part){.core = core, .result = *result};
+    sl_reactor_post(core->reactor, 0,
+                    (struct sl_mail){.run = part_came, .ctx = part, .drop = free});
+}
+
+static void core_checkpoint(void *ctx, uint64_t number, uint64_t base)
+{
+    struct sl_process_core *core = ctx;
+    sl_server_checkpoint_begin(core->server, number, base, (int64_t)time(NULL));
+}
+
+void sl_process_on_checkpoint(void *ctx, uint64_t number, uint64_t base)
+{
+    struct sl_process *process = ctx;
+    struct sl_process_checkpoints *all = process->checkpoints;
+    if (!process->is_open) {
+        sl_member_checkpoint_fail(process->member, number, SL_ERR_AGAIN,
+                                  "it is still being restored");
+        return;
+    }
+    all->number = number;
+    all->waited = process->options.reactor_count;
+    all->begun_ns = sl_reactor_now_ns(process->reactors[0]);
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        sl_reactor_post(
+            process->reactors[0], i,
+            (struct sl_mail){
+                .run = core_checkpoint, .ctx = &process->cores[i], .a = number, .b = base});
+    }
+}
+
+/* ---- The manifest ---------------------------------------------------------------------------- */
+
+static void manifest_work(struct sl_aside_job *job)
+{
+    struct sl_process_manifest *work = (struct sl_process_manifest *)job;
+    const struct sl_disk *disk = sl_disk_system();
+    work->err = sl_checkpoint_folder_publish(disk, work->directory, &work->manifest, work->scope,
+                                             work->writer, work->reason, sizeof work->reason);
+    if (work->err == 0) {
+        work->prune_err =
+            sl_checkpoint_folder_prune(disk, work->directory, work->keep, work->scope,
+                                       &work->removed, work->reason, sizeof work->reason);
+    }
+}
+
+static void core_completed(void *ctx, uint64_t number, uint64_t b)
+{
+    (void)b;
+    sl_server_checkpoint_completed(((struct sl_process_core *)ctx)->server, number);
+}
+
+static void report(const struct sl_process *process, const struct sl_checkpoint_manifest *manifest)
+{
+    uint64_t bytes = 0, rows = 0;
+    for (uint32_t i = 0; i < manifest->shard_count; i++) {
+        bytes += manifest->files[i].bytes;
+        rows += manifest->files[i].rows;
+    }
+    const uint64_t took_ns =
+        sl_reactor_now_ns(process->reactors[0]) - process->checkpoints->begun_ns;
+    char base[48] = "";
+    if (manifest->base != 0) {
+        (void)snprintf(base, sizeof base, " adds to %" PRIu64 " and", manifest->base);
+    }
+    sl_log_info("checkpoint %" PRIu64 "%s is complete: %" PRIu64 " rows, %.1f MiB in %.1f s",
+                manifest->number, base, rows, (double)bytes / (1 << 20),
+                (double)took_ns / (double)SL_CLOCK_NS_PER_S);
+}
+
+/* The member is told, and the cores: those that come may add to it. */
+static void manifest_done(struct sl_aside_job *job)
+{
+    struct sl_process_manifest *work = (struct sl_process_manifest *)job;
+    struct sl_process *process = work->process;
+    const uint64_t number = work->manifest.number;
+    const int err = job->err != 0 ? job->err : work->err;
+    if (process->member == NULL) {
+        /* the process ends */
+    } else if (err != 0) {
+        const char *why = job->err != 0 ? "there is no thread to write the manifest" : work->reason;
+        sl_log_warn("checkpoint %" PRIu64 " is given up, serving goes on: %s", number, why);
+        sl_member_checkpoint_fail(process->member, number, err, why);
+    } else {
+        if (work->prune_err != 0) {
+            sl_log_warn("old checkpoints are not all removed: %s", work->reason);
+        }
+        report(process, &work->manifest);
+        for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+            sl_reactor_post(
+                process->reactors[0], i,
+                (struct sl_mail){.run = core_completed, .ctx = &process->cores[i], .a = number});
+        }
+        sl_member_checkpoint_done(process->member, number);
+    }
+    sl_checkpoint_manifest_fini(&work->manifest);
+    free(work);
+}
+
+/* Errors: NO_MEMORY. */
+static int fill_manifest(struct sl_checkpoint_manifest *manifest,
+                         const struct sl_message_checkpoint_complete *complete)
+{
+    int err = sl_checkpoint_manifest_init(complete->file_count, manifest);
+    if (err != 0) {
+        return err;
+    }
+    manifest->number = complete->number;
+    manifest->base = complete->base;
+    manifest->time_s =
+        complete->time_ms == 0 ? (int64_t)time(NULL) : (int64_t)(complete->time_ms / 1000);
+    for (uint32_t i = 0; i < complete->file_count; i++) {
+        manifest->files[i].bytes = complete->files[i].bytes;
+        manifest->files[i].hash = complete->files[i].hash;
+        manifest->files[i].rows = complete->files[i].rows;
+    }
+    return 0;
+}
+
+void sl_process_on_checkpoint_complete(void *ctx,
+                                       const struct sl_message_checkpoint_complete *complete)
+{
+    struct sl_process *process = ctx;
+    const struct sl_process_checkpoint *options = &process->options.checkpoint;
+    struct sl_process_manifest *work = calloc(1, sizeof *work);
+    if (work == NULL || fill_manifest(&work->manifest, complete) != 0) {
+        free(work);
+        sl_member_checkpoint_fail(process->member, complete->number, SL_ERR_NO_MEMORY,
+                                  "no memory for the manifest");
+        return;
+    }
+    work->job = (struct sl_aside_job){.work = manifest_work, .done = manifest_done};
+    work->process = process;
+    work->directory = options->directory;
+    work->keep = options->keep;
+    work->writer = process->task_index;
+    work->scope = (struct sl_checkpoint_scope){.first = process->first_shard,
+                                               .count = process->options.reactor_count};
+    sl_aside_post(process->checkpoints->aside, &work->job);
+}
+
+/* ---- The last one ---------------------------------------------------------------------------- */
+
+struct quiet {
+    struct sl_process *process;
+    uint32_t waited;
+    bool holds_all;
+};
+
+static void ask_for_last(struct sl_process *process);
+
+static void last_answered(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct sl_process *process = ctx;
+    struct sl_process_checkpoints *all = process->checkpoints;
+    if (err == SL_ERR_DEADLINE && all->waited > 0) {
+        all->asks_left = LAST_ASKS; /* it goes on */
+    }
+    if (err == SL_ERR_DEADLINE && all->asks_left > 0) {
+        ask_for_last(process);
+        return;
+    }
+    if (err == 0) {
+        sl_log_info("checkpoint %" PRIu64 " is the last one", answer->checkpoint_number);
+    } else {
+        sl_log_error("no last checkpoint: %s; what was written since the last complete one is lost",
+                     reason);
+    }
+    sl_process_answer(&process->cores[0], 0);
+}
+
+static void ask_for_last(struct sl_process *process)
+{
+    process->checkpoints->asks_left--;
+    sl_member_checkpoint_ask(process->member, process->options.drain_timeout_ns, last_answered,
+                             process);
+}
+
+/* Reactor 0: all cores are quiet. */
+static void all_quiet(struct sl_process *process, bool holds_all)
+{
+    if (holds_all || process->member == NULL) {
+        sl_process_answer(&process->cores[0], 0);
+        return;
+    }
+    sl_log_info("a last checkpoint is written; a second signal ends the process without");
+    process->checkpoints->asks_left = LAST_ASKS;
+    ask_for_last(process);
+}
+
+static void core_is_quiet(void *ctx, uint64_t holds_all, uint64_t b)
+{
+    (void)b;
+    struct quiet *quiet = ctx;
+    quiet->holds_all = quiet->holds_all && holds_all != 0;
+    if (--quiet->waited == 0) {
+        all_quiet(quiet->process, quiet->holds_all);
+        free(quiet);
+    }
+}
+
+static void core_quiet(void *ctx, uint64_t index, uint64_t b)
+{
+    (void)b;
+    struct quiet *quiet = ctx;
+    struct sl_process_core *core = &quiet->process->cores[index];
+    sl_server_checkpoint_quiet(core->server);
+    sl_reactor_post(core->reactor, 0,
+                    (struct sl_mail){.run = core_is_quiet,
+                                     .ctx = quiet,
+                                     .a = sl_server_checkpoint_holds_all(core->server)});
+}
+
+void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    const struct sl_process_core *core = ctx;
+    struct sl_process *process = core->process;
+    struct quiet *quiet = malloc(sizeof *quiet);
+    if (quiet == NULL) {
+        sl_log_error("no last checkpoint: no memory");
+        sl_process_answer(&process->cores[0], 0);
+        return;
+    }
+    *quiet = (struct quiet){
+        .process = process, .waited = process->options.reactor_count, .holds_all = true};
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        sl_reactor_post(process->reactors[0], i,
+                        (struct sl_mail){.run = core_quiet, .ctx = quiet, .a = i});
+    }
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+int sl_process_checkpoint_open(struct sl_process_core *core)
+{
+    const struct sl_process_checkpoint *options = &core->process->options.checkpoint;
+    if (options->directory == NULL) {
+        return 0;
+    }
+    const struct sl_server_checkpoint_options server = {
+        .disk = sl_disk_system(),
+        .directory = options->directory,
+        .level = options->level,
+        .ended = on_ended,
+        .ctx = core,
+    };
+    int err = sl_server_checkpoint_open(core->server, &server);
+    if (err != 0 || core->index != 0) {
+        return err;
+    }
+    struct sl_process *process = core->process;
+    struct sl_process_checkpoints *all = calloc(1, sizeof *all);
+    if (all == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    process->checkpoints = all;
+    all->files = calloc(process->options.reactor_count, sizeof *all->files);
+    return all->files == NULL ? SL_ERR_NO_MEMORY
+                              : sl_aside_create(core->reactor, "manifest", &all->aside);
+}
+
+void sl_process_checkpoint_close(struct sl_process *process)
+{
+    struct sl_process_checkpoints *all = process->checkpoints;
+    if (all == NULL) {
+        return;
+    }
+    (void)sl_aside_destroy(&all->aside, DISK_WAIT_NS);
+    free(all->files);
+    free(all);
+    process->checkpoints = NULL;
+}

@@ -1,0 +1,366 @@
+/* How a process begins from a checkpoint: before it registers it finds out which one it can begin
+ * from; the coordinator says which one all begin from; every core loads its shard; the coordinator
+ * is told the tables; then clients are welcomed. All on reactor 0 but where it is said. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/checkpoint/disk.h"
+#include "ps/checkpoint/folder.h"
+#include "ps/process_internal.h"
+#include "ps/server_restore.h"
+#include "reactor/aside.h"
+
+/* How long the end of a process waits for a disk. */
+#define DISK_WAIT_NS  SL_CLOCK_NS_PER_S
+
+#define TABLE_WAIT_NS (60 * SL_CLOCK_NS_PER_S)
+
+#define FALL_BACK_HINT                                                                             \
+    "; with --restore-fallback it begins from the newest checkpoint before it that is whole"
+
+/* What is looked for, and found. The thread's while it is posted. */
+struct find {
+    struct sl_aside_job job; /* first */
+    struct sl_process *process;
+    struct sl_process_checkpoint options;
+    struct sl_checkpoint_scope own; /* where the shards are as many as now; count 0: not known */
+    uint32_t shard_count;           /* as many as now */
+    int err;
+    uint64_t number;   /* 0: there is none */
+    uint64_t greatest; /* of all that there are, complete or not */
+    char reason[SL_SERVER_RESTORE_REASON_BYTES];
+};
+
+struct sl_process_restore {
+    struct sl_aside *aside;
+    struct find *find;
+    uint64_t number, greatest;
+    uint32_t waited; /* cores that are not loaded */
+    bool failed;
+    uint32_t table; /* the next that the coordinator is told */
+};
+
+/* ---- On the thread: which one ---------------------------------------------------------------- */
+
+static void log_finding(void *ctx, const char *path, const char *why)
+{
+    (void)ctx;
+    sl_log_error("%s: %s", path, why);
+}
+
+/* Whose files have to be there, for this process: its own where it has its own shards. */
+static int find_scope(const struct find *find, uint64_t number, struct sl_checkpoint_scope *scope,
+                      char *reason, size_t reason_bytes)
+{
+    struct sl_checkpoint_manifest manifest;
+    int err = sl_checkpoint_folder_manifest(sl_disk_system(), find->options.directory, number,
+                                            &manifest, reason, reason_bytes);
+    if (err == 0) {
+        *scope =
+            manifest.shard_count == find->shard_count ? find->own : (struct sl_checkpoint_scope){0};
+        sl_checkpoint_manifest_fini(&manifest);
+    }
+    return err;
+}
+
+/* That it is complete; where damage is to be gone round, that every byte of it is right. */
+static int check(const struct find *find, uint64_t number, char *reason, size_t reason_bytes)
+{
+    static const struct sl_checkpoint_report report = {.find = log_finding};
+    const struct sl_disk *disk = sl_disk_system();
+    const char *directory = find->options.directory;
+    struct sl_checkpoint_scope scope;
+    int err = find_scope(find, number, &scope, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    if (find->options.fall_back) {
+        return sl_checkpoint_folder_verify(disk, directory, number, scope, &report, reason,
+                                           reason_bytes);
+    }
+    struct sl_checkpoint_chain chain;
+    err = sl_checkpoint_folder_chain(disk, directory, number, scope, &report, &chain, reason,
+                                     reason_bytes);
+    if (err == 0) {
+        sl_checkpoint_chain_fini(&chain);
+    }
+    return err;
+}
+
+static bool is_damage(int err)
+{
+    return err == SL_ERR_CORRUPT || err == SL_ERR_NOT_FOUND || err == SL_ERR_VERSION;
+}
+
+/* From the newest on, but not above the one that was asked for. */
+static int look_through(struct find *find, const struct sl_checkpoint_list *list)
+{
+    const struct sl_process_checkpoint *options = &find->options;
+    char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
+    for (uint32_t i = list->count; i > 0; i--) {
+        const struct sl_checkpoint_found *found = &list->items[i - 1];
+        const bool is_wanted =
+            options->restore_number == 0 || found->number <= options->restore_number;
+        if (!is_wanted || found->state == SL_CHECKPOINT_INCOMPLETE) {
+            continue;
+        }
+        int err = check(find, found->number, why, sizeof why);
+        if (err == 0) {
+            find->number = found->number;
+            return 0;
+        }
+        if (!options->fall_back || !is_damage(err)) {
+            (void)snprintf(find->reason, sizeof find->reason, "checkpoint %" PRIu64 ": %s%s",
+                           found->number, why, is_damage(err) ? FALL_BACK_HINT : "");
+            return err;
+        }
+        sl_log_warn("checkpoint %" PRIu64 " is passed over: %s", found->number, why);
+    }
+    return 0;
+}
+
+static void find_work(struct sl_aside_job *job)
+{
+    struct find *find = (struct find *)job;
+    const struct sl_process_checkpoint *options = &find->options;
+    struct sl_checkpoint_list list;
+    find->err = sl_checkpoint_folder_list(sl_disk_system(), options->directory, &list, find->reason,
+                                          sizeof find->reason);
+    if (find->err != 0) {
+        return;
+    }
+    find->greatest = list.count == 0 ? 0 : list.items[list.count - 1].number;
+    if (options->restores) {
+        find->err = look_through(find, &list);
+    }
+    sl_checkpoint_list_fini(&list);
+    const bool is_exact = options->restore_number != 0 && !options->fall_back;
+    const bool is_missing = options->restore_number != 0 && find->number == 0;
+    if (find->err == 0 && (is_missing || (is_exact && find->number != options->restore_number))) {
+        (void)snprintf(find->reason, sizeof find->reason,
+                       "there is no complete checkpoint %" PRIu64 " in %s; the newest before it is "
+                       "%" PRIu64 " (0: none)",
+                       options->restore_number, options->directory, find->number);
+        find->err = SL_ERR_NOT_FOUND;
+    }
+}
+
+static void find_done(struct sl_aside_job *job)
+{
+    struct find *find = (struct find *)job;
+    struct sl_process *process = find->process;
+    struct sl_process_restore *restore = process->restore;
+    int err = job->err != 0 ? job->err : find->err;
+    if (err == SL_ERR_CANCELLED) {
+        free(find);
+        return; /* the process ends */
+    }
+    if (err != 0) {
+        sl_log_error("nothing can be restored: %s",
+                     find->err != 0 ? find->reason : "no thread to look for a checkpoint");
+    } else if (find->options.restores && find->number == 0) {
+        sl_log_info("%s holds no complete checkpoint: begins with nothing",
+                    find->options.directory);
+    }
+    restore->number = find->number;
+    restore->greatest = find->greatest;
+    free(find);
+    restore->find = NULL;
+    if (err == 0) {
+        err = sl_process_join(process);
+    }
+    if (err != 0) {
+        sl_process_answer(&process->cores[0], err);
+    }
+}
+
+/* ---- All cores are loaded -------------------------------------------------------------------- */
+
+static void core_open_up(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct sl_process_core *core = ctx;
+    sl_server_open_up(core->server);
+    sl_process_answer(core, 0);
+}
+
+static void open_up(struct sl_process *process)
+{
+    process->is_open = true;
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        sl_reactor_post(process->reactors[0], i,
+                        (struct sl_mail){.run = core_open_up, .ctx = &process->cores[i]});
+    }
+}
+
+/* One table after the other is told to the coordinator, which may have been started anew too:
+ * clients find the ids there under which the shards have them. */
+static void keep_tables(struct sl_process *process);
+
+static void table_kept(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    (void)answer;
+    struct sl_process *process = ctx;
+    if (err != 0) {
+        sl_log_error("a table of the checkpoint cannot be made known to the coordinator: %s",
+                     reason);
+        sl_process_answer(&process->cores[0], err);
+        return;
+    }
+    process->restore->table++;
+    keep_tables(process);
+}
+
+static void keep_tables(struct sl_process *process)
+{
+    uint32_t count;
+    const struct sl_server_restore_table *tables =
+        sl_server_restore_tables(process->servers[0], &count);
+    if (process->restore->table == count) {
+        open_up(process);
+        return;
+    }
+    const struct sl_server_restore_table *table = &tables[process->restore->table];
+    sl_member_table_keep(process->member, table->id, &table->spec, TABLE_WAIT_NS, table_kept,
+                         process);
+}
+
+struct loaded {
+    struct sl_process_core *core;
+    int err;
+    char reason[SL_SERVER_RESTORE_REASON_BYTES];
+};
+
+static void core_came(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct loaded *loaded = ctx;
+    struct sl_process *process = loaded->core->process;
+    struct sl_process_restore *restore = process->restore;
+    const int err = loaded->err;
+    if (err != 0 && !restore->failed) {
+        restore->failed = true;
+        sl_log_error("checkpoint %" PRIu64 " cannot be restored: %s%s",
+                     sl_member_restore(process->member), loaded->reason,
+                     is_damage(err) && !process->options.checkpoint.fall_back ? FALL_BACK_HINT
+                                                                              : "");
+        sl_process_answer(&process->cores[0], err);
+    }
+    free(loaded);
+    if (--restore->waited == 0 && !restore->failed) {
+        keep_tables(process);
+    }
+}
+
+/* ---- A core ---------------------------------------------------------------------------------- */
+
+static void on_loaded(void *ctx, int err, const char *reason)
+{
+    struct sl_process_core *core = ctx;
+    struct loaded *loaded = malloc(sizeof *loaded);
+    if (loaded == NULL) {
+        sl_process_answer(core, SL_ERR_NO_MEMORY);
+        return;
+    }
+    *loaded = (struct loaded){.core = core, .err = err};
+    (void)snprintf(loaded->reason, sizeof loaded->reason, "%s", reason);
+    sl_reactor_post(core->reactor, 0,
+                    (struct sl_mail){.run = core_came, .ctx = loaded, .drop = free});
+}
+
+void sl_process_restore_core(struct sl_process_core *core, uint64_t number)
+{
+    if (number == 0) {
+        if (core->process->options.checkpoint.restores) {
+            sl_server_open_up(core->server);
+        }
+        sl_process_answer(core, 0);
+        return;
+    }
+    const struct sl_server_restore_options options = {
+        .disk = sl_disk_system(),
+        .directory = core->process->options.checkpoint.directory,
+        .number = number,
+        .ended = on_loaded,
+        .ctx = core,
+    };
+    int err = sl_server_restore_begin(core->server, &options);
+    if (err != 0) {
+        sl_process_answer(core, err);
+    }
+}
+
+/* ---- Reactor 0 ------------------------------------------------------------------------------- */
+
+uint64_t sl_process_restore_joined(struct sl_process *process)
+{
+    struct sl_process_restore *restore = process->restore;
+    const uint64_t number = restore == NULL ? 0 : sl_member_restore(process->member);
+    process->is_open = number == 0;
+    if (number != 0) {
+        restore->waited = process->options.reactor_count;
+        sl_log_info("restores checkpoint %" PRIu64 " from %s; clients wait until it is loaded",
+                    number, process->options.checkpoint.directory);
+    } else if (restore != NULL && restore->number != 0) {
+        sl_log_warn("begins with nothing, although %s holds checkpoint %" PRIu64
+                    ": another ps has none",
+                    process->options.checkpoint.directory, restore->number);
+    }
+    return number;
+}
+
+uint64_t sl_process_restore_number(const struct sl_process *process)
+{
+    return process->restore == NULL ? 0 : process->restore->number;
+}
+
+uint64_t sl_process_restore_greatest(const struct sl_process *process)
+{
+    return process->restore == NULL ? 0 : process->restore->greatest;
+}
+
+int sl_process_restore_begin(struct sl_process *process)
+{
+    const struct sl_process_options *options = &process->options;
+    struct sl_process_restore *restore = calloc(1, sizeof *restore);
+    struct find *find = calloc(1, sizeof *find);
+    int err = restore == NULL || find == NULL ? SL_ERR_NO_MEMORY : 0;
+    if (err == 0) {
+        err = sl_aside_create(process->reactors[0], "restore", &restore->aside);
+    }
+    if (err != 0) {
+        free(restore);
+        free(find);
+        return err;
+    }
+    *find = (struct find){
+        .job = {.work = find_work, .done = find_done},
+        .process = process,
+        .options = options->checkpoint,
+        .shard_count = options->ps_count * options->reactor_count,
+    };
+    if (!options->any_task) {
+        find->own = (struct sl_checkpoint_scope){
+            .first = options->task_index * options->reactor_count, .count = options->reactor_count};
+    }
+    restore->find = find;
+    process->restore = restore;
+    sl_aside_post(restore->aside, &find->job);
+    return 0;
+}
+
+void sl_process_restore_close(struct sl_process *process)
+{
+    struct sl_process_restore *restore = process->restore;
+    if (restore == NULL) {
+        return;
+    }
+    (void)sl_aside_destroy(&restore->aside, DISK_WAIT_NS);
+    free(restore);
+    process->restore = NULL;
+}

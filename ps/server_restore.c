@@ -1,0 +1,449 @@
+#include "ps/server_restore.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/checkpoint/folder.h"
+#include "ps/checkpoint/reader.h"
+#include "ps/server_internal.h"
+#include "ps/shard_load.h"
+#include "reactor/aside.h"
+
+/* Blocks that are read in one go; while they are loaded, as many are read. */
+#define BATCH_BLOCKS 8
+#define BATCHES      2
+
+/* How long the end of a server waits for a disk. */
+#define DISK_WAIT_NS (2 * SL_CLOCK_NS_PER_S)
+
+struct restore_files;
+
+/* Blocks of one file, one behind the other. The thread's from its post until it is done, then the
+ * reactor's. */
+struct batch {
+    struct sl_aside_job job; /* first */
+    struct restore_files *files;
+    struct sl_server_restore *owner;             /* not looked at there */
+    struct sl_image_block *blocks[BATCH_BLOCKS]; /* made as they are needed, and used again */
+    uint32_t count;
+    uint32_t image_shard, image_shard_count;
+    bool begins, ends; /* with the file */
+    bool is_newest;    /* it is of the checkpoint itself, not of one that it adds to */
+    bool is_last;      /* nothing is to be read behind it */
+    int err;
+};
+
+/* What is read where. The thread's while a batch is posted. Outlives a server whose disk hangs. */
+struct restore_files {
+    const struct sl_disk *disk;
+    char directory[SL_DISK_PATH_BYTES];
+    uint64_t number;
+    uint32_t shard, shard_count; /* that are to be loaded */
+    struct sl_checkpoint_chain chain;
+    struct sl_checkpoint_reader *reader;
+    bool is_open;               /* the chain was read */
+    uint32_t image_shard, item; /* that the reader stands on */
+    char reason[SL_SERVER_RESTORE_REASON_BYTES];
+    struct batch batches[BATCHES];
+};
+
+struct sl_server_restore { /* the reactor's */
+    struct sl_server *server;
+    struct sl_server_restore_options options;
+    struct sl_aside *aside;
+    struct restore_files *files;
+    bool is_over;
+    bool is_same; /* the shard goes on as the one that it was */
+
+    /* The batch that is loaded, NULL: none; and the one that comes behind it. */
+    struct batch *loading, *next;
+    uint32_t block; /* of it */
+    bool has_begun; /* the block has: it takes several slices */
+    struct sl_shard_load load;
+    uint64_t bytes, begun_ns;
+
+    struct sl_server_restore_table tables[SL_LIMIT_TABLES];
+    uint32_t table_count;
+};
+
+/* ---- On the thread --------------------------------------------------------------------------- */
+
+static bool is_same_numbering(const struct restore_files *files, uint32_t shard_count)
+{
+    return shard_count == files->shard_count;
+}
+
+/* All manifests, before the first file. */
+static int open_chain(struct restore_files *files)
+{
+    struct sl_checkpoint_manifest manifest;
+    int err = sl_checkpoint_folder_manifest(files->disk, files->directory, files->number, &manifest,
+                                            files->reason, sizeof files->reason);
+    if (err != 0) {
+        return err;
+    }
+    struct sl_checkpoint_scope scope = {0};
+    if (is_same_numbering(files, manifest.shard_count)) {
+        scope = (struct sl_checkpoint_scope){.first = files->shard, .count = 1};
+        files->image_shard = files->shard;
+    }
+    sl_checkpoint_manifest_fini(&manifest);
+    err = sl_checkpoint_folder_chain(files->disk, files->directory, files->number, scope, NULL,
+                                     &files->chain, files->reason, sizeof files->reason);
+    files->is_open = err == 0;
+    return err;
+}
+
+static const struct sl_checkpoint_manifest *current(const struct restore_files *files)
+{
+    return &files->chain.items[files->item];
+}
+
+/* Behind the file that the reader stands on. False: there is none. */
+static bool to_next_file(struct restore_files *files)
+{
+    if (files->item + 1 < files->chain.count) {
+        files->item++;
+        return true;
+    }
+    if (is_same_numbering(files, current(files)->shard_count) ||
+        files->image_shard + 1 == current(files)->shard_count) {
+        return false;
+    }
+    files->item = 0;
+    files->image_shard++;
+    return true;
+}
+
+static int keep_block(struct batch *batch, const struct sl_image_block *block)
+{
+    struct sl_image_block **to = &batch->blocks[batch->count];
+    if (*to == NULL || (*to)->capacity < block->bytes) {
+        sl_image_block_destroy(to);
+        const uint32_t bytes =
+            block->bytes < SL_IMAGE_BLOCK_BYTES ? SL_IMAGE_BLOCK_BYTES : block->bytes;
+        int err = sl_image_block_create(bytes, to);
+        if (err != 0) {
+            return err;
+        }
+    }
+    sl_image_block_begin(*to, (enum sl_image_kind)block->kind, block->table_id);
+    memcpy((*to)->payload, block->payload, block->bytes);
+    (*to)->bytes = block->bytes;
+    (*to)->count = block->count;
+    batch->count++;
+    return 0;
+}
+
+/* From the file that is open, or is to be opened. */
+static int read_batch(struct batch *batch)
+{
+    struct restore_files *files = batch->files;
+    int err = files->is_open ? 0 : open_chain(files);
+    batch->begins = files->reader == NULL;
+    if (err == 0 && batch->begins) {
+        err = sl_checkpoint_reader_open(files->disk, files->directory, current(files),
+                                        files->image_shard, SL_CHECKPOINT_ALL_KINDS, &files->reader,
+                                        files->reason, sizeof files->reason);
+    }
+    if (err != 0) {
+        return err;
+    }
+    batch->image_shard = files->image_shard;
+    batch->image_shard_count = current(files)->shard_count;
+    batch->is_newest = files->item + 1 == files->chain.count;
+    while (batch->count < BATCH_BLOCKS && !batch->ends) {
+        const struct sl_image_block *block;
+        err = sl_checkpoint_reader_next(files->reader, &block, files->reason, sizeof files->reason);
+        batch->ends = err == 0 && block == NULL;
+        if (err == 0 && block != NULL && keep_block(batch, block) != 0) {
+            (void)snprintf(files->reason, sizeof files->reason, "no memory to read a block");
+            err = SL_ERR_NO_MEMORY;
+        }
+        if (err != 0) {
+            return err;
+        }
+    }
+    if (batch->ends) {
+        sl_checkpoint_reader_close(&files->reader);
+        batch->is_last = !to_next_file(files);
+    }
+    return 0;
+}
+
+static void batch_work(struct sl_aside_job *job)
+{
+    struct batch *batch = (struct batch *)job;
+    batch->err = read_batch(batch);
+}
+
+static void files_free(struct restore_files *files)
+{
+    sl_checkpoint_reader_close(&files->reader);
+    if (files->is_open) {
+        sl_checkpoint_chain_fini(&files->chain);
+    }
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        for (uint32_t b = 0; b < BATCH_BLOCKS; b++) {
+            sl_image_block_destroy(&files->batches[i].blocks[b]);
+        }
+    }
+    free(files);
+}
+
+/* ---- On the reactor -------------------------------------------------------------------------- */
+
+static void batch_done(struct sl_aside_job *job);
+
+static void batch_post(struct sl_server_restore *restore, struct batch *batch)
+{
+    batch->count = 0;
+    batch->begins = batch->ends = batch->is_newest = batch->is_last = false;
+    batch->err = 0;
+    sl_aside_post(restore->aside, &batch->job);
+}
+
+static void finish(struct sl_server_restore *restore, int err, const char *reason)
+{
+    restore->is_over = true;
+    restore->loading = restore->next = NULL;
+    restore->options.ended(restore->options.ctx, err, reason);
+}
+
+static void batch_done(struct sl_aside_job *job)
+{
+    struct batch *batch = (struct batch *)job;
+    struct sl_server_restore *restore = batch->owner;
+    if (restore->is_over) {
+        return;
+    }
+    if (job->err != 0 || batch->err != 0) {
+        finish(restore, batch->err != 0 ? batch->err : job->err,
+               batch->err != 0 ? batch->files->reason : "no thread to read the files");
+        return;
+    }
+    if (restore->loading == NULL) {
+        restore->loading = batch;
+        restore->block = 0;
+    } else {
+        restore->next = batch;
+    }
+    if (!batch->is_last && restore->next == NULL) {
+        struct batch *other = &restore->files->batches[batch == restore->files->batches];
+        batch_post(restore, other);
+    }
+}
+
+/* The checkpoint's tables are those of its own files: what it adds to has no others. */
+static int note_table(struct sl_server_restore *restore, const struct sl_image_block *block,
+                      char *reason, size_t reason_bytes)
+{
+    struct sl_image_table table;
+    int err = sl_image_take_table(block, &table, reason, reason_bytes);
+    for (uint32_t i = 0; err == 0 && i < restore->table_count; i++) {
+        if (restore->tables[i].id == block->table_id) {
+            return 0;
+        }
+    }
+    if (err == 0 && restore->table_count < SL_LIMIT_TABLES) {
+        restore->tables[restore->table_count++] =
+            (struct sl_server_restore_table){.id = block->table_id, .spec = table.spec};
+    }
+    return err;
+}
+
+/* Once, when its first slice is about to be loaded. */
+static int begin_block(struct sl_server_restore *restore, const struct batch *batch,
+                       const struct sl_image_block *block, char *reason, size_t reason_bytes)
+{
+    restore->bytes += block->bytes;
+    if (block->kind == SL_IMAGE_TABLE) {
+        return note_table(restore, block, reason, reason_bytes);
+    }
+    if (block->kind == SL_IMAGE_SESSIONS && batch->is_newest && restore->is_same) {
+        return sl_server_session_load(restore->server, block, reason, reason_bytes);
+    }
+    return 0;
+}
+
+/* Loads of the batch what the budget allows: SL_SHARD_DONE, SL_SHARD_AGAIN or an error. */
+static int load_slice(struct sl_server_restore *restore, struct batch *batch, char *reason,
+                      size_t reason_bytes)
+{
+    struct sl_shard *shard = restore->server->shard;
+    if (batch->begins) {
+        batch->begins = false;
+        int err = sl_shard_load_begin(&restore->load, shard, batch->image_shard,
+                                      batch->image_shard_count, reason, reason_bytes);
+        if (err != 0) {
+            return err;
+        }
+        restore->is_same = batch->image_shard_count == restore->files->shard_count;
+    }
+    if (restore->block < batch->count) {
+        const struct sl_image_block *block = batch->blocks[restore->block];
+        int result =
+            restore->has_begun ? 0 : begin_block(restore, batch, block, reason, reason_bytes);
+        restore->has_begun = true;
+        if (result == 0) {
+            result = sl_shard_load_block(&restore->load, block, SL_LIMIT_TURN_KEYS, reason,
+                                         reason_bytes);
+        }
+        if (result != SL_SHARD_DONE) {
+            return result;
+        }
+        restore->has_begun = false;
+        restore->block++;
+        return restore->block < batch->count ? SL_SHARD_AGAIN : SL_SHARD_DONE;
+    }
+    return SL_SHARD_DONE;
+}
+
+static void report(const struct sl_server_restore *restore)
+{
+    const struct sl_server *server = restore->server;
+    const uint64_t took_ns = sl_reactor_now_ns(server->options.reactor) - restore->begun_ns;
+    sl_log_info("shard %u: checkpoint %" PRIu64 " is restored: %.1f MiB in %.1f s%s",
+                server->options.shard.index, restore->options.number,
+                (double)restore->bytes / (1 << 20), (double)took_ns / (double)SL_CLOCK_NS_PER_S,
+                restore->is_same ? "" : "; from another number of shards");
+}
+
+/* The batch is loaded: its memory is for what comes behind the next one. */
+static void next_batch(struct sl_server_restore *restore, struct batch *batch)
+{
+    const bool is_last = batch->is_last;
+    restore->loading = restore->next;
+    restore->next = NULL;
+    restore->block = 0;
+    if (is_last) {
+        if (restore->is_same) {
+            sl_shard_load_let_ahead(restore->server->shard);
+        }
+        report(restore);
+        finish(restore, 0, "");
+    } else if (restore->loading != NULL && !restore->loading->is_last) {
+        batch_post(restore, batch);
+    }
+}
+
+uint32_t sl_server_restore_run(struct sl_server *server)
+{
+    struct sl_server_restore *restore = server->restore;
+    if (restore == NULL || restore->loading == NULL) {
+        return 0;
+    }
+    struct batch *batch = restore->loading;
+    char why[SL_MESSAGE_TEXT_BYTES] = "";
+    int result = load_slice(restore, batch, why, sizeof why);
+    if (result == SL_SHARD_DONE && batch->ends) {
+        int err = sl_shard_load_end(&restore->load, why, sizeof why);
+        result = err != 0 ? err : SL_SHARD_DONE;
+    }
+    if (result < 0) {
+        char reason[SL_SERVER_RESTORE_REASON_BYTES];
+        char name[SL_CHECKPOINT_NAME_BYTES];
+        sl_checkpoint_file_name(batch->image_shard, batch->image_shard_count, name);
+        (void)snprintf(reason, sizeof reason, "%s of checkpoint %" PRIu64 " in %s: %s", name,
+                       restore->options.number, restore->options.directory, why);
+        finish(restore, result, reason);
+    } else if (result == SL_SHARD_DONE) {
+        next_batch(restore, batch);
+    }
+    return 1;
+}
+
+bool sl_server_restore_is_idle(const struct sl_server *server)
+{
+    return server->restore == NULL || server->restore->loading == NULL;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+int sl_server_restore_begin(struct sl_server *server,
+                            const struct sl_server_restore_options *options)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_assert(server->shard != NULL);
+    sl_assert(server->restore == NULL);
+    sl_assert(!server->is_open);
+    struct sl_server_restore *restore = calloc(1, sizeof *restore);
+    struct restore_files *files = calloc(1, sizeof *files);
+    char name[32];
+    int err = restore == NULL || files == NULL ? SL_ERR_NO_MEMORY : 0;
+    if (err == 0) {
+        (void)snprintf(name, sizeof name, "restore.%u", server->options.local_index);
+        err = sl_aside_create(server->options.reactor, name, &restore->aside);
+    }
+    if (err != 0) {
+        free(restore);
+        free(files);
+        return err;
+    }
+    files->disk = options->disk;
+    (void)snprintf(files->directory, sizeof files->directory, "%s", options->directory);
+    files->number = options->number;
+    files->shard = server->options.shard.index;
+    files->shard_count = server->options.shard.count;
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        files->batches[i].job = (struct sl_aside_job){.work = batch_work, .done = batch_done};
+        files->batches[i].files = files;
+        files->batches[i].owner = restore;
+    }
+    restore->server = server;
+    restore->options = *options;
+    restore->files = files;
+    restore->begun_ns = sl_reactor_now_ns(server->options.reactor);
+    server->restore = restore;
+    batch_post(restore, &files->batches[0]);
+    return 0;
+}
+
+const struct sl_server_restore_table *sl_server_restore_tables(const struct sl_server *server,
+                                                               uint32_t *count)
+{
+    *count = server->restore == NULL ? 0 : server->restore->table_count;
+    return server->restore == NULL ? NULL : server->restore->tables;
+}
+
+void sl_server_restore_fini(struct sl_server *server)
+{
+    struct sl_server_restore *restore = server->restore;
+    if (restore == NULL) {
+        return;
+    }
+    restore->is_over = true;
+    if (sl_aside_destroy(&restore->aside, DISK_WAIT_NS)) {
+        files_free(restore->files);
+    } /* else they are the thread's, until the process ends */
+    free(restore);
+    server->restore = NULL;
+}
+
+/* In the order in which they came: the later one of a client takes the earlier one's place. */
+void sl_server_open_up(struct sl_server *server)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_assert(server->shard != NULL);
+    sl_assert(!server->is_open);
+    server->is_open = true;
+    server->is_restored = server->restore != NULL;
+    sl_server_restore_fini(server);
+    sl_server_sessions_await(server);
+    sl_server_sessions_number(server);
+    struct sl_server_conn *conn = server->conns;
+    while (conn != NULL && conn->next != NULL) {
+        conn = conn->next;
+    }
+    while (conn != NULL) {
+        struct sl_server_conn *before = conn->prev;
+        if (conn->kind == SL_SERVER_CONN_EARLY) {
+            sl_server_admit(conn);
+        }
+        conn = before;
+    }
+}
