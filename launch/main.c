@@ -131,6 +131,15 @@ static const struct sl_cli_option table[] = {
      .help =
          "Goes without a secret on a network too: whoever reaches the ps may read and change the "
          "parameters."},
+    SL_CHECKPOINT_CHOICE_OPTIONS(options.checkpoint),
+    {.kind = SL_CLI_U64,
+     .name = "restart-ps",
+     .target = &options.ps_restarts,
+     .metavar = "N",
+     .most = 1e9,
+     .help = "A ps that ends by a signal or with an exit status other than 0 is started again, up "
+             "to N times in all, from the newest checkpoint: with --restore newest only. The "
+             "workers wait for it, for their --timeout."},
     {.kind = SL_CLI_SECTION, .name = "Watching over it"},
     {.kind = SL_CLI_STRING,
      .name = "log-dir",
@@ -198,6 +207,17 @@ static int plan_job(struct sl_plan *plan, struct sl_report *report, char *reason
     }
     sl_plan_environment(&options);
     err = check_security(reason, reason_bytes);
+    struct sl_checkpoint_choice checkpoint;
+    if (err == 0) {
+        err = sl_checkpoint_choice_read(&options.checkpoint, false, &checkpoint, reason,
+                                        reason_bytes);
+    }
+    if (err == 0 && options.ps_restarts > 0 && checkpoint.restore != SL_CHECKPOINT_RESTORE_NEWEST) {
+        snprintf(reason, reason_bytes,
+                 "--restart-ps says nothing without --checkpoint-dir and --restore newest: a ps "
+                 "that is started again would begin with nothing");
+        err = SL_ERR_INVALID;
+    }
     if (err != 0) {
         return err;
     }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "config/checkpoint_choice.h"
 #include "config/security.h"
 
 /* What becomes of the job when a worker that is not started again has ended badly. */
@@ -27,12 +28,14 @@ struct sl_launch_options {
     uint64_t timeout_s; /* 0: none */
     uint64_t grace_s;   /* between asking a process to end and killing it */
     uint64_t restarts;  /* of workers, in all */
+    uint64_t ps_restarts;
     int on_worker_loss; /* enum sl_launch_loss */
     struct sl_security_flags security;
     bool rdma;                               /* every ps serves by RDMA beside TCP */
     const char *ps_devices, *worker_devices; /* of DPDK: launch/device.h; or NULL */
     bool insecure;                           /* no secret is needed, whoever can reach the ps */
     uint64_t lease_s;                        /* of the cluster; 0: the ps' own */
+    struct sl_checkpoint_choice_flags checkpoint; /* of every ps */
 };
 
 #endif

@@ -112,6 +112,17 @@ static int append_flag(struct sl_words *argv, const char *name, const char *valu
     return err != 0 ? err : sl_words_append(argv, value);
 }
 
+static int append_checkpoint(struct sl_words *argv, const struct sl_checkpoint_choice_flags *flags)
+{
+    int err = append_flag(argv, "--checkpoint-dir", flags->dir);
+    err = err != 0 ? err : append_flag(argv, "--checkpoint-every", flags->every);
+    err = err != 0 ? err : append_flag(argv, "--checkpoint-adds", flags->adds);
+    err = err != 0 ? err : append_flag(argv, "--checkpoint-keep", flags->keep);
+    err = err != 0 ? err : append_flag(argv, "--checkpoint-level", flags->level);
+    err = err != 0 ? err : append_flag(argv, "--restore", flags->restore);
+    return err == 0 && flags->fall_back ? sl_words_append(argv, "--restore-fallback") : err;
+}
+
 /* What the launcher was told for all processes. */
 static int append_shared(struct sl_plan_task *task, const struct sl_launch_options *options)
 {
@@ -130,6 +141,7 @@ static int append_shared(struct sl_plan_task *task, const struct sl_launch_optio
         snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)options->lease_s);
         err = append_flag(argv, "--lease", seconds);
     }
+    err = err != 0 ? err : append_checkpoint(argv, &options->checkpoint);
     err = err == 0 && options->rdma ? sl_words_append(argv, "--rdma") : err;
     return err == 0 && options->insecure ? sl_words_append(argv, "--insecure") : err;
 }

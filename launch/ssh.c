@@ -22,15 +22,33 @@ static const char script[] =
     ">/dev/null 2>&1 & w=$!; "
     "exec 3<&-; wait $p; s=$?; kill $w 2>/dev/null; exit $s";
 
-/* The variables of config/env.h and config/rdma_choice.h, handed on where the launcher has them;
- * and those of DPDK, but for its devices: each process has its own. */
+/* The variables of config/env.h, config/rdma_choice.h and config/checkpoint_choice.h, handed on
+ * where the launcher has them; and those of DPDK, but for its devices: each process has its own. */
 static const char *const variables[] = {
-    "NETWORK_PS_CORE_NUMBER", "NETWORK_WORKER_CORE_NUMBER", "PS_ENABLE_POLLING",
-    "WORKER_ENABLE_POLLING",  "PS_DISABLE_PIN_CORES",       "WORKER_DISABLE_PIN_CORES",
-    "STARLING_LOG",           "STARLING_TCP_CONGESTION",    "STARLING_SHM",
-    "STARLING_RDMA",          "STARLING_RDMA_DEVICE",       "STARLING_RDMA_GID_INDEX",
-    "MC_GID_INDEX",           "NCCL_IB_GID_INDEX",          SL_SECURITY_SECRET_VARIABLE,
-    "STARLING_DPDK_EAL_ARGS", "STARLING_DPDK_MODULE",       "STARLING_DPDK_FAULTS",
+    "NETWORK_PS_CORE_NUMBER",
+    "NETWORK_WORKER_CORE_NUMBER",
+    "PS_ENABLE_POLLING",
+    "WORKER_ENABLE_POLLING",
+    "PS_DISABLE_PIN_CORES",
+    "WORKER_DISABLE_PIN_CORES",
+    "STARLING_LOG",
+    "STARLING_TCP_CONGESTION",
+    "STARLING_SHM",
+    "STARLING_RDMA",
+    "STARLING_RDMA_DEVICE",
+    "STARLING_RDMA_GID_INDEX",
+    "MC_GID_INDEX",
+    "NCCL_IB_GID_INDEX",
+    SL_SECURITY_SECRET_VARIABLE,
+    "STARLING_CHECKPOINT_DIR",
+    "STARLING_CHECKPOINT_EVERY",
+    "STARLING_CHECKPOINT_ADDS",
+    "STARLING_CHECKPOINT_KEEP",
+    "STARLING_CHECKPOINT_LEVEL",
+    "STARLING_RESTORE",
+    "STARLING_DPDK_EAL_ARGS",
+    "STARLING_DPDK_MODULE",
+    "STARLING_DPDK_FAULTS",
 };
 
 /* The host list as read: one entry a process, "user@host" as ssh takes it, by role. */

@@ -37,9 +37,9 @@ struct supervisor {
     struct pollfd *polled; /* the signals, the reports, then two of each process */
     uint32_t count;
     uint32_t running[2]; /* by role */
-    uint32_t resting;    /* workers that will be started again */
+    uint32_t resting[2]; /* that will be started again, by role */
     uint32_t done_well;  /* workers */
-    struct sl_policy policy;
+    struct sl_policy policy, ps_policy;
     char lost[256]; /* "worker/1, worker/3": went on without them */
     int signal_fd;
     enum phase phase;
@@ -85,7 +85,7 @@ static void stop(struct supervisor *all, int status, int signal_number)
     const uint64_t now = now_ns();
     const uint64_t grace_ns = all->options->grace_s * SL_CLOCK_NS_PER_S;
     all->phase = STOPPING;
-    all->resting = 0;
+    all->resting[SL_CLUSTER_PS] = all->resting[SL_CLUSTER_WORKER] = 0;
     all->unread_ns = now + UNREAD_NS;
     all->kill_ns = now + grace_ns;
     all->ps_stop_ns = now + (grace_ns / 2 < PS_STAY_NS ? grace_ns / 2 : PS_STAY_NS);
@@ -179,6 +179,30 @@ static void go_on_without(struct supervisor *all, const char *name)
     snprintf(all->lost + used, sizeof all->lost - used, "%s%s", used == 0 ? "" : ", ", name);
 }
 
+/* policy: that has allowed it. */
+static void rest(struct supervisor *all, struct sl_run *process, const struct sl_policy *policy)
+{
+    char text[512];
+    process->restarts++;
+    process->restart_ns = now_ns() + sl_policy_delay_ns(process->restarts);
+    all->resting[process->task->role]++;
+    sl_run_describe_end(process, "failed", text, sizeof text);
+    sl_log_warn("%s; it is started again in %llu s (restart %llu of %llu)", text,
+                (unsigned long long)(sl_policy_delay_ns(process->restarts) / SL_CLOCK_NS_PER_S),
+                (unsigned long long)policy->restarts, (unsigned long long)policy->restarts_max);
+}
+
+/* One that has ended well before the workers was told to by somebody else. */
+static void judge_ps(struct supervisor *all, struct sl_run *process, bool early)
+{
+    const bool may_rest = early && all->phase == RUNNING && !sl_run_ended_well(process);
+    if (may_rest && sl_policy_judge(&all->ps_policy, process->wait_status) == SL_POLICY_RESTART) {
+        rest(all, process, &all->ps_policy);
+    } else {
+        fail(all, process, early ? "ended early" : "failed");
+    }
+}
+
 static void judge_worker(struct supervisor *all, struct sl_run *process)
 {
     char text[512];
@@ -187,14 +211,7 @@ static void judge_worker(struct supervisor *all, struct sl_run *process)
         fail(all, process, "failed");
         break;
     case SL_POLICY_RESTART:
-        process->restarts++;
-        process->restart_ns = now_ns() + sl_policy_delay_ns(process->restarts);
-        all->resting++;
-        sl_run_describe_end(process, "failed", text, sizeof text);
-        sl_log_warn("%s; it is started again in %llu s (restart %llu of %llu)", text,
-                    (unsigned long long)(sl_policy_delay_ns(process->restarts) / SL_CLOCK_NS_PER_S),
-                    (unsigned long long)all->policy.restarts,
-                    (unsigned long long)all->policy.restarts_max);
+        rest(all, process, &all->policy);
         break;
     case SL_POLICY_CONTINUE:
         sl_run_describe_end(process, "is lost", text, sizeof text);
@@ -207,7 +224,8 @@ static void judge_worker(struct supervisor *all, struct sl_run *process)
 /* Workers that are not done, here and with other launchers. */
 static uint32_t workers_left(const struct supervisor *all)
 {
-    return all->running[SL_CLUSTER_WORKER] + all->resting + all->report->workers_left;
+    return all->running[SL_CLUSTER_WORKER] + all->resting[SL_CLUSTER_WORKER] +
+           all->report->workers_left;
 }
 
 /* The last worker has ended: the ps drain, unless there is nothing that a worker has finished. */
@@ -224,6 +242,7 @@ static void end_job(struct supervisor *all)
         sl_log_warn("the job ends without %s: lost on the way", all->lost);
     }
     all->phase = DRAINING;
+    all->resting[SL_CLUSTER_PS] = 0;
     all->kill_ns = now_ns() + all->options->grace_s * SL_CLOCK_NS_PER_S;
     ask_role(all, SL_CLUSTER_PS, SIGTERM);
 }
@@ -246,7 +265,7 @@ static void judge(struct supervisor *all)
             continue;
         }
         if (is_ps) {
-            fail(all, process, early ? "ended early" : "failed");
+            judge_ps(all, process, early);
         } else {
             judge_worker(all, process);
         }
@@ -273,15 +292,20 @@ static void start_all(struct supervisor *all)
     }
 }
 
+static bool has_resting(const struct supervisor *all)
+{
+    return all->resting[SL_CLUSTER_PS] + all->resting[SL_CLUSTER_WORKER] > 0;
+}
+
 static void restart_due(struct supervisor *all)
 {
-    for (uint32_t i = 0; all->resting > 0 && i < all->count; i++) {
+    for (uint32_t i = 0; has_resting(all) && i < all->count; i++) {
         struct sl_run *process = &all->processes[i];
         if (process->restart_ns > now_ns()) {
             continue;
         }
         process->restart_ns = SL_CLOCK_NEVER;
-        all->resting--;
+        all->resting[process->task->role]--;
         if (!start_process(all, process)) {
             stop(all, SL_SUPERVISOR_FAILED, SIGTERM);
         }
@@ -292,7 +316,7 @@ static uint64_t next_due(const struct supervisor *all)
 {
     uint64_t due = all->timeout_ns < all->kill_ns ? all->timeout_ns : all->kill_ns;
     due = all->ps_stop_ns < due ? all->ps_stop_ns : due;
-    for (uint32_t i = 0; all->resting > 0 && i < all->count; i++) {
+    for (uint32_t i = 0; has_resting(all) && i < all->count; i++) {
         due = all->processes[i].restart_ns < due ? all->processes[i].restart_ns : due;
     }
     return due;
@@ -429,6 +453,7 @@ int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options
         .options = options,
         .policy = {.restarts_max = options->restarts,
                    .continues = options->on_worker_loss == SL_LAUNCH_LOSS_CONTINUE},
+        .ps_policy = {.restarts_max = options->ps_restarts},
         .report = report,
         .signal_fd = -1,
         .timeout_ns = SL_CLOCK_NEVER,
@@ -439,7 +464,8 @@ int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options
     }
     if (set_up(&all, plan)) {
         start_all(&all);
-        while (all.running[SL_CLUSTER_PS] + all.running[SL_CLUSTER_WORKER] + all.resting > 0) {
+        while (all.running[SL_CLUSTER_PS] + all.running[SL_CLUSTER_WORKER] > 0 ||
+               has_resting(&all)) {
             turn(&all);
         }
     } else {

@@ -63,10 +63,12 @@ static void plan_command__hands_on_what_is_for_all(void **state)
         .rdma = true,
         .insecure = true,
         .lease_s = 3,
+        .checkpoint = {.dir = "/c", .every = "5", .restore = "newest", .fall_back = true},
     };
     assert_ends(SL_CLUSTER_PS, &options,
                 " '--secret-file' 's' '--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--lease' "
-                "'3' '--rdma' '--insecure' '--x'");
+                "'3' '--checkpoint-dir' '/c' '--checkpoint-every' '5' '--restore' 'newest' "
+                "'--restore-fallback' '--rdma' '--insecure' '--x'");
     assert_ends(SL_CLUSTER_WORKER, &options,
                 " '--secret-file' 's' '--tls-cert' 'c' '--tls-key' 'k' '--tls-ca' 'a' '--data' "
                 "'d'");
