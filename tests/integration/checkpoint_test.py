@@ -1,0 +1,422 @@
+#!/usr/bin/env python3
+"""Checkpoints of real processes: what is saved is there again, on the same cluster and on others,
+after kill -9 in the middle of a job too; and a disk that is full, or files that are damaged, are
+said in words. Moments are decided by a seed (STARLING_SEED repeats one)."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import harness
+import protocol_client
+import sum_job
+
+SEED = int(os.environ.get("STARLING_SEED", random.SystemRandom().getrandbits(32)))
+LEASE_S = 20
+
+ADAGRAD, ADAM = 3, 6
+EMB = {"name": "emb", "kind": protocol_client.SPARSE, "dim": 7,
+       "optimizer": {"kind": ADAM, "lr": 0.01, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8},
+       "initializer": {"kind": 2, "a": -1.0, "b": 1.0, "seed": 5}, "consistency": {}}
+WIDE = {"name": "wide", "kind": protocol_client.DENSE, "length": 5000,
+        "optimizer": {"kind": ADAGRAD, "lr": 0.1, "epsilon": 1e-6}, "initializer": {},
+        "consistency": {}}
+
+
+class CheckpointTest(harness.StarlingTest):
+    def setUp(self):
+        super().setUp()
+        self.random = random.Random(f"{SEED} {self.id()}")
+        self.checkpoints = os.path.join(self.folder, "checkpoints")
+
+    def flags(self, *more):
+        return ["--checkpoint-dir", self.checkpoints, "--checkpoint-every", "0", *more]
+
+    def folder_of(self, number):
+        return os.path.join(self.checkpoints, f"checkpoint-{number:06d}")
+
+    def files_of(self, number):
+        return sorted(name for name in os.listdir(self.folder_of(number)) if name.endswith(".slc"))
+
+    def manifest(self, number):
+        with open(os.path.join(self.folder_of(number), "manifest.json"), encoding="ascii") as file:
+            return json.load(file)
+
+    def cluster(self, ps_count=1, worker_count=1, reactors=1, more=()):
+        """Ps that are ready; returns (processes, coordinator)."""
+        ps, flags = self.start_ps(ps_count, worker_count, extra=self.flags(*more),
+                                  env={"NETWORK_PS_CORE_NUMBER": str(reactors)})
+        for process in ps:
+            process.wait_line("ready")
+        return ps, flags[1].split(",")[0]
+
+    @contextlib.contextmanager
+    def client(self, coordinator):
+        client = protocol_client.Client(coordinator)
+        try:
+            yield client
+            client.goodbye()
+        finally:
+            client.close()
+
+    def ask(self, client):
+        return client.control.ask("checkpoint_ask", "checkpoint_done")["number"]
+
+    def kill(self, processes):
+        for process in processes:
+            process.signal(signal.SIGKILL)
+        for process in processes:
+            process.wait()
+
+    def refused(self, *flags):
+        """What a ps says that does not start."""
+        ps, _ = self.start_ps(extra=flags)
+        self.assertNotEqual(ps[0].wait(), 0, ps[0].output)
+        self.assertNotIn("ready", ps[0].output)
+        return ps[0].output
+
+
+class Model:
+    """Tables of each kind, filled from a seed, and what is in them."""
+
+    KEYS = [0, 1, 2**64 - 1] + [key * 7919 for key in range(3, 700)]
+
+    def __init__(self, client, seed):
+        self.client = client
+        self.random = random.Random(seed)
+        self.emb, self.wide = client.open(**EMB), client.open(**WIDE)
+
+    def push(self, share=1.0):
+        keys = [key for key in self.KEYS if self.random.random() < share]
+        self.client.push(self.emb, keys,
+                         [[self.random.uniform(-1, 1) for _ in range(7)] for _ in keys])
+        count = int(WIDE["length"] * share)
+        self.client.dense_push(self.wide, 0, [self.random.uniform(-1, 1) for _ in range(count)])
+
+    def state(self):
+        return (self.client.pull(self.emb, self.KEYS),
+                list(self.client.dense_pull(self.wide, 0, WIDE["length"])))
+
+
+class Flags(CheckpointTest):
+    def test_wrong_values(self):
+        for flags, words in (
+                (["--checkpoint-every", "5"], ["without --checkpoint-dir"]),
+                (["--restore", "newest"], ["without --checkpoint-dir"]),
+                (["--checkpoint-dir", "c", "--checkpoint-every", "often"], ["accepts seconds from 0"]),
+                (["--checkpoint-dir", "c", "--checkpoint-keep", "0"], ["from 1 to"]),
+                (["--checkpoint-dir", "c", "--checkpoint-level", "20"], ["a level from 0 to 19"]),
+                (["--checkpoint-dir", "c", "--restore", "oldest"], ["accepts newest, or the number"]),
+                (["--checkpoint-dir", "c", "--restore-fallback"], ["without --restore"]),
+                (["--checkpoint-dir", "no/such/c"], ["no/such/c", "No such file or directory"])):
+            with self.subTest(flags=flags):
+                said = self.refused(*flags)
+                for word in words:
+                    self.assertIn(word, said)
+
+    def test_folder_is_a_file(self):
+        said = self.refused("--checkpoint-dir", self.file("c", "not a folder"))
+        self.assertIn("nothing can be written there: Not a directory", said)
+
+    def test_number_that_is_not_there(self):
+        said = self.refused(*self.flags("--restore", "12"))
+        self.assertIn("there is no complete checkpoint 12", said)
+
+    def test_newest_of_none_begins_with_nothing(self):
+        ps, coordinator = self.cluster(more=["--restore", "newest"])
+        with self.client(coordinator) as client:
+            Model(client, 1).push()
+        self.drain(ps)
+        self.assertIn("holds no complete checkpoint: begins with nothing", ps[0].output)
+
+    def test_ps_without_a_folder_is_asked(self):
+        ps, flags = self.start_ps()
+        ps[0].wait_line("ready")
+        with self.client(flags[1]) as client:
+            with self.assertRaises(protocol_client.Refused) as refused:
+                self.ask(client)
+        self.assertIn("started without a folder for checkpoints", refused.exception.text)
+
+
+class SaveAndRestore(CheckpointTest):
+    def test_by_asking_and_by_the_timer(self):
+        ps, flags = self.start_ps(extra=["--checkpoint-dir", self.checkpoints,
+                                         "--checkpoint-every", "1"])
+        ps[0].wait_line("checkpoint 2 is complete")
+        with self.client(flags[1]) as client:
+            self.assertGreater(self.ask(client), 2)
+        self.drain(ps)
+
+    def test_same_cluster(self):
+        """A full one and two that add to it; then pushes go on as they would have."""
+        ps, coordinator = self.cluster(reactors=2)
+        with self.client(coordinator) as client:
+            model = Model(client, 1)
+            for share in (1.0, 0.1, 0.02):
+                model.push(share)
+                number = self.ask(client)
+            saved = model.state()
+            self.assertEqual([self.manifest(n)["base"] for n in (1, 2, 3)], [0, 1, 2])
+            model.push()
+        self.kill(ps)
+        ps, coordinator = self.cluster(reactors=2, more=["--restore", "newest"])
+        with self.client(coordinator) as client:
+            again = Model(client, 3)
+            self.assertEqual(again.state(), saved)
+            again.push(0.5)
+            after = again.state()
+            self.assertNotEqual(after, saved)
+        self.kill(ps)
+        # The same pushes on the same checkpoint make the same of it: steps and slots are restored.
+        ps, coordinator = self.cluster(reactors=2, more=["--restore", str(number)])
+        with self.client(coordinator) as client:
+            again = Model(client, 3)
+            again.push(0.5)
+            self.assertEqual(again.state(), after)
+        self.drain(ps)
+
+    def test_other_clusters(self):
+        """1 -> 3 -> 2 processes, of 1 and 2 reactors: the same rows, bit for bit."""
+        saved, more = None, []
+        for ps_count, reactors in ((1, 1), (3, 1), (2, 2), (1, 1)):
+            ps, coordinator = self.cluster(ps_count, reactors=reactors, more=more)
+            with self.client(coordinator) as client:
+                model = Model(client, 1)
+                if saved is None:
+                    model.push()
+                    saved = model.state()
+                self.assertEqual(model.state(), saved)
+                number = self.ask(client)
+            self.assertEqual(len(self.files_of(number)), ps_count * reactors)
+            self.kill(ps)
+            more = ["--restore", "newest"]
+
+    def test_orderly_end_loses_nothing(self):
+        ps, coordinator = self.cluster(2)
+        with self.client(coordinator) as client:
+            model = Model(client, 1)
+            model.push()
+            saved = model.state()
+        self.drain(ps)
+        self.assertIn("the last one", ps[0].output + ps[1].output)
+        self.assertEqual(os.listdir(self.checkpoints), ["checkpoint-000001"])
+        ps, coordinator = self.cluster(2, more=["--restore", "newest"])
+        with self.client(coordinator) as client:
+            self.assertEqual(Model(client, 1).state(), saved)
+        self.drain(ps)
+        # Nothing was written: there is nothing to save.
+        self.assertEqual(os.listdir(self.checkpoints), ["checkpoint-000001"])
+
+    def test_old_ones_are_removed(self):
+        ps, coordinator = self.cluster(more=["--checkpoint-keep", "2", "--checkpoint-adds", "1"])
+        with self.client(coordinator) as client:
+            model = Model(client, 1)
+            for _ in range(7):
+                model.push(0.1)
+                number = self.ask(client)
+        self.assertEqual(number, 7)
+        # 7 is full, 6 adds to 5.
+        self.assertEqual(sorted(os.listdir(self.checkpoints)),
+                         [f"checkpoint-{n:06d}" for n in (5, 6, 7)])
+        self.drain(ps)
+
+
+class Damage(CheckpointTest):
+    """Three checkpoints, each full; the newest is damaged in some way."""
+
+    def setUp(self):
+        super().setUp()
+        ps, coordinator = self.cluster(more=["--checkpoint-adds", "0", "--checkpoint-keep", "3"])
+        self.states = []
+        with self.client(coordinator) as client:
+            model = Model(client, 1)
+            for _ in range(3):
+                model.push(0.3)
+                self.states.append(model.state())
+                self.ask(client)
+        self.kill(ps)
+        self.victim = os.path.join(self.folder_of(3), self.files_of(3)[0])
+
+    def assert_falls_back(self, *words, to=2):
+        """Without leave to fall back it does not start, and says what is wrong."""
+        said = self.refused(*self.flags("--restore", "newest"))
+        for word in (*words, "--restore-fallback"):
+            self.assertIn(word, said)
+        self.assertEqual(sorted(os.listdir(self.checkpoints)),
+                         [f"checkpoint-{n:06d}" for n in (1, 2, 3)])
+        ps, coordinator = self.cluster(more=["--restore", "newest", "--restore-fallback"])
+        for word in (*words, "checkpoint 3 is passed over", f"checkpoint {to} is restored"):
+            self.assertIn(word, ps[0].output)
+        with self.client(coordinator) as client:
+            self.assertEqual(Model(client, 1).state(), self.states[to - 1])
+            self.assertEqual(self.ask(client), 4)  # no number is used twice
+        self.drain(ps)
+
+    def test_one_bit(self):
+        with open(self.victim, "r+b") as file:
+            file.seek(self.random.randrange(os.path.getsize(self.victim)))
+            byte = file.read(1)
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte[0] ^ 1 << self.random.randrange(8)]))
+        self.assert_falls_back(self.victim)
+
+    def test_truncated(self):
+        os.truncate(self.victim, self.random.randrange(os.path.getsize(self.victim)))
+        self.assert_falls_back(self.victim)
+
+    def test_missing(self):
+        os.remove(self.victim)
+        self.assert_falls_back(self.victim)
+
+    def test_manifest(self):
+        path = os.path.join(self.folder_of(3), "manifest.json")
+        with open(path, "r+b") as file:
+            file.truncate(os.path.getsize(path) - 5)
+        self.assert_falls_back(path)
+
+    def test_two_of_them(self):
+        os.remove(self.victim)
+        os.truncate(os.path.join(self.folder_of(2), self.files_of(2)[0]), 100)
+        self.assert_falls_back(self.victim, to=1)
+
+    def test_all_of_them(self):
+        for number in (1, 2, 3):
+            os.truncate(os.path.join(self.folder_of(number), self.files_of(number)[0]), 100)
+        said = self.refused(*self.flags("--restore", "3", "--restore-fallback"))
+        self.assertIn("there is no complete checkpoint 3", said)
+
+    def test_unfinished_one_is_no_checkpoint(self):
+        os.remove(os.path.join(self.folder_of(3), "manifest.json"))
+        ps, coordinator = self.cluster(more=["--restore", "newest"])
+        with self.client(coordinator) as client:
+            self.assertEqual(Model(client, 1).state(), self.states[1])
+            self.assertEqual(self.ask(client), 4)
+        self.drain(ps)
+
+
+class KilledPs(CheckpointTest):
+    """kill -9 of ps in a job that runs, and their restart from the newest checkpoint. Workers go on
+    by themselves: no step of theirs fails, and what is lost is what was acknowledged between the
+    checkpoint and the end."""
+
+    def kill_in_job(self, consistency, victims, reactors=1):
+        cluster = sum_job.Cluster(self, ps_count=2, lease_s=LEASE_S, proxied=False,
+                                  reactors=reactors, extra=self.flags())
+        for ps in cluster.ps:
+            ps.wait_line("ready")
+        job = sum_job.SumJob(self, cluster, consistency, iterations=200, gated=True)
+        workers = job.start_all()
+        for worker in workers:
+            worker.wait_line(f"iteration {8 * self.random.randrange(1, 8)}")
+        with self.client(cluster.coordinator) as client:
+            for _ in range(2):  # the second adds to the first
+                held = job.noted("acknowledged")
+                number = self.ask(client)
+                time.sleep(self.random.uniform(0, 0.1))
+        self.kill([cluster.ps[victim] for victim in victims])
+        time.sleep(self.random.uniform(0, 0.5))
+        cluster.extend("--restore", "newest")
+        for victim in victims:
+            cluster.ps[victim] = cluster.start_ps(victim)
+        for victim in victims:
+            cluster.ps[victim].wait_line(f"checkpoint {number} is restored")
+            cluster.ps[victim].wait_line("ready")
+        job.open_gate()
+        for worker in workers:
+            self.assertEqual(worker.wait(), 0, worker.output)
+            self.assertIn("the ps was restarted from a checkpoint", worker.output)
+            self.assertIn(", 0 failed", worker.output)
+        shards = {victim * reactors + i for victim in victims for i in range(reactors)}
+        self.assertEqual(job.check(restarted=shards, held=held), 4 * job.iterations)
+        cluster.drain()
+
+    def test_asp(self):
+        self.kill_in_job("asp", [1])
+
+    def test_bsp(self):
+        self.kill_in_job("bsp", [1])
+
+    def test_ssp(self):
+        self.kill_in_job("ssp:2", [1], reactors=2)
+
+    def test_with_the_coordinator(self):
+        self.kill_in_job(self.random.choice(("asp", "ssp:2", "bsp")), [0])
+
+    def test_all(self):
+        self.kill_in_job(self.random.choice(("asp", "ssp:2", "bsp")), [0, 1])
+
+    def test_whole_job_is_started_again(self):
+        """New ps and new workers: they go on where the checkpoint is."""
+        for consistency in ("asp", "bsp"):
+            with self.subTest(consistency=consistency):
+                shutil.rmtree(self.checkpoints, ignore_errors=True)
+                cluster = sum_job.Cluster(self, ps_count=2, lease_s=LEASE_S, proxied=False,
+                                          extra=self.flags())
+                for ps in cluster.ps:
+                    ps.wait_line("ready")
+                job = sum_job.SumJob(self, cluster, consistency, gated=True)
+                workers = job.start_all()
+                for worker in workers:
+                    worker.wait_line("iteration 24")
+                with self.client(cluster.coordinator) as client:
+                    held = job.noted("acknowledged")
+                    self.ask(client)
+                self.kill(workers + cluster.ps)
+                cluster.extend("--restore", "newest")
+                cluster.ps = [cluster.start_ps(i) for i in range(2)]
+                for ps in cluster.ps:
+                    ps.wait_line("is restored")
+                workers = job.start_all()
+                begins = [int(worker.wait_line("begins with iteration").split()[-1])
+                          for worker in workers]
+                self.assertTrue(consistency == "asp" or min(begins) >= 24, begins)
+                job.open_gate()
+                for worker in workers:
+                    self.assertEqual(worker.wait(), 0, worker.output)
+                held |= {push for push in job.noted("acknowledged") if push[1] == 1}
+                job.check(restarted={0, 1}, held=held, last=False)
+                cluster.drain()
+
+
+class Disks(CheckpointTest):
+    def test_full_disk(self):
+        """The checkpoint is given up in words, the job goes on, and what there was stays whole."""
+        os.mkdir(self.checkpoints)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none",
+                                  self.checkpoints], check=False, capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest(f"no small disk can be made: {mounted.stderr.decode().strip()}")
+        self.addCleanup(subprocess.run, ["umount", self.checkpoints], check=True)
+        ps, coordinator = self.cluster(more=["--checkpoint-adds", "0"])
+        with self.client(coordinator) as client:
+            model = Model(client, 1)
+            model.push(0.2)
+            saved = model.state()
+            self.assertEqual(self.ask(client), 1)
+            with open(os.path.join(self.checkpoints, "filler"), "wb", 0) as filler:
+                with contextlib.suppress(OSError):
+                    while True:
+                        filler.write(b"x" * 512)
+            with self.assertRaises(protocol_client.Refused) as refused:
+                self.ask(client)
+            self.assertIn("No space left on device", refused.exception.text)
+            model.push()
+            self.assertNotEqual(model.state(), saved)
+            os.remove(os.path.join(self.checkpoints, "filler"))
+            model.push()
+            saved = model.state()
+            number = self.ask(client)
+        self.kill(ps)
+        ps, coordinator = self.cluster(more=["--restore", str(number)])
+        with self.client(coordinator) as client:
+            self.assertEqual(Model(client, 1).state(), saved)
+        self.kill(ps)
+
+
+if __name__ == "__main__":
+    harness.main()
