@@ -194,48 +194,6 @@ static void link__fails_sent_writes_of_a_ps_that_was_restarted(void **state)
     assert_true(world->heard[4].id > world->heard[3].id);
 }
 
-/* It knows which of them it has done: they keep their ids. */
-static void link__sends_writes_again_to_a_ps_that_was_restored(void **state)
-{
-    struct peer_world *world = *state;
-    start(world, -1);
-    world->manner = PEER_SILENT;
-    struct sl_step *sent_push = push(world), *sent_pull = pull(world, 0);
-    hear(world, 2);
-    world->welcome.incarnation++;
-    world->welcome.resumed = world->welcome.restored = true;
-    world->manner = PEER_CORRECT;
-    peer_hang_up(world);
-    struct sl_step *new_push = push(world);
-    peer_expect(world, sent_push, 0, "");
-    peer_expect(world, sent_pull, 0, "");
-    peer_expect(world, new_push, 0, "");
-    assert_int_equal(world->heard_count, 6);
-    assert_int_equal(world->heard[2].kind, SL_MESSAGE_TABLE_OPEN);
-    assert_int_equal(world->heard[3].op, SL_REQUEST_PUSH);
-    assert_int_equal(world->heard[3].id, world->heard[0].id);
-    assert_int_equal(world->heard[4].op, SL_REQUEST_PULL);
-    assert_int_equal(world->heard[4].id, world->heard[1].id);
-    assert_int_equal(world->heard[5].op, SL_REQUEST_PUSH);
-    assert_true(world->heard[5].id > world->heard[4].id);
-}
-
-/* Restored from a time before this client came. */
-static void link__fails_sent_writes_of_a_checkpoint_that_does_not_know_it(void **state)
-{
-    struct peer_world *world = *state;
-    start(world, -1);
-    world->manner = PEER_SILENT;
-    struct sl_step *sent_push = push(world);
-    hear(world, 1);
-    world->welcome.incarnation++;
-    world->welcome.restored = true;
-    world->manner = PEER_CORRECT;
-    peer_hang_up(world);
-    peer_expect(world, sent_push, SL_ERR_CLOSED, "a checkpoint that does not know this client");
-    peer_expect(world, push(world), 0, "");
-}
-
 static void link__fails_sent_writes_of_a_shard_that_has_forgotten(void **state)
 {
     struct peer_world *world = *state;
@@ -600,8 +558,6 @@ int main(void)
         CASE(link__does_not_send_again_what_was_given_up),
         CASE(step__ends_while_the_link_is_away),
         CASE(link__fails_sent_writes_of_a_ps_that_was_restarted),
-        CASE(link__sends_writes_again_to_a_ps_that_was_restored),
-        CASE(link__fails_sent_writes_of_a_checkpoint_that_does_not_know_it),
         CASE(link__fails_sent_writes_of_a_shard_that_has_forgotten),
         CASE(link__goes_on_restoring_after_one_more_break),
         CASE(link__ends_when_a_table_cannot_be_restored),
