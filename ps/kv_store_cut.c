@@ -137,7 +137,7 @@ static void before_long(struct sl_kv_store_cut *cut, uint32_t record,
             blocks->err = SL_ERR_NO_MEMORY;
             return;
         }
-        pieces->written = passed > 0 ? cut->written : array->written;
+        pieces->written = array->written; /* nothing has changed yet */
     }
     for (uint32_t i = start / cut->piece_values; i <= (start + count - 1) / cut->piece_values;
          i++) {

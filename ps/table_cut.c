@@ -22,8 +22,8 @@ static uint32_t put(struct sl_table_cut *cut, uint32_t number)
     return cut->record_cost;
 }
 
-/* Records are about to change. One that the image does not hold is marked too: it will look newer.
- */
+/* Records are about to change. One that the image does not hold is marked too: its step, once it is
+ * newer, has nothing to say any more. */
 static void before(struct sl_table_watch *watch, const uint32_t *records, uint32_t count)
 {
     struct sl_table_cut *cut = (struct sl_table_cut *)watch;

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "core/hash.h"
+#include "tests/support/shard_image.h"
 
 #define PLACES (1U << 17)
 
@@ -347,5 +348,17 @@ struct cut_image *cut_image_of(struct sl_shard *shard, const struct sl_shard_cut
     assert_int_equal(sl_shard_cut_state(shard), SL_SHARD_CUT_DONE);
     sl_shard_cut_end(shard, base);
     check_whole(image);
+    return image;
+}
+
+struct cut_image *cut_image_still(struct sl_shard *shard)
+{
+    struct cut_image *image = cut_image_new();
+    struct shard_image plain;
+    shard_image_make(shard, NULL, SL_IMAGE_BLOCK_BYTES, &plain);
+    for (const struct sl_image_block *block = plain.first; block != NULL; block = block->next) {
+        cut_image_add(image, block);
+    }
+    shard_image_fini(&plain);
     return image;
 }

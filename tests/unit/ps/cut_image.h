@@ -57,4 +57,7 @@ void cut_image_take(struct sl_shard *shard, struct cut_image *image);
 struct cut_image *cut_image_of(struct sl_shard *shard, const struct sl_shard_cut_base *from,
                                struct sl_shard_cut_base **base);
 
+/* Of a shard that stands still, made plainly, record by record (tests/support/shard_image.h). */
+struct cut_image *cut_image_still(struct sl_shard *shard);
+
 #endif
