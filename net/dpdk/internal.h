@@ -45,6 +45,7 @@
 #include "reactor/timer.h"
 
 #define SL_DPDK_PORTS           64U
+#define SL_DPDK_LOOSE           8U
 #define SL_DPDK_QUEUE           512U /* frames of one connection taken and not reported; 2^n */
 #define SL_DPDK_MESSAGES        512U /* ahead of the one at the head that a receiver takes; 2^n */
 #define SL_DPDK_BLIND_BYTES     65536U
@@ -64,8 +65,9 @@ struct sl_dpdk_side {
     struct sl_dpdk_neighbours *neighbours;
     struct sl_dpdk_packet spare[SL_DPDK_BURST]; /* reserved, to be given out by sl_dpdk_get */
     uint32_t spare_count;
-    /* Written and not sent yet: sent by flush, and by sl_dpdk_put when full. */
-    struct sl_dpdk_packet out[SL_DPDK_BURST];
+    /* Written and not sent yet: sent by flush, and by sl_dpdk_put when full. The last places are
+     * for what is said at once or never. */
+    struct sl_dpdk_packet out[SL_DPDK_BURST + SL_DPDK_LOOSE];
     uint32_t out_count;
     uint64_t refused_since_ns; /* the port takes nothing of these; 0: it does */
     bool is_stuck;             /* this queue of it has taken nothing for long */
@@ -241,6 +243,9 @@ void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_side *side); /* what 
  * Then filled (bytes, length, queue) it is passed to put, which sends it at the end of the turn at
  * the latest. */
 bool sl_dpdk_get(struct sl_dpdk_side *side, struct sl_dpdk_packet *out);
+/* The same for what is not written again: an answer to who connects, an end, a neighbour's address.
+ * Where all that can be sent is waiting, others would have to be lucky to find a place. */
+bool sl_dpdk_get_loose(struct sl_dpdk_side *side, struct sl_dpdk_packet *out);
 void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                  const struct sl_dpdk_packet *packet);
 

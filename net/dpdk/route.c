@@ -161,7 +161,7 @@ static bool find_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
     bool known =
         sl_dpdk_neighbours_find(side->neighbours, ip, sl_dpdk_now_ns(dpdk), mac, question, &bytes);
     struct sl_dpdk_packet packet;
-    if (bytes > 0 && sl_dpdk_get(side, &packet)) {
+    if (bytes > 0 && sl_dpdk_get_loose(side, &packet)) {
         memcpy(packet.bytes, question, bytes);
         packet.length = bytes;
         packet.queue = sl_dpdk_route_queue(&side->facts.queues, &(struct sl_dpdk_queues){0});
@@ -227,7 +227,7 @@ void sl_dpdk_route_neighbour(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, co
         sl_dpdk_neighbours_take(side->neighbours, bytes, length, sl_dpdk_now_ns(dpdk), answer);
     struct sl_dpdk_packet packet;
     look_for_rival(dpdk, side);
-    if (came != NULL && answer_bytes > 0 && sl_dpdk_get(side, &packet)) {
+    if (came != NULL && answer_bytes > 0 && sl_dpdk_get_loose(side, &packet)) {
         memcpy(packet.bytes, answer, answer_bytes);
         packet.length = answer_bytes;
         packet.queue = came->queue;

@@ -498,7 +498,7 @@ void sl_dpdk_send_loose(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                         const struct sl_dpdk_header *header, const void *body)
 {
     struct sl_dpdk_packet packet;
-    if (!sl_dpdk_get(side, &packet)) {
+    if (!sl_dpdk_get_loose(side, &packet)) {
         return; /* whoever waits for it asks again */
     }
     uint32_t before = sl_dpdk_write(packet.bytes, route, header);

@@ -20,7 +20,7 @@
 static void drop_refused(struct sl_dpdk_side *side)
 {
     const uint16_t queue = side->out[0].queue;
-    struct sl_dpdk_packet lost[SL_DPDK_BURST];
+    struct sl_dpdk_packet lost[SL_DPDK_BURST + SL_DPDK_LOOSE];
     uint32_t kept_count = 0, lost_count = 0;
     for (uint32_t i = 0; i < side->out_count; i++) {
         struct sl_dpdk_packet *packet = &side->out[i];
@@ -56,7 +56,8 @@ static void note_refused(struct sl_dpdk *dpdk, struct sl_dpdk_side *side)
 
 void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_side *side)
 {
-    const uint32_t sent = side->port->ops->send(side->port, side->out, side->out_count);
+    const uint32_t count = side->out_count < SL_DPDK_BURST ? side->out_count : SL_DPDK_BURST;
+    const uint32_t sent = side->port->ops->send(side->port, side->out, count);
     dpdk->stats.send_calls++;
     for (uint32_t i = 0; side->is_stuck && i < sent; i++) {
         side->is_stuck = side->out[i].queue != side->stuck_queue;
@@ -70,9 +71,9 @@ void sl_dpdk_send_out(struct sl_dpdk *dpdk, struct sl_dpdk_side *side)
     }
 }
 
-bool sl_dpdk_get(struct sl_dpdk_side *side, struct sl_dpdk_packet *out)
+static bool get(struct sl_dpdk_side *side, uint32_t places, struct sl_dpdk_packet *out)
 {
-    if (side->out_count == SL_DPDK_BURST) {
+    if (side->out_count >= places) {
         return false;
     }
     if (side->spare_count == 0) {
@@ -85,12 +86,22 @@ bool sl_dpdk_get(struct sl_dpdk_side *side, struct sl_dpdk_packet *out)
     return true;
 }
 
+bool sl_dpdk_get(struct sl_dpdk_side *side, struct sl_dpdk_packet *out)
+{
+    return get(side, SL_DPDK_BURST, out);
+}
+
+bool sl_dpdk_get_loose(struct sl_dpdk_side *side, struct sl_dpdk_packet *out)
+{
+    return get(side, SL_DPDK_BURST + SL_DPDK_LOOSE, out);
+}
+
 void sl_dpdk_put(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                  const struct sl_dpdk_packet *packet)
 {
-    sl_assert(side->out_count < SL_DPDK_BURST);
+    sl_assert(side->out_count < SL_DPDK_BURST + SL_DPDK_LOOSE);
     side->out[side->out_count++] = *packet;
-    if (side->out_count == SL_DPDK_BURST) {
+    if (side->out_count >= SL_DPDK_BURST) {
         sl_dpdk_send_out(dpdk, side);
     }
 }

@@ -445,9 +445,36 @@ static void open__devices_of_other_reactors(void **state)
     assert_int_equal(try_open(devices, 2), SL_ERR_INVALID);
 }
 
+/* Who asks is answered although all that can be sent waits for a peer that takes nothing now. */
+static void open__of_one_whose_queue_is_full(void **state)
+{
+    (void)state;
+    const struct hosts_options options = {.device = {.queue_packets = 4}};
+    struct hosts hosts;
+    hosts_open(&hosts, &options);
+    struct link *client = hosts_pair(&hosts);
+    expect_alive(&hosts, client);
+    struct node *server = &hosts.nodes[0], *stands = &hosts.nodes[2];
+    struct sl_reactor *stopped = stands->reactor;
+    stands->reactor = server->reactor;
+    link_send(server_of(&hosts), 300, 1392);
+    for (uint32_t i = 0; i < 20; i++) {
+        hosts_step(&hosts, STEP_NS);
+    }
+    assert_int_equal(node_dpdk(server)->sides[0].out_count, SL_DPDK_BURST);
+    const uint32_t before = hosts.seen[SL_DPDK_ACCEPT];
+    hosts_repeat(&hosts, FROM_B, SL_DPDK_OPEN);
+    hosts_step(&hosts, STEP_NS);
+    stands->reactor = stopped;
+    hosts_until(&hosts, &client->received, 300);
+    assert_true(hosts.seen[SL_DPDK_ACCEPT] > before);
+    hosts_close(&hosts);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
+        cmocka_unit_test(open__of_one_whose_queue_is_full),
         cmocka_unit_test(open__ports_beyond_the_last),
         cmocka_unit_test(open__devices_of_other_reactors),
         cmocka_unit_test(disconnect__delivers_all_before_the_end),
