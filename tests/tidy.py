@@ -25,8 +25,9 @@ ARROWS = {
     "kv": {"core", "reactor", "net", "ps", "worker", "config"},
     "bench": {"core", "reactor", "net", "worker", "config"},
     "launch": {"core", "config"},
+    "ckpt": {"core", "net", "ps"},
 }
-MAINS = {"ps/main.c", "worker/main.c", "bench/main.c", "launch/main.c"}
+MAINS = {"ps/main.c", "worker/main.c", "bench/main.c", "launch/main.c", "ckpt/main.c"}
 
 # Benchmarks of a table in this very process need the table; a program's flags need the parser.
 EXTRA_ARROWS = {"bench/table.c": {"ps"}, "bench/table_reads.c": {"ps"},
@@ -52,7 +53,7 @@ CONFINED = [
      r"kv/engine.*",
      "a lock"),
     (r"#include \"config/",
-     r"config/.*|bench/.*|launch/.*|kv/.*|(ps|worker)/main\.c|worker/train/flags\..*", "config"),
+     r"config/.*|bench/.*|launch/.*|kv/.*|(ps|worker|ckpt)/main\.c|worker/train/flags\..*", "config"),
 ]
 FORBIDDEN = [
     (r"typedef (struct|union|enum)\b", "typedef of a struct, union or enum"),
