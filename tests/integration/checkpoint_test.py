@@ -350,6 +350,34 @@ class KilledPs(CheckpointTest):
     def test_all(self):
         self.kill_in_job(self.random.choice(("asp", "ssp:2", "bsp")), [0, 1])
 
+    def test_workers_ask_by_themselves(self):
+        """When sl_client_checkpoint returns, the checkpoint is there, whatever dies then: of each
+        worker, what it had pushed before it asked."""
+        after = 16
+        cluster = sum_job.Cluster(self, ps_count=2, lease_s=LEASE_S, proxied=False,
+                                  extra=self.flags())
+        for ps in cluster.ps:
+            ps.wait_line("ready")
+        job = sum_job.SumJob(self, cluster, "asp", gated=True,
+                             flags=["--checkpoint-after", after])
+        workers = job.start_all()
+        numbers = {int(worker.wait_line("has checkpoint").split()[-1]) for worker in workers}
+        self.kill(workers + cluster.ps)
+        for number in numbers:
+            self.assertEqual(self.manifest(number)["number"], number)
+        cluster.extend("--restore", "newest")
+        cluster.ps = [cluster.start_ps(i) for i in range(2)]
+        for ps in cluster.ps:
+            ps.wait_line(f"checkpoint {max(numbers)} is restored")
+        held = {push for push in job.noted("acknowledged") if push[2] < after}
+        job.open_gate()
+        workers = job.start_all()
+        for worker in workers:
+            self.assertEqual(worker.wait(), 0, worker.output)
+        held |= {push for push in job.noted("acknowledged") if push[1] == 1}
+        job.check(restarted={0, 1}, held=held, last=False)
+        cluster.drain()
+
     def test_whole_job_is_started_again(self):
         """New ps and new workers: they go on where the checkpoint is."""
         for consistency in ("asp", "bsp"):

@@ -31,7 +31,8 @@ struct job {
     uint32_t iterations;
     uint32_t run; /* 0 for the first process of this index, 1 for the one in its place, ... */
     uint32_t timeout_ms, pause_ms;
-    bool goes_on;     /* after a step that failed; such a worker does not tick */
+    uint32_t checkpoint_after; /* so many iterations it asks for a checkpoint; 0: it does not */
+    bool goes_on;              /* after a step that failed; such a worker does not tick */
     const char *gate; /* a file: until it is there, the last iteration waits; NULL: it does not */
     int record;       /* file descriptor */
 };
@@ -177,6 +178,21 @@ static void wait_at_gate(const struct job *job, uint32_t iteration)
     }
 }
 
+/* What it has been acknowledged by then is in it. */
+static void make_checkpoint(const struct worker *worker, uint32_t iteration)
+{
+    uint64_t number;
+    if (worker->job->checkpoint_after == 0 || iteration + 1 != worker->job->checkpoint_after) {
+        return;
+    }
+    int err = sl_client_checkpoint(worker->client, worker->job->timeout_ms, &number);
+    if (err != 0) {
+        (void)fprintf(stderr, "sum_worker: no checkpoint: %s\n", sl_err_name(err));
+        _exit(EXIT_FAILURE);
+    }
+    say("has checkpoint", (uint32_t)number);
+}
+
 static void work(struct worker *worker, uint32_t begin)
 {
     const struct job *job = worker->job;
@@ -187,6 +203,7 @@ static void work(struct worker *worker, uint32_t begin)
         } else if (++worker->failed != 0 && !job->goes_on) {
             return;
         }
+        make_checkpoint(worker, i);
         if (i % SAY_EVERY == 0) {
             say("iteration", i);
         }
@@ -258,6 +275,7 @@ enum flag {
     RECORD,
     GOES_ON,
     GATE,
+    CHECKPOINT_AFTER,
     NO_SHM,
     DPDK_DEVICE,
 };
@@ -274,6 +292,7 @@ static const struct option FLAGS[] = {
     {"record", required_argument, NULL, RECORD},
     {"goes-on", no_argument, NULL, GOES_ON},
     {"gate", required_argument, NULL, GATE},
+    {"checkpoint-after", required_argument, NULL, CHECKPOINT_AFTER},
     {"no-shm", no_argument, NULL, NO_SHM},
     {"dpdk-device", required_argument, NULL, DPDK_DEVICE},
     {NULL, 0, NULL, 0},
@@ -314,6 +333,9 @@ static bool take_flag(struct job *job, enum flag flag)
         return true;
     case GATE:
         job->gate = optarg;
+        return true;
+    case CHECKPOINT_AFTER:
+        job->checkpoint_after = number;
         return true;
     case NO_SHM:
         job->client.no_shm = true;
