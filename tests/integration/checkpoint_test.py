@@ -411,6 +411,41 @@ class KilledPs(CheckpointTest):
                 cluster.drain()
 
 
+class Launched(CheckpointTest):
+    """The launcher starts a ps that was killed again; the training goes on to its end."""
+
+    def train(self, *flags, status=0):
+        data = self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 2000)
+        launcher = self.start("starling-launch", "--ps", 2, "--workers", 2, *flags, "--", "--data",
+                              data, "--model", "lr", "--epochs", 3000 if status == 0 else 1,
+                              "--timeout", 60, "--batch-size", 100)
+        return launcher
+
+    def test_ps_is_started_again(self):
+        launcher = self.train("--checkpoint-dir", self.checkpoints, "--checkpoint-every", 1,
+                              "--restore", "newest", "--restart-ps", 1)
+        launcher.wait_line("checkpoint 1 is complete")
+        ps = [int(line.split()[0]) for line in subprocess.run(
+            ["ps", "-o", "pid=,args=", "--ppid", str(launcher.pid)], capture_output=True, text=True,
+            check=True).stdout.splitlines() if "starling-ps" in line]
+        self.assertEqual(len(ps), 2)
+        os.kill(self.random.choice(ps), signal.SIGKILL)
+        launcher.wait_line("it is started again in 1 s (restart 1 of 1)")
+        launcher.wait_line("is restored")
+        launcher.wait_line("the ps was restarted from a checkpoint")
+        launcher.signal(signal.SIGTERM)
+        launcher.wait()
+        self.assertNotIn("training failed", launcher.output)
+
+    def test_needs_a_checkpoint(self):
+        for flags in (["--restart-ps", 1], ["--restart-ps", 1, "--checkpoint-dir", "c"],
+                      ["--restart-ps", 1, "--checkpoint-dir", "c", "--restore", 3]):
+            launcher = self.start("starling-launch", *flags, "--", "--data", "x")
+            self.assertEqual(launcher.wait(), 2, launcher.output)
+            self.assertIn("--restart-ps says nothing without --checkpoint-dir and --restore newest",
+                          launcher.output)
+
+
 class Disks(CheckpointTest):
     def test_full_disk(self):
         """The checkpoint is given up in words, the job goes on, and what there was stays whole."""

@@ -7,11 +7,21 @@ static uint64_t now_ns(void *ctx)
     return ((const struct sl_stepped_pair *)ctx)->now_ns;
 }
 
+static uint64_t aside_ns(void *ctx)
+{
+    return ((const struct sl_stepped_pair *)ctx)->aside_ns;
+}
+
 static void side_init(struct sl_stepped_side *side, const struct sl_clock *clock, const char *name,
                       uint32_t index, const struct sl_transport_ops *ops, void *medium)
 {
-    struct sl_reactor_options options = {
-        .index = index, .core = -1, .stepped = true, .clock = clock, .seed = 1 + index};
+    struct sl_reactor_options options = {.index = index,
+                                         .core = -1,
+                                         .stepped = true,
+                                         .clock = clock,
+                                         .seed = 1 + index,
+                                         .aside_ns = aside_ns,
+                                         .aside_ctx = clock->ctx};
     (void)snprintf(options.name, sizeof options.name, "%s", name);
     int err = sl_reactor_create(&options, &side->reactor);
     sl_assert(err == SL_OK);
