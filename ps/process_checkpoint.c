@@ -181,7 +181,9 @@ static void manifest_done(struct sl_aside_job *job)
         if (work->prune_err != 0) {
             sl_log_warn("old checkpoints are not all removed: %s", work->reason);
         }
-        report(process, &work->manifest);
+        if (process->coordinator == NULL) { /* else that says so */
+            report(process, &work->manifest);
+        }
         for (uint32_t i = 0; i < process->options.reactor_count; i++) {
             sl_reactor_post(
                 process->reactors[0], i,
