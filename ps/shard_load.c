@@ -62,6 +62,7 @@ int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint
                        image_shard, image_shard_count, SL_LIMIT_SHARDS);
         return SL_ERR_CORRUPT;
     }
+    sl_assert(shard->cut == NULL);
     *load = (struct sl_shard_load){
         .shard = shard,
         .image_shard = image_shard,
