@@ -323,6 +323,44 @@ static void shard_load_let_ahead__workers_join_ahead(void **state)
     shard_image_fini(&image);
 }
 
+/* Everybody had passed the iteration, but its pushes had not been applied. */
+static void shard_load__pushes_that_are_due(void **state)
+{
+    (void)state;
+    struct shard_image image = {0};
+    append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+    append_staged(&image, 0, 1, 4, 4, 0, 4);
+    append_clock(&image, 0, 5);
+    append_clock(&image, 1, 5);
+    append_end(&image, 0, 1);
+    struct sl_shard *shard = shard_work_shard(0, 1, 0);
+    load(&image, shard, 8192);
+    assert_true(sl_shard_commit_due(shard));
+    sl_shard_destroy(&shard);
+    shard_image_fini(&image);
+}
+
+/* A later image of a shard takes the place of an earlier one, also where that was further on. */
+static void shard_load__clocks_may_go_back(void **state)
+{
+    (void)state;
+    struct sl_shard *shard = shard_work_shard(0, 1, 0);
+    for (uint32_t round = 0; round < 2; round++) {
+        const uint32_t clock = round == 0 ? 7 : 3;
+        struct shard_image image = {0};
+        append_table(&image, 0, "emb", SL_TABLE_SPARSE, 3);
+        append_staged(&image, 0, 1, clock, 4, 0, 4);
+        append_clock(&image, 0, clock);
+        append_clock(&image, 1, clock);
+        append_end(&image, 0, 1);
+        load(&image, shard, 8192);
+        assert_int_equal(sl_shard_clock_floor(shard), clock);
+        assert_false(sl_shard_commit_due(shard));
+        shard_image_fini(&image);
+    }
+    sl_shard_destroy(&shard);
+}
+
 /* ---- Damage ---------------------------------------------------------------------------------- */
 
 /* An image with a few records of every kind, packed. */
@@ -448,6 +486,8 @@ int main(void)
         cmocka_unit_test(shard_load__memory_ends_and_the_limit_is_named),
         cmocka_unit_test(shard_load__the_greatest_step_brings_its_state),
         cmocka_unit_test(shard_load_let_ahead__workers_join_ahead),
+        cmocka_unit_test(shard_load__pushes_that_are_due),
+        cmocka_unit_test(shard_load__clocks_may_go_back),
         cmocka_unit_test(shard_load__cut_short_anywhere),
         cmocka_unit_test(shard_load__bits_flipped_anywhere),
     };
