@@ -3,6 +3,7 @@ it started. Programs are looked for in $STARLING_BIN. Standard library only."""
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import random
@@ -65,6 +66,22 @@ def _is_free(port, host):
         except OSError:
             return False
     return True
+
+
+def wait_unheard(host, port):
+    """Until nobody listens there. The kernel takes the rings of a process that was killed down on its
+    own time: a socket on which one waited can outlive it by a while."""
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        with contextlib.closing(socket.socket()) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > end:
+                    return  # who listens there next says what is wrong
+        time.sleep(0.005)
 
 
 def free_ports(count, host="127.0.0.1"):

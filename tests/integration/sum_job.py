@@ -69,6 +69,8 @@ class Cluster:
 
     def start_ps(self, index):
         """Starts ps `index`; the one that ran before must have ended."""
+        for port in self.ports[index]:
+            harness.wait_unheard(self.behind, port)
         hosts = self.hosts(BEFORE if self.control and index > 0 else self.behind)
         lines = [f"{host}={self.data_endpoint(data)}" for host, (_, data) in zip(hosts.split(","),
                                                                                  self.ports)]
