@@ -321,8 +321,10 @@ static void next_batch(struct sl_server_restore *restore, struct batch *batch)
     restore->next = NULL;
     restore->block = 0;
     if (is_last) {
-        if (restore->is_same) {
+        if (restore->is_same && sl_server_has_worker(restore->server)) {
             sl_shard_load_let_ahead(restore->server->shard);
+        } else {
+            sl_shard_load_new_job(restore->server->shard);
         }
         report(restore);
         finish(restore, 0, "");

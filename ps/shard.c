@@ -197,6 +197,17 @@ no_memory:
     return SL_ERR_NO_MEMORY;
 }
 
+void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix)
+{
+    for (uint32_t i = 0; i < shard->table_count; i++) {
+        struct sl_shard_table **table = &shard->tables[i];
+        if (*table != NULL && strncmp((*table)->spec.name, prefix, strlen(prefix)) == 0) {
+            shard->memory_bytes -= (*table)->counted_memory;
+            table_destroy(table);
+        }
+    }
+}
+
 int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)
 {
     struct sl_message_table_stats *tables = calloc(shard->table_count + 1, sizeof *tables);

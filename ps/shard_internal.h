@@ -279,6 +279,9 @@ void sl_shard_push_drop(struct sl_shard *shard, struct sl_shard_work *work);
 void sl_shard_commit_later(struct sl_shard *shard, struct sl_shard_table *table, uint32_t worker,
                            struct sl_shard_staged *entry);
 
+/* Forgets the tables whose names begin so. Nothing is in progress. */
+void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix);
+
 /* Makes room for the queues of so many workers. Errors: NO_MEMORY. */
 int sl_shard_commit_reserve(struct sl_shard_table *table, uint32_t queue_count);
 

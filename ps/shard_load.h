@@ -54,6 +54,14 @@ int sl_shard_load_block(struct sl_shard_load *load, const struct sl_image_block 
  * the clocks), NO_MEMORY. */
 int sl_shard_load_end(struct sl_shard_load *load, char *reason, size_t reason_bytes);
 
+/* Tables of starling-worker's own: they say how far a job is, and nothing of a model. */
+#define SL_SHARD_LOAD_JOB_TABLES "starling-worker/"
+
+/* The job of which the images are is over: nobody of it can come back. Another one begins with its
+ * rows: workers begin with iteration 0, and the job's own tables are gone. What BSP kept aside, and
+ * nobody has to be waited for any more, is applied before. */
+void sl_shard_load_new_job(struct sl_shard *shard);
+
 /* The shard is as it was at some time before, and workers may have gone on since: each may join
  * ahead of its clock, as one may that has not begun. For a shard that is restored; one that takes
  * over where another has ended does not need it. */

@@ -245,6 +245,21 @@ int sl_shard_load_clocks_end(struct sl_shard_load *load, struct sl_shard_slice *
     return 0;
 }
 
+void sl_shard_load_new_job(struct sl_shard *shard)
+{
+    for (uint32_t worker = 0; worker < SL_LIMIT_WORKERS; worker++) {
+        if (sl_clocks_counts(&shard->clocks, worker)) {
+            sl_shard_worker_left(shard, worker); /* it was expected, and never came */
+        }
+    }
+    while (sl_shard_commit_due(shard)) {
+        (void)sl_shard_commit(shard, UINT32_MAX);
+    }
+    sl_clocks_load_begin(&shard->clocks);
+    sl_clocks_load_end(&shard->clocks);
+    sl_shard_tables_drop(shard, SL_SHARD_LOAD_JOB_TABLES);
+}
+
 void sl_shard_load_let_ahead(struct sl_shard *shard)
 {
     sl_clocks_let_ahead(&shard->clocks);

@@ -437,6 +437,25 @@ class Launched(CheckpointTest):
         launcher.wait()
         self.assertNotIn("training failed", launcher.output)
 
+    def test_another_job_begins_with_the_rows(self):
+        """When a job is over, another one trains on: on the same ps and on others."""
+        rows = []
+        for ps in (2, 2, 1):
+            data = self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 500)
+            launcher = self.start("starling-launch", "--ps", ps, "--workers", 2, "--checkpoint-dir",
+                                  self.checkpoints, "--restore", "newest", "--", "--data", data,
+                                  "--test", data, "--model", "lr", "--epochs", 2, "--report",
+                                  os.path.join(self.folder, "report.json"))
+            self.assertEqual(launcher.wait(), 0, launcher.output)
+            self.assertIn("is the last one", launcher.output)
+            with open(os.path.join(self.folder, "report.json"), encoding="utf-8") as file:
+                report = json.load(file)
+            rows.append(report)
+            self.assertNotIn("nothing to train", launcher.output)
+        losses = [report["test"]["loss"] for report in rows]
+        self.assertGreater(losses[0], losses[1])
+        self.assertGreater(losses[1], losses[2])
+
     def test_needs_a_checkpoint(self):
         for flags in (["--restart-ps", 1], ["--restart-ps", 1, "--checkpoint-dir", "c"],
                       ["--restart-ps", 1, "--checkpoint-dir", "c", "--restore", 3]):

@@ -408,6 +408,36 @@ static void restore__clients_wait(void **state)
     assert_true(peer->answer.welcome.resumed);
 }
 
+/* worker/0 has pushed, and left; worker/1 was expected, and never came. What was kept aside for him
+ * is there, and workers begin anew. */
+static void restore__of_a_job_that_is_over_begins_another(void **state)
+{
+    struct world *world = *state;
+    struct stepped_peer *worker = &world->two.second;
+    stepped_join(worker, &world->two.stepped, 0, 8);
+    stepped_open_table(worker, 1, SL_CONSISTENCY_BSP);
+    stepped_push(worker, 1, 1, 10);
+    assert_int_equal(stepped_reply(worker, 1)->status, 0);
+    stepped_tick(worker, 2, 0);
+    assert_int_equal(stepped_reply(worker, 2)->status, 0);
+    assert_true(stepped_values(&world->two.stepped, 1, 10) == 0.0F);
+    stepped_tell(worker, &(struct sl_message){.kind = SL_MESSAGE_GOODBYE});
+    stepped_expect_end(worker);
+    save(world, 1, 0);
+    restart(world);
+    world->two.second.link = NULL;
+    world->two.second.connected = false;
+    restore(world, 1);
+    wait_restored(world);
+    assert_int_equal(world->restore_err, 0);
+    sl_server_open_up(world->two.stepped.server);
+    assert_true(stepped_values(&world->two.stepped, 1, 10) == 1.0F);
+    const struct sl_message *welcome = stepped_again(worker);
+    assert_false(welcome->welcome.resumed);
+    assert_true(welcome->welcome.counts);
+    assert_int_equal(welcome->welcome.clock, 0);
+}
+
 static void restore__says_which_file_is_damaged(void **state)
 {
     struct world *world = *state;
@@ -452,6 +482,7 @@ int main(void)
         CASE(quiet__nothing_is_written_any_more),
         CASE(restore__goes_on_as_the_one_that_it_was),
         CASE(restore__clients_wait),
+        CASE(restore__of_a_job_that_is_over_begins_another),
         CASE(restore__says_which_file_is_damaged),
         CASE(restore__ends_with_the_server),
     };
