@@ -307,12 +307,25 @@ static int make_one(struct sl_kv_store *store, struct sl_kv_claim *claim, struct
     return 0;
 }
 
-/* Its claim means nothing from now on. */
-static void made_one(struct sl_kv_store *store, uint32_t record)
+/* Their claims mean nothing from now on; or, after an error, there are none. `made`: which, as
+ * bits. */
+static void make_end(struct sl_kv_store *store, const uint32_t *records, uint32_t count,
+                     const uint64_t *made, int err)
 {
-    sl_kv_store_at(store, record)->epoch = store->epoch;
-    if (store->watch != NULL) {
-        store->watch->made(store->watch, record);
+    for (uint32_t i = 0; i < count; i++) {
+        if ((made[i / 64] >> i % 64 & 1) == 0) {
+            continue;
+        }
+        struct sl_kv_array *array = sl_kv_store_at(store, records[i]);
+        if (err != 0) {
+            array_drop(store, array);
+            store->key_count--;
+            continue;
+        }
+        array->epoch = store->epoch;
+        if (store->watch != NULL) {
+            store->watch->made(store->watch, records[i]);
+        }
     }
 }
 
@@ -321,25 +334,19 @@ int sl_kv_store_make(struct sl_kv_store *store, struct sl_kv_claim *claim, const
 {
     uint64_t made[SL_KV_STORE_BATCH / 64] = {0};
     sl_assert(count <= SL_KV_STORE_BATCH);
+    bool any = false;
     int err = 0;
     for (uint32_t i = 0; i < count && err == 0; i++) {
         struct sl_kv_array *array = sl_kv_store_at(store, records[i]);
         if (array->values == NULL) {
+            any = true;
             err = make_one(store, claim, array);
             made[i / 64] |= (uint64_t)(err == 0) << i % 64;
             store->key_count += err == 0;
         }
     }
-    for (uint32_t i = 0; i < count; i++) {
-        if ((made[i / 64] >> i % 64 & 1) == 0) {
-            continue;
-        }
-        if (err != 0) {
-            array_drop(store, sl_kv_store_at(store, records[i]));
-            store->key_count--;
-        } else {
-            made_one(store, records[i]);
-        }
+    if (any) {
+        make_end(store, records, count, made, err);
     }
     return err;
 }
@@ -364,14 +371,22 @@ static void add(const struct sl_kv_store *store, struct sl_kv_array *array, uint
     }
 }
 
+/* Apart from what goes on where nobody watches. */
+static __attribute__((noinline, cold)) void tell(const struct sl_kv_store *store,
+                                                 const struct sl_kv_array *array, uint32_t start,
+                                                 uint32_t count)
+{
+    const uint32_t record = sl_table_index_find_one(&store->index, array->key);
+    store->watch->before(store->watch, record, start, count);
+}
+
 void sl_kv_store_push(struct sl_kv_store *store, struct sl_kv_array *array, uint32_t start,
                       uint32_t count, const void *values)
 {
     sl_assert(count <= array->length);
     sl_assert(start <= array->length - count);
     if (store->watch != NULL) {
-        const uint32_t record = sl_table_index_find_one(&store->index, array->key);
-        store->watch->before(store->watch, record, start, count);
+        tell(store, array, start, count);
     }
     array->epoch = store->epoch;
     if (store->value_bytes == 1) {

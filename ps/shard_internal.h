@@ -136,29 +136,30 @@ static inline bool sl_shard_pushes(const struct sl_shard_work *work, uint8_t op)
     return !sl_shard_has_written(work) && sl_shard_op_pushes(op);
 }
 
-/* A push that takes several slices begins to be applied, and ends; an end too many does nothing. */
+/* A slice ends with a push applied in part; and it is done, or given up. One too many does nothing.
+ */
 static inline void sl_shard_part_begin(struct sl_shard *shard, struct sl_shard_work *work)
 {
-    work->in_part = true;
-    shard->in_part++;
+    if (!work->in_part) {
+        work->in_part = true;
+        shard->in_part++;
+    }
 }
 
 static inline void sl_shard_part_end(struct sl_shard *shard, struct sl_shard_work *work)
 {
-    shard->in_part -= work->in_part;
-    work->in_part = false;
+    if (work->in_part) {
+        work->in_part = false;
+        shard->in_part--;
+    }
 }
 
-/* True when a push that would not be done within this slice must not begin to be applied. */
-static inline bool sl_shard_cut_holds(const struct sl_shard *shard,
-                                      const struct sl_shard_slice *slice, uint64_t cost)
-{
-    return shard->cut_wanted && cost > sl_shard_slice_left(slice);
-}
-
-/* What the slice has to pay for what a cut had to copy first. */
+/* What a slice that has pushed has to pay for what a cut had to copy first. */
 static inline uint32_t sl_shard_cut_owed(struct sl_shard *shard)
 {
+    if (shard->cut == NULL) {
+        return 0;
+    }
     const uint32_t owed = shard->cut_blocks.owed;
     shard->cut_blocks.owed = 0;
     return owed;

@@ -350,14 +350,14 @@ static int run_lengths(const struct sl_shard *shard, struct sl_shard_table *tabl
 
 /* While a cut is wanted, only what is done at once; and nothing has been made before that is sure.
  */
-static bool is_held(const struct sl_shard *shard, const struct sl_shard_table *table,
-                    const struct sl_shard_work *work, const struct sl_shard_slice *slice)
+static bool is_held(const struct sl_shard_table *table, const struct sl_shard_work *work,
+                    const struct sl_shard_slice *slice)
 {
     const struct sl_request_section *section = &work->view.section;
     const uint32_t claims = section->key_count - work->key;
-    return sl_shard_cut_holds(shard, slice,
-                              sl_shard_kv_cost(section, table->spec.dim) +
-                                  (claims + CLAIMS_PER_COST - 1) / CLAIMS_PER_COST);
+    const uint64_t cost = sl_shard_kv_cost(section, table->spec.dim) +
+                          (claims + CLAIMS_PER_COST - 1) / CLAIMS_PER_COST;
+    return cost > sl_shard_slice_left(slice);
 }
 
 /* The arrays of all keys are there, or claimed, when this is DONE. */
@@ -365,14 +365,13 @@ static int push_collect(struct sl_shard *shard, struct sl_shard_table *table,
                         struct sl_shard_work *work, struct sl_shard_slice *slice)
 {
     int result = work->scratch != NULL ? collect_many(shard, table, work, slice) : SL_SHARD_DONE;
-    if (result == SL_SHARD_DONE && is_held(shard, table, work, slice)) {
+    if (result == SL_SHARD_DONE && shard->cut_wanted && is_held(table, work, slice)) {
         result = SL_SHARD_AGAIN;
     }
     if (result == SL_SHARD_DONE && work->scratch == NULL) {
         result = collect_few(shard, table, work, slice);
     }
     if (result == SL_SHARD_DONE) {
-        sl_shard_part_begin(shard, work);
         work->phase = SL_SHARD_PHASE_APPLY;
         work->key = 0;
     }
@@ -417,6 +416,10 @@ int sl_shard_kv_run(struct sl_shard *shard, struct sl_shard_table *table,
     const bool pushes = work->phase == SL_SHARD_PHASE_APPLY;
     if (pushes || sl_shard_op_pulls(op)) {
         result = visit_all(shard, table, work, reply, slice);
+        slice->spent += sl_shard_cut_owed(shard);
+    }
+    if (result == SL_SHARD_AGAIN && pushes) {
+        sl_shard_part_begin(shard, work);
     }
     if (result == SL_SHARD_DONE) {
         sl_shard_kv_drop(shard, work);

@@ -243,11 +243,14 @@ static int apply_dense(struct sl_shard_table *table, struct sl_shard_work *work,
     return SL_SHARD_DONE;
 }
 
-/* What the visits will cost. */
-static uint64_t apply_cost(const struct sl_shard_table *table, const struct sl_shard_work *work)
+/* While a cut is wanted, nothing begins to be applied that would take another slice. */
+static bool is_held(const struct sl_shard *shard, const struct sl_shard_table *table,
+                    const struct sl_shard_work *work, const struct sl_shard_slice *slice)
 {
-    return table->sparse != NULL ? (uint64_t)work->distinct * table->key_cost
-                                 : work->view.section.count / SL_SHARD_ELEMENTS_PER_KEY + 1;
+    const uint64_t cost = table->sparse != NULL
+                              ? (uint64_t)work->distinct * table->key_cost
+                              : work->view.section.count / SL_SHARD_ELEMENTS_PER_KEY + 1;
+    return work->scratch != &shard->small && cost > sl_shard_slice_left(slice);
 }
 
 static void apply_end(struct sl_shard *shard, struct sl_shard_table *table,
@@ -278,11 +281,8 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
             scratch_put(work);
             return SL_SHARD_DONE;
         }
-        if (!is_small(table, work)) {
-            if (sl_shard_cut_holds(shard, slice, apply_cost(table, work))) {
-                return SL_SHARD_AGAIN;
-            }
-            sl_shard_part_begin(shard, work);
+        if (shard->cut_wanted && is_held(shard, table, work, slice)) {
+            return SL_SHARD_AGAIN;
         }
         work->phase = SL_SHARD_PHASE_APPLY;
         work->done = 0;
@@ -291,8 +291,11 @@ int sl_shard_push_run(struct sl_shard *shard, struct sl_shard_table *table,
     }
     int result =
         table->sparse != NULL ? apply_sparse(table, work, slice) : apply_dense(table, work, slice);
+    slice->spent += sl_shard_cut_owed(shard);
     if (result == SL_SHARD_DONE) {
         apply_end(shard, table, work);
+    } else {
+        sl_shard_part_begin(shard, work);
     }
     return result;
 }

@@ -362,7 +362,7 @@ int sl_shard_run(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *re
     if (result < 0) {
         sl_shard_push_drop(shard, work);
     }
-    *keys_spent = slice.spent + sl_shard_cut_owed(shard);
+    *keys_spent = slice.spent;
     return result;
 }
 
