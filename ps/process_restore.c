@@ -100,6 +100,7 @@ static int look_through(struct find *find, const struct sl_checkpoint_list *list
 {
     const struct sl_process_checkpoint *options = &find->options;
     char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
+    uint32_t damaged = 0;
     for (uint32_t i = list->count; i > 0; i--) {
         const struct sl_checkpoint_found *found = &list->items[i - 1];
         const bool is_wanted =
@@ -118,6 +119,14 @@ static int look_through(struct find *find, const struct sl_checkpoint_list *list
             return err;
         }
         sl_log_warn("checkpoint %" PRIu64 " is passed over: %s", found->number, why);
+        damaged++;
+    }
+    if (damaged > 0) {
+        (void)snprintf(find->reason, sizeof find->reason,
+                       "of the checkpoints in %s that come into question none is whole; without "
+                       "--restore the tables begin empty",
+                       options->directory);
+        return SL_ERR_CORRUPT;
     }
     return 0;
 }

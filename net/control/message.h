@@ -74,7 +74,7 @@ struct sl_message_welcome {
     uint32_t payload_bytes_max;
     uint64_t incarnation; /* of the ps process */
     bool resumed;         /* data: the shard remembers the client_id */
-    bool restored;        /* data: that memory is as old as the checkpoint it began from */
+    bool restored;        /* data: that memory, if any, is as old as a checkpoint */
     bool counts;          /* data, worker: its clock counts on this shard */
     uint32_t clock;       /* data, worker: its clock where it counts, else where it may join now */
     uint32_t lease_ms;    /* control; 0: none */

@@ -287,8 +287,11 @@ class Damage(CheckpointTest):
     def test_all_of_them(self):
         for number in (1, 2, 3):
             os.truncate(os.path.join(self.folder_of(number), self.files_of(number)[0]), 100)
-        said = self.refused(*self.flags("--restore", "3", "--restore-fallback"))
-        self.assertIn("there is no complete checkpoint 3", said)
+        for which in ("3", "newest"):
+            said = self.refused(*self.flags("--restore", which, "--restore-fallback"))
+            self.assertIn("none is whole", said)
+            for number in (1, 2, 3):
+                self.assertIn(f"checkpoint {number} is passed over", said)
 
     def test_unfinished_one_is_no_checkpoint(self):
         os.remove(os.path.join(self.folder_of(3), "manifest.json"))
