@@ -86,7 +86,7 @@ struct sl_shard_work {
     bool apart;              /* its values are not behind its structure: sl_shard_begin_apart */
     bool writes;             /* the request has a push or a tick */
     bool replayed;           /* but skips them: sl_shard_replay */
-    bool in_part;    /* a slice has ended with its push applied in part */
+    bool in_part;            /* a slice has ended with its push applied in part */
     uint32_t written_before; /* sections that have written before: sl_shard_replay_some */
     struct sl_request_view view;
     bool plain;           /* it waits for nobody's clock and needs no working memory of others */
