@@ -11,7 +11,9 @@ import sys
 import tempfile
 import unittest
 
+import checkpoint_test
 import harness
+import protocol_client
 
 CODES = {"F32": "f", "I64": "q", "U64": "Q", "U8": "B"}
 
@@ -419,6 +421,84 @@ for name, tensor in load_file(sys.argv[1]).items():
                 self.assertEqual(os.listdir(small), [])
             finally:
                 subprocess.run(["umount", small], check=False)
+
+
+class RealPs(checkpoint_test.CheckpointTest):
+    """What a ps wrote is exported; what was imported a ps serves."""
+
+    def tool(self, *words):
+        done = subprocess.run([harness.program("starling-ckpt"), *words], capture_output=True, text=True,
+                              timeout=harness.DEADLINE_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_export_of_what_was_pushed(self):
+        ps, coordinator = self.cluster(ps_count=2, reactors=2)
+        exported = os.path.join(self.folder, "out.safetensors")
+        with self.client(coordinator) as client:
+            model = checkpoint_test.Model(client, 3)
+            model.push()
+            self.ask(client)
+            for share in (0.3, 0.1):
+                model.push(share)
+                self.ask(client)  # adds to the one before
+            rows, dense = model.state()
+            newest = self.ask(client)
+        self.assertNotEqual(self.manifest(newest)["base"], 0)
+        self.tool("export", self.checkpoints, str(newest), "--out", exported, "--slots")
+        tensors, metadata = read_safetensors(exported)
+        self.assertEqual(set(tensors), {"emb.keys", "emb.values", "emb.slots", "emb.steps", "emb.counts",
+                                        "wide", "wide.slots", "wide.steps", "wide.counts"})
+        self.assertEqual(tensors["wide"][2], dense)
+        merged = rows_of(tensors, "emb")
+        self.assertEqual(merged, {key: list(row) for key, row in zip(model.KEYS, rows)})
+        self.assertEqual(max(tensors["emb.counts"][2]), 3)
+        self.assertRegex(metadata["starling.table.emb"], "optimizer=adam,.*step=3,")
+        self.assertIn("whole", self.tool("verify", self.checkpoints))
+        # A cluster of another size goes on from the export, slots and all.
+        with self.client(coordinator) as client:
+            again = checkpoint_test.Model(client, 4)
+            again.push()
+            wanted = again.state()
+        self.drain(ps)
+        for folder in os.listdir(self.checkpoints):
+            subprocess.run(["rm", "-r", os.path.join(self.checkpoints, folder)], check=True)
+        self.tool("import", exported, "--out", self.checkpoints, "--shards", "3")
+        ps, coordinator = self.cluster(more=["--restore", "newest"])
+        with self.client(coordinator) as client:
+            model = checkpoint_test.Model(client, 4)
+            model.push()
+            self.assertEqual(model.state(), wanted)
+        self.drain(ps)
+
+    def test_import_is_served(self):
+        path = os.path.join(self.folder, "in.safetensors")
+        tensors = model(rows=500)
+        write_safetensors(path, tensors)
+        self.tool("import", path, "--out", self.checkpoints, "--shards", "2", "--with",
+                  "emb:optimizer=adagrad,lr=0.25,epsilon=0,initial_accumulator=0.5,initializer=uniform,a=-1,b=1,seed=5")
+        ps, coordinator = self.cluster(reactors=3, more=["--restore", "newest"])
+        with self.client(coordinator) as client:
+            emb = client.open(name="emb", kind=protocol_client.SPARSE, dim=5, consistency={},
+                              optimizer=self.optimizer(kind=3, lr=0.25, epsilon=0.0, initial_accumulator=0.5),
+                              initializer={"kind": 2, "a": -1.0, "b": 1.0, "seed": 5})
+            deep = client.open(name="deep.0.weight", kind=protocol_client.DENSE, length=2050, consistency={},
+                               optimizer=self.optimizer(kind=1, lr=0.01), initializer={})
+            rows = rows_of(tensors, "emb")
+            keys = sorted(rows)
+            self.assertEqual([list(row) for row in client.pull(emb, keys)], [rows[key] for key in keys])
+            self.assertEqual(list(client.dense_pull(deep, 0, 2050)), tensors["deep.0.weight"][2])
+            # Adagrad begins with its accumulator at 0.5: w - 0.25 * 1 / sqrt(0.5 + 1).
+            client.push(emb, [keys[0]], [[1.0] * 5])
+            for before, after in zip(rows[keys[0]], client.pull(emb, [keys[0]])[0]):
+                self.assertAlmostEqual(after, before - 0.25 / 1.5**0.5, places=6)
+        self.drain(ps)
+
+    def optimizer(self, **said):
+        """As sl_optimizer_defaults has it."""
+        return {"momentum": single(0.9), "rho": single(0.9), "beta1": single(0.9), "beta2": single(0.999),
+                "epsilon": single(1e-8), "weight_decay": single(0.01), "initial_accumulator": single(0.1),
+                "lr_power": -0.5, "decay_steps": 100000, "decay_baseline": single(0.1), **said}
 
 
 if __name__ == "__main__":
