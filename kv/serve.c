@@ -1,7 +1,6 @@
 /* starling-ps, as a function: flags and environment -> one ps process, or a scheduler. */
 #include <starling_kv.h>
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include "config/env.h"
 #include "config/rdma_choice.h"
 #include "config/security.h"
+#include "config/size.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "net/dpdk/device_list.h"
@@ -42,6 +42,7 @@ struct flags {
     uint64_t start_timeout_s;
     uint64_t drain_timeout_s;
     uint64_t lease_s;
+    uint64_t replicas;
     bool checksum;
     struct sl_security_flags security;
     bool insecure;
@@ -136,6 +137,16 @@ static const struct sl_cli_option OPTIONS[] = {
          "PS_HEARTBEAT_TIMEOUT, or 10 where it is not set.",
      .least = 0,
      .most = 3600},
+    {.kind = SL_CLI_U64,
+     .name = "replicas",
+     .target = &flags.replicas,
+     .metavar = "N",
+     .help =
+         "Backups of each shard, 0 or 1; the same for all ps. With 1 each shard has a backup on "
+         "the next ps: a push is acknowledged once both have it, and the backup takes over when "
+         "the ps is lost.",
+     .least = 0,
+     .most = 1},
     {.kind = SL_CLI_FLAG,
      .name = "checksum",
      .target = &flags.checksum,
@@ -166,30 +177,6 @@ static int parse_flags(int argc, char **argv, char *reason)
         .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     };
     return sl_cli_parse(&cli, argc, argv, reason, REASON_BYTES);
-}
-
-/* "64G" -> bytes; errors: INVALID. */
-static int parse_bytes(const char *text, size_t *out, char *reason)
-{
-    static const char suffixes[] = "KMGT";
-    char *end;
-    errno = 0;
-    unsigned long long number = strtoull(text, &end, 10);
-    unsigned shift = 0;
-    const char *suffix = *end == '\0' ? NULL : strchr(suffixes, *end);
-    if (suffix != NULL) {
-        shift = 10 * (unsigned)(suffix - suffixes + 1);
-        end++;
-    }
-    bool is_number = text[0] >= '0' && text[0] <= '9' && errno == 0 && *end == '\0';
-    if (!is_number || number > (SIZE_MAX >> shift)) {
-        (void)snprintf(reason, REASON_BYTES,
-                       "--memory-limit %s: accepts a number of bytes, such as 0, 500M or 64G",
-                       text);
-        return SL_ERR_INVALID;
-    }
-    *out = (size_t)number << shift;
-    return 0;
 }
 
 /* A peer cannot connect to "any address": the cluster should name the host. */
@@ -368,6 +355,7 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
     options->ps_count = cluster->ps_count;
     options->worker_count = cluster->worker_count;
     options->reactor_count = options->kind == SL_PROCESS_SCHEDULER ? 1 : env->ps_reactors;
+    options->replicas = options->kind == SL_PROCESS_SCHEDULER ? 0 : (uint32_t)flags.replicas;
     options->polling = options->kind != SL_PROCESS_SCHEDULER && env->ps_polling;
     options->pin = options->kind != SL_PROCESS_SCHEDULER && env->ps_pin;
     options->checksum = flags.checksum;
@@ -505,6 +493,15 @@ static int check_data(const struct sl_process_options *options, char *reason)
     return SL_ERR_UNSUPPORTED;
 }
 
+static int check_replicas(const struct sl_process_options *options, char *reason)
+{
+    const char *flaw = sl_process_replica_flaw(options);
+    if (flaw != NULL) {
+        (void)snprintf(reason, REASON_BYTES, "--replicas 1 %s", flaw);
+    }
+    return flaw == NULL ? 0 : SL_ERR_INVALID;
+}
+
 static int check_endpoints(const struct sources *sources, const struct sl_process_options *options,
                            char *reason)
 {
@@ -543,7 +540,8 @@ static void free_sources(struct sources *sources)
  * is the caller's to free. */
 static int configure(struct sources *sources, struct sl_process_options *options, char *reason)
 {
-    int err = parse_bytes(flags.memory_limit, &options->memory_bytes_max, reason);
+    int err = sl_size_parse("--memory-limit", flags.memory_limit, &options->memory_bytes_max,
+                            reason, REASON_BYTES);
     if (err == 0) {
         err = read_sources(sources, reason);
     }
@@ -566,6 +564,9 @@ static int configure(struct sources *sources, struct sl_process_options *options
     }
     if (err == 0 && options->kind != SL_PROCESS_SCHEDULER) {
         err = sl_checkpoint_choice_check(&sources->checkpoint, reason, REASON_BYTES);
+    }
+    if (err == 0) {
+        err = check_replicas(options, reason);
     }
     return err;
 }

@@ -8,10 +8,13 @@
 
 #include "core/assert.h"
 
-#define LABEL_BYTES 16
+#define LABEL_BYTES   16
 
 /* label, client nonce, server nonce, then the hello's claims, little-endian. */
-#define TEXT_BYTES  (LABEL_BYTES + 2 * SL_MESSAGE_NONCE_BYTES + 5 * 4 + 8 + 2)
+#define TEXT_BYTES    (LABEL_BYTES + 2 * SL_MESSAGE_NONCE_BYTES + 5 * 4 + 8 + 2)
+
+/* Of a primary, what it says of its shard follows. */
+#define REPLICA_BYTES (2 * 8)
 
 int sl_auth_nonce(uint8_t nonce[SL_MESSAGE_NONCE_BYTES])
 {
@@ -26,8 +29,9 @@ static uint8_t *put(uint8_t *at, uint64_t value, uint32_t bytes)
     return at + bytes;
 }
 
-static void write_text(enum sl_auth_side side, const struct sl_message_hello *hello,
-                       const uint8_t *server_nonce, uint8_t text[TEXT_BYTES])
+/* Returns how long it is. */
+static size_t write_text(enum sl_auth_side side, const struct sl_message_hello *hello,
+                         const uint8_t *server_nonce, uint8_t text[TEXT_BYTES + REPLICA_BYTES])
 {
     static const char labels[2][LABEL_BYTES] = {
         [SL_AUTH_CLIENT] = "starling client",
@@ -49,6 +53,11 @@ static void write_text(enum sl_auth_side side, const struct sl_message_hello *he
     at = put(at, hello->checksum, 1);
     at = put(at, (hello->joins ? 1U : 0U) | (hello->any_task ? 2U : 0U), 1);
     sl_assert(at == text + TEXT_BYTES);
+    if (hello->purpose == SL_MESSAGE_PURPOSE_REPLICA) {
+        at = put(at, hello->epoch, 8);
+        at = put(at, hello->state, 8);
+    }
+    return (size_t)(at - text);
 }
 
 int sl_auth_prove(const struct sl_secret *secret, enum sl_auth_side side,
@@ -59,10 +68,10 @@ int sl_auth_prove(const struct sl_secret *secret, enum sl_auth_side side,
     sl_assert(secret->byte_count > 0);
     sl_assert(secret->byte_count <= SL_SECRET_BYTES_MAX);
     sl_assert(hello->has_nonce);
-    uint8_t text[TEXT_BYTES];
-    write_text(side, hello, server_nonce, text);
+    uint8_t text[TEXT_BYTES + REPLICA_BYTES];
+    const size_t text_bytes = write_text(side, hello, server_nonce, text);
     unsigned int bytes = 0;
-    if (HMAC(EVP_sha256(), secret->bytes, (int)secret->byte_count, text, sizeof text, proof,
+    if (HMAC(EVP_sha256(), secret->bytes, (int)secret->byte_count, text, text_bytes, proof,
              &bytes) == NULL) {
         return SL_ERR_NO_MEMORY;
     }

@@ -24,7 +24,7 @@ uint32_t sl_coordinator_cluster_miss_ps(const struct sl_coordinator *coordinator
     }
     uint32_t total = 0;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        if (!here[task]) {
+        if (!here[task] && sl_coordinator_replica_needs(coordinator, task)) {
             sl_coordinator_miss(waiting, &total, "ps", task);
         }
     }
@@ -43,8 +43,9 @@ static uint32_t find_missing(const struct sl_coordinator *coordinator,
 static bool is_owed_cluster(const struct sl_coordinator *coordinator,
                             const struct sl_coordinator_member *member)
 {
-    bool is_outdated = member->registered && !is_ps(member) &&
-                       member->cluster_version != coordinator->cluster_version;
+    bool cares = !is_ps(member) || coordinator->ps[member->hello.task_index].epoch != 0;
+    bool is_outdated =
+        member->registered && cares && member->cluster_version != coordinator->cluster_version;
     return member->connected && (member->waits_for_cluster || is_outdated);
 }
 
@@ -54,11 +55,10 @@ static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinat
     message->id = member->waits_for_cluster ? member->cluster_request : 0;
     message->cluster.restore =
         is_ps(member) ? coordinator->ps[member->hello.task_index].restore : coordinator->restore;
-    bool was_asked = member->waits_for_cluster;
     member->waits_for_cluster = false;
     member->cluster_version = coordinator->cluster_version;
     sl_coordinator_send(coordinator, member, message);
-    if (was_asked && is_ps(member)) {
+    if (is_ps(member)) {
         sl_coordinator_member_tell_losses(coordinator, member);
     }
 }
@@ -97,6 +97,7 @@ static void publish(struct sl_coordinator *coordinator, uint64_t now_ns)
         form(coordinator);
         sl_coordinator_checkpoint_formed(coordinator, now_ns);
     }
+    sl_coordinator_replica_begin(coordinator);
     uint32_t owed = 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         owed += is_owed_cluster(coordinator, coordinator->members[i]) ? 1 : 0;
@@ -117,6 +118,7 @@ static void publish(struct sl_coordinator *coordinator, uint64_t now_ns)
         memcpy(ps[task].data_endpoint, from->data_endpoint, sizeof ps[task].data_endpoint);
         memcpy(ps[task].host, from->host, sizeof ps[task].host);
         memcpy(ps[task].fast_endpoint, from->fast_endpoint, sizeof ps[task].fast_endpoint);
+        sl_coordinator_replica_fill(coordinator, task, &ps[task]);
     }
     struct sl_message message = {
         .kind = SL_MESSAGE_CLUSTER,
@@ -175,8 +177,9 @@ static const char *check_ps(const struct sl_coordinator *coordinator,
            : reg->data_endpoint[0] == '\0' ? "a ps must name its data endpoint"
            : reg->shard_count > SL_LIMIT_SHARDS - others
                ? "the cluster would have more shards than the limit of 4096"
-           : known != 0 && known != reg->shard_count ? "it came back with another number of shards"
-                                                     : NULL;
+           : known != 0 && known != reg->shard_count
+               ? "it came back with another number of shards"
+               : sl_coordinator_replica_check(coordinator, member, reg);
 }
 
 static void log_return(const struct sl_coordinator_member *member,
@@ -242,7 +245,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     if (is_known && (is_new || moved)) {
         coordinator->cluster_version++;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
-        log_return(member, reg, is_new);
+        log_return(member, reg, is_new && known->epoch == 0);
     }
     if (is_new || !coordinator->formed) {
         known->restore = reg->serving ? 0 : reg->restore;
@@ -250,16 +253,26 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     }
     known->restarted = known->restarted || (is_known && is_new);
     known->shard_count = reg->shard_count;
+    known->replicas = reg->replicas;
     known->client_id = member->hello.client_id;
     known->gone = false;
     memcpy(known->data_endpoint, reg->data_endpoint, sizeof known->data_endpoint);
     memcpy(known->host, reg->host, sizeof known->host);
     memcpy(known->fast_endpoint, reg->fast_endpoint, sizeof known->fast_endpoint);
     sl_coordinator_checkpoint_register(coordinator, member, reg, is_new, now_ns);
+    sl_coordinator_replica_register(coordinator, member, reg, is_known && is_new);
     if (is_new || moved || !coordinator->formed) {
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
     }
     return true;
+}
+
+void sl_coordinator_cluster_look(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    struct sl_message_waiting nobody = {0};
+    if (find_missing(coordinator, &nobody) == 0) {
+        publish(coordinator, now_ns);
+    }
 }
 
 void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
@@ -278,10 +291,7 @@ void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
     member->waits_for_cluster = true;
     member->cluster_request = message->id;
     member->remind_ns = now_ns + coordinator->options.waiting_interval_ns;
-    struct sl_message_waiting nobody = {0};
-    if (find_missing(coordinator, &nobody) == 0) {
-        publish(coordinator, now_ns);
-    }
+    sl_coordinator_cluster_look(coordinator, now_ns);
     sl_coordinator_checkpoint_tell(coordinator, member);
     sl_coordinator_checkpoint_look(coordinator, now_ns);
     sl_coordinator_job_tell_end(coordinator, member);

@@ -44,6 +44,14 @@ struct sl_coordinator_ps {
     bool serving;                     /* it had begun when it registered first */
     uint64_t restore;                 /* the checkpoint that it begins from; 0: none */
     bool owes_checkpoint;             /* its part of the one that is being made, or its manifest */
+
+    /* Of its shards: coordinator_replica.c. */
+    uint32_t replicas;   /* as it registered */
+    uint64_t epoch;      /* 0: there are no backups, or the cluster has not come together */
+    uint32_t primary;    /* a task: itself or the one behind */
+    uint32_t backup;     /* likewise, the other; SL_MESSAGE_NO_BACKUP: none */
+    bool in_step;        /* the backup has all that was acknowledged */
+    uint64_t deposed_id; /* the process that the last take-over was from */
 };
 
 enum sl_coordinator_end {
@@ -219,6 +227,10 @@ void sl_coordinator_member_note(struct sl_coordinator *coordinator,
 int sl_coordinator_member_restore(struct sl_coordinator *coordinator, enum sl_message_role role,
                                   uint32_t task, uint64_t client_id, bool registered);
 
+/* A ps takes over from one that was heard last at that time: it may have missed losses since. */
+void sl_coordinator_member_owe_losses(struct sl_coordinator *coordinator,
+                                      struct sl_coordinator_member *ps, uint64_t heard_ns);
+
 /* Workers of the job: those that a barrier of count 0 waits for. */
 uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator);
 
@@ -267,6 +279,36 @@ uint32_t sl_coordinator_cluster_miss_ps(const struct sl_coordinator *coordinator
 
 /* Tells the cluster to those who do not know it, or for whom they wait. */
 void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* Tells the cluster at once to those who know an older one, unless somebody is missing. */
+void sl_coordinator_cluster_look(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* ---- coordinator_replica.c ---- */
+
+/* The job cannot go on without that ps: it is the primary of some shards. */
+bool sl_coordinator_replica_needs(const struct sl_coordinator *coordinator, uint32_t task);
+
+/* What is wrong with the replicas of a ps that registers, or NULL. */
+const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinator,
+                                         const struct sl_coordinator_member *member,
+                                         const struct sl_message_register *reg);
+
+/* Every ps has registered: the first epoch, where there are backups. */
+void sl_coordinator_replica_begin(struct sl_coordinator *coordinator);
+
+/* A ps has registered, as a new process or anew: it gets the backups that nobody has, and says how
+ * those of its shards get on. */
+void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
+                                     const struct sl_coordinator_member *member,
+                                     const struct sl_message_register *reg, bool is_new);
+
+/* A ps, heard last at that time, is no member any more. */
+void sl_coordinator_replica_lose(struct sl_coordinator *coordinator, uint32_t task,
+                                 uint64_t heard_ns);
+
+/* What the cluster says of the shards of that ps. */
+void sl_coordinator_replica_fill(const struct sl_coordinator *coordinator, uint32_t task,
+                                 struct sl_message_ps *out);
 
 /* ---- coordinator_table.c ---- */
 

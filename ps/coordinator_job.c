@@ -177,7 +177,8 @@ static uint32_t name_gone_ps(const struct sl_coordinator *coordinator, bool with
         const struct sl_coordinator_member *member =
             sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, task);
         bool is_away = member != NULL && !member->connected;
-        if (coordinator->ps[task].gone || (with_away && is_away)) {
+        const bool is_needed = sl_coordinator_replica_needs(coordinator, task);
+        if (is_needed && (coordinator->ps[task].gone || (with_away && is_away))) {
             sl_coordinator_miss(&gone, &count, "ps", task);
         }
     }

@@ -58,11 +58,14 @@ static bool is_worker(const struct sl_coordinator_member *member)
 
 /* ---- The end of a membership ---------------------------------------------------------------- */
 
-static const char *what_others_do(const struct sl_coordinator_member *member)
+static const char *what_others_do(const struct sl_coordinator *coordinator,
+                                  const struct sl_coordinator_member *member)
 {
     switch (member->hello.role) {
     case SL_MESSAGE_ROLE_PS:
-        return "; the job waits for it to be started again";
+        return coordinator->ps[member->hello.task_index].epoch == 0
+                   ? "; the job waits for it to be started again"
+                   : ""; /* coordinator_replica.c has its own lines */
     case SL_MESSAGE_ROLE_WORKER:
         return "; the others go on without it";
     default:
@@ -169,7 +172,15 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
         tell_loss(coordinator, member, end);
     }
     bool is_fewer = is_worker(member) && coordinator->workers[member->hello.task_index].departed;
+    const bool was_ps = member->hello.role == SL_MESSAGE_ROLE_PS && member->registered &&
+                        end != SL_COORDINATOR_END_NONE;
+    const uint32_t task = member->hello.task_index;
+    const uint64_t heard_ns = member->heard_ns;
     free(member);
+    if (was_ps) {
+        sl_coordinator_replica_lose(coordinator, task, heard_ns);
+        sl_coordinator_cluster_look(coordinator, now_ns);
+    }
     if (is_fewer) {
         sl_coordinator_barrier_look(coordinator);
     }
@@ -192,7 +203,7 @@ static void lose(struct sl_coordinator *coordinator, struct sl_coordinator_membe
                  uint64_t now_ns)
 {
     sl_log_warn("%s is lost: no heartbeat for %g s%s", member->name,
-                seconds(coordinator->options.lease_ns), what_others_do(member));
+                seconds(coordinator->options.lease_ns), what_others_do(coordinator, member));
     close_connection(coordinator, member, "its lease has ended");
     end_member(coordinator, member, SL_COORDINATOR_END_LOST, now_ns);
 }
@@ -416,6 +427,13 @@ static uint64_t losses_since(const struct sl_coordinator *coordinator, uint64_t 
 {
     uint64_t lease_ns = coordinator->options.lease_ns;
     return heard_ns > lease_ns ? heard_ns - lease_ns : 1;
+}
+
+void sl_coordinator_member_owe_losses(struct sl_coordinator *coordinator,
+                                      struct sl_coordinator_member *ps, uint64_t heard_ns)
+{
+    const uint64_t since_ns = losses_since(coordinator, heard_ns);
+    ps->losses_since_ns = ps->losses_since_ns < since_ns ? ps->losses_since_ns : since_ns;
 }
 
 /* The same process on another connection. */

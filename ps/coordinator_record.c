@@ -76,11 +76,14 @@ static int add_member_json(const struct sl_coordinator *coordinator, enum sl_mes
 static json_t *ps_json(const struct sl_coordinator *coordinator, uint32_t task)
 {
     const struct sl_coordinator_ps *ps = &coordinator->ps[task];
-    json_t *record =
-        json_pack("{sI so ss ss ss so sb sb sb}", "shards", (json_int_t)ps->shard_count, "client",
-                  id_json(ps->client_id), "data", ps->data_endpoint, "fast", ps->fast_endpoint,
-                  "host", ps->host, "restore", id_json(ps->restore), "serving", ps->serving ? 1 : 0,
-                  "restarted", ps->restarted ? 1 : 0, "gone", ps->gone ? 1 : 0);
+    json_t *record = json_pack(
+        "{sI so ss ss ss so sb sb sb sI so sI sI sb so}", "shards", (json_int_t)ps->shard_count,
+        "client", id_json(ps->client_id), "data", ps->data_endpoint, "fast", ps->fast_endpoint,
+        "host", ps->host, "restore", id_json(ps->restore), "serving", ps->serving ? 1 : 0,
+        "restarted", ps->restarted ? 1 : 0, "gone", ps->gone ? 1 : 0, "replicas",
+        (json_int_t)ps->replicas, "epoch", id_json(ps->epoch), "primary", (json_int_t)ps->primary,
+        "backup", (json_int_t)(ps->backup == SL_MESSAGE_NO_BACKUP ? SL_LIMIT_PS : ps->backup),
+        "in_step", ps->in_step ? 1 : 0, "deposed", id_json(ps->deposed_id));
     if (record != NULL && add_member_json(coordinator, SL_MESSAGE_ROLE_PS, task, record) != 0) {
         json_decref(record);
         record = NULL;
@@ -280,6 +283,24 @@ static bool is_endpoint(const char *text)
     return sl_endpoint_parse(text, &endpoint, NULL, 0) == 0;
 }
 
+/* Who serves its shards, and has their backups. */
+static bool read_pair(const struct sl_coordinator *coordinator, const json_t *record,
+                      struct sl_coordinator_ps *out)
+{
+    const bool is_read = read_count(record, "replicas", 1, &out->replicas) &&
+                         read_id(record, "epoch", &out->epoch) &&
+                         read_count(record, "primary", SL_LIMIT_PS - 1, &out->primary) &&
+                         read_count(record, "backup", SL_LIMIT_PS, &out->backup) &&
+                         read_flag(record, "in_step", &out->in_step) &&
+                         read_id(record, "deposed", &out->deposed_id);
+    if (!is_read || out->primary >= coordinator->options.ps_count) {
+        return false;
+    }
+    const bool has_backup = out->backup < coordinator->options.ps_count;
+    out->backup = has_backup ? out->backup : SL_MESSAGE_NO_BACKUP;
+    return has_backup || !out->in_step;
+}
+
 static int read_ps(struct sl_coordinator *coordinator, uint32_t task, const json_t *record)
 {
     struct sl_coordinator_ps ps = {0};
@@ -291,6 +312,7 @@ static int read_ps(struct sl_coordinator *coordinator, uint32_t task, const json
         !read_id(record, "restore", &ps.restore) || ps.restore > SL_LIMIT_CHECKPOINT_NUMBER ||
         !read_flag(record, "serving", &ps.serving) ||
         !read_flag(record, "restarted", &ps.restarted) || !read_flag(record, "gone", &ps.gone) ||
+        !read_pair(coordinator, record, &ps) ||
         (ps.shard_count != 0 && !is_endpoint(ps.data_endpoint)) ||
         (ps.fast_endpoint[0] != '\0' && !is_endpoint(ps.fast_endpoint))) {
         return SL_ERR_CORRUPT;

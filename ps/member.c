@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "core/clock.h"
@@ -62,6 +63,13 @@ static bool find_shards(const struct sl_member *member, const struct sl_message_
     return found;
 }
 
+static void tell_cluster(struct sl_member *member, const struct sl_message_cluster *cluster)
+{
+    if (member->options.cluster != NULL) {
+        member->options.cluster(member->options.ctx, cluster);
+    }
+}
+
 static void cluster_came(struct sl_member *member, const struct sl_message_cluster *cluster)
 {
     uint32_t first_shard = 0;
@@ -76,6 +84,10 @@ static void cluster_came(struct sl_member *member, const struct sl_message_clust
         return;
     }
     member->registered = true;
+    tell_cluster(member, cluster);
+    if (member->failed) {
+        return; /* its owner has found fault with it */
+    }
     if (member->is_lost) {
         sl_log_info("the coordinator is back");
         member->is_lost = false;
@@ -88,6 +100,8 @@ static void cluster_came(struct sl_member *member, const struct sl_message_clust
         member->options.joined(member->options.ctx, first_shard, shard_count, member->lease_ns);
     }
 }
+
+static void register_once(struct sl_member *member);
 
 static void register_answered(void *ctx, const struct sl_message *answer, int err,
                               const char *reason)
@@ -103,6 +117,9 @@ static void register_answered(void *ctx, const struct sl_message *answer, int er
         sl_log_debug("not registered again: %s", reason); /* with a heartbeat, anew */
     } else {
         fail(member, err, reason);
+    }
+    if (member->has_news && !member->failed && sl_session_conn(member->session) != NULL) {
+        register_once(member);
     }
 }
 
@@ -127,8 +144,12 @@ static void register_once(struct sl_member *member)
                 .worker_count = options->worker_count,
                 .restore = member->joined ? 0 : options->restore,
                 .checkpoint_newest = sl_member_checkpoint_newest(member),
-                .serving = member->joined},
+                .serving = member->joined,
+                .replicas = options->replicas,
+                .pair_count = member->pair_count},
     };
+    memcpy(message.reg.pairs, member->pairs, sizeof member->pairs);
+    member->has_news = false;
     sl_endpoint_format(&options->data, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
     if (options->has_fast) {
         sl_endpoint_format(&options->fast, message.reg.fast_endpoint,
@@ -263,8 +284,13 @@ static void on_told(void *ctx, struct sl_session *session, const struct sl_messa
     case SL_MESSAGE_CHECKPOINT_COMPLETE:
         sl_member_checkpoint_complete_told(member, &message->checkpoint_complete);
         break;
+    case SL_MESSAGE_CLUSTER:
+        if (member->joined) {
+            tell_cluster(member, &message->cluster);
+        }
+        break;
     default:
-        break; /* where the other ps are does not matter to this one */
+        break;
     }
 }
 
@@ -352,6 +378,19 @@ uint32_t sl_member_task_index(const struct sl_member *member)
 {
     sl_assert(!member->options.any_task);
     return member->options.task_index;
+}
+
+void sl_member_report(struct sl_member *member, const struct sl_message_pair *pairs,
+                      uint32_t pair_count)
+{
+    sl_reactor_assert_owner(member->options.reactor);
+    sl_assert(pair_count <= SL_MESSAGE_PAIRS_MAX);
+    memcpy(member->pairs, pairs, pair_count * sizeof *pairs);
+    member->pair_count = pair_count;
+    member->has_news = true;
+    if (member->session != NULL && !member->failed && member->registered) {
+        register_once(member);
+    }
 }
 
 void sl_member_leave(struct sl_member *member)

@@ -24,6 +24,7 @@ struct sl_member_options {
     bool any_task;        /* the coordinator chooses it; task_index is 0 */
     uint32_t shard_count; /* of this process */
     uint32_t ps_count, worker_count;
+    uint32_t replicas;       /* backups of each shard: 0 or 1 */
     struct sl_endpoint data; /* where its shards are reached */
     struct sl_endpoint fast; /* where they are reached by RDMA or DPDK too */
     bool has_fast;
@@ -39,6 +40,10 @@ struct sl_member_options {
 
     /* The cluster is known, once: this process has its shards first_shard and on of shard_count. */
     void (*joined)(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns);
+    /* What the cluster is: before `joined`, and whenever the coordinator tells it anew. May be
+     * NULL.
+     */
+    void (*cluster)(void *ctx, const struct sl_message_cluster *cluster);
     /* It could not join, or was refused later; logged. */
     void (*failed)(void *ctx, int err);
     /* A worker is lost: for sl_server_lost of every shard. */
@@ -91,6 +96,9 @@ void sl_member_checkpoint_ask(struct sl_member *member, uint64_t timeout_ns,
 void sl_member_table_keep(struct sl_member *member, uint32_t table_id,
                           const struct sl_table_spec *spec, uint64_t timeout_ns,
                           sl_session_answer_fn *answered, void *ctx);
+/* Tells the coordinator how the backups get on, now and whenever it registers again. */
+void sl_member_report(struct sl_member *member, const struct sl_message_pair *pairs,
+                      uint32_t pair_count);
 
 /* Says goodbye. No upcall follows. */
 void sl_member_leave(struct sl_member *member);

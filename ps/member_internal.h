@@ -29,7 +29,10 @@ struct sl_member {
     bool failed;      /* likewise: nothing more is done */
     bool is_lost;     /* the coordinator is, and the user has been told so */
     uint32_t first_shard, shard_count;
-    uint64_t restore; /* the checkpoint to begin from */
+    uint64_t restore;                                   /* the checkpoint to begin from */
+    struct sl_message_pair pairs[SL_MESSAGE_PAIRS_MAX]; /* as the owner has said last */
+    uint32_t pair_count;
+    bool has_news; /* they have changed since they were sent */
     struct sl_member_checkpoint checkpoint;
 };
 

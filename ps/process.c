@@ -65,7 +65,8 @@ static int core_start(void *ctx)
                               .rdma_device = options->rdma_device,
                               .rdma_gid = options->rdma_gid,
                               .dpdk = options->dpdk},
-        .shard = {.memory_bytes_max = options->memory_bytes_max / options->reactor_count,
+        .shard = {.memory_bytes_max =
+                      options->memory_bytes_max / options->reactor_count / (1 + options->replicas),
                   .kv_handler = options->kv_handler},
         .task_index = options->task_index,
         .local_index = core->index,
@@ -76,11 +77,21 @@ static int core_start(void *ctx)
         .secret = options->secret,
         .incarnation = process->incarnation,
         .restores = options->checkpoint.directory != NULL && options->checkpoint.restores,
+        .has_replica = options->replicas > 0,
+        .pair_moved = sl_process_on_pair_moved,
+        .pair_failed = sl_process_on_pair_failed,
+        .pair_ctx = core,
     };
     sl_process_listen_choose(process, &server);
     int err = sl_server_create(&server, &core->server);
     process->servers[core->index] = core->server;
     sl_process_listen_created(core, err);
+    if (err == 0 && server.has_replica) {
+        server.local_index += options->reactor_count;
+        server.coordinator = NULL;
+        err = sl_server_create(&server, &core->guest);
+        process->servers[server.local_index] = core->guest;
+    }
     return err != 0 ? err : sl_process_checkpoint_open(core);
 }
 
@@ -95,7 +106,19 @@ static void core_stop(void *ctx)
     if (sl_server_stats(core->server, &core->stats) != 0) {
         sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
     }
+    if (core->guest != NULL) {
+        sl_server_destroy(&core->guest);
+    }
     sl_server_destroy(&core->server);
+}
+
+static int set_shard(const struct sl_process *process, struct sl_server *server, uint32_t shard)
+{
+    sl_server_set_task(server, process->task_index);
+    if (process->lease_ns != 0) {
+        sl_server_set_lease(server, process->lease_ns);
+    }
+    return sl_server_set_shard(server, shard, process->shard_count);
 }
 
 /* Its reactor knows which shard it has: the last step of the start. */
@@ -104,12 +127,10 @@ static void core_set_shard(void *ctx, uint64_t restore, uint64_t b)
     (void)b;
     struct sl_process_core *core = ctx;
     const struct sl_process *process = core->process;
-    sl_server_set_task(core->server, process->task_index);
-    if (process->lease_ns != 0) {
-        sl_server_set_lease(core->server, process->lease_ns);
+    int err = set_shard(process, core->server, process->first_shard + core->index);
+    if (err == 0 && core->guest != NULL) {
+        err = set_shard(process, core->guest, process->pairs[1].first_shard + core->index);
     }
-    int err =
-        sl_server_set_shard(core->server, process->first_shard + core->index, process->shard_count);
     if (err != 0) {
         sl_process_answer(core, err);
         return;
@@ -133,11 +154,20 @@ static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uin
             process->reactors[0], i,
             (struct sl_mail){.run = core_set_shard, .ctx = &process->cores[i], .a = restore});
     }
+    if (process->options.replicas > 0) {
+        process->has_shards = true;
+        sl_process_replica_tell(process);
+    }
 }
 
 static void on_join_failed(void *ctx, int err)
 {
     sl_process_answer(&((struct sl_process *)ctx)->cores[0], err);
+}
+
+static uint32_t server_count(const struct sl_process *process)
+{
+    return process->options.reactor_count * (1 + process->options.replicas);
 }
 
 struct loss {
@@ -157,14 +187,14 @@ static void core_lost(void *ctx, uint64_t a, uint64_t b)
 static void on_lost(void *ctx, const struct sl_message_lost *lost)
 {
     struct sl_process *process = ctx;
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+    for (uint32_t i = 0; i < server_count(process); i++) {
         struct loss *loss = malloc(sizeof *loss);
         if (loss == NULL) {
             sl_log_error("no memory to tell shard %u that worker/%u is lost", i, lost->task_index);
             continue; /* its session there ends by its own lease */
         }
         *loss = (struct loss){.server = process->servers[i], .lost = *lost};
-        sl_reactor_post(process->reactors[0], i,
+        sl_reactor_post(process->reactors[0], i % process->options.reactor_count,
                         (struct sl_mail){.run = core_lost, .ctx = loss, .drop = free});
     }
 }
@@ -195,6 +225,7 @@ int sl_process_join(struct sl_process *process)
         .shard_count = options->reactor_count,
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
+        .replicas = options->replicas,
         .data = data,
         .fast = fast,
         .has_fast = options->has_fast,
@@ -207,6 +238,7 @@ int sl_process_join(struct sl_process *process)
         .restore = sl_process_restore_number(process),
         .checkpoint_newest = sl_process_restore_greatest(process),
         .joined = on_joined,
+        .cluster = sl_process_on_cluster,
         .failed = on_join_failed,
         .lost = on_lost,
         .ended = sl_process_on_ended,
@@ -238,7 +270,10 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
 
 static void core_drained(void *ctx)
 {
-    sl_process_answer(ctx, 0);
+    struct sl_process_core *core = ctx;
+    if (--core->drains_left == 0) {
+        sl_process_answer(core, 0);
+    }
 }
 
 static void core_drain(void *ctx, uint64_t a, uint64_t b)
@@ -248,7 +283,11 @@ static void core_drain(void *ctx, uint64_t a, uint64_t b)
     if (core->process->member != NULL && core->index == 0) {
         sl_member_leave(core->process->member);
     }
+    core->drains_left = core->guest == NULL ? 1 : 2;
     sl_server_drain(core->server, a, core_drained, core);
+    if (core->guest != NULL) {
+        sl_server_drain(core->guest, a, core_drained, core);
+    }
 }
 
 /* ---- On the main thread ---------------------------------------------------------------------- */
@@ -396,7 +435,7 @@ static int create(struct sl_process *process)
     sl_process_report_name(process);
     process->cores = calloc(count, sizeof *process->cores);
     process->reactors = calloc(count, sizeof *process->reactors);
-    process->servers = calloc(count, sizeof *process->servers);
+    process->servers = calloc(server_count(process), sizeof *process->servers);
     if (process->cores == NULL || process->reactors == NULL || process->servers == NULL) {
         return SL_ERR_NO_MEMORY;
     }

@@ -42,6 +42,8 @@ struct sl_process_options {
     struct sl_endpoint fast;        /* ours, of rdma or dpdk, beside data, which is tcp then */
     bool has_fast;
     uint32_t reactor_count; /* SCHEDULER: 1 */
+    uint32_t replicas;      /* backups of each shard, on other ps: 0 or 1; with 1, ps_count is 2 or
+                             * more, data is tcp, and there is no handler */
     bool polling;
     bool pin;
     bool checksum;
@@ -60,6 +62,9 @@ struct sl_process_options {
     struct sl_process_checkpoint checkpoint;
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added up */
 };
+
+/* What does not go with the replicas that they ask for, "needs a second ps, ..."; NULL: nothing. */
+const char *sl_process_replica_flaw(const struct sl_process_options *options);
 
 /* Runs the process until SIGTERM or SIGINT, or, in a job with a scheduler, until that has ended.
  * Returns the process's exit status: 0 after an orderly end, 1 when it could not start, or the

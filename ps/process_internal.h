@@ -23,18 +23,38 @@ struct sl_process_core {
     uint32_t index;
     struct sl_reactor *reactor;
     struct sl_server *server;
+    struct sl_server *guest; /* with replicas: that has the backup of another ps's shard */
+    uint32_t drains_left;
     struct sl_mailbox_lane *to_core; /* the main thread's */
     struct sl_mailbox_lane *to_main; /* the reactor's */
     struct sl_message_stats stats;   /* written when it stops, read after join */
 };
+
+enum sl_process_report {
+    SL_PROCESS_REPORT_NOTHING,
+    SL_PROCESS_REPORT_IN_STEP,
+    SL_PROCESS_REPORT_FAILED,
+};
+
+/* The shards of a ps and their backups, of which this process has one or the other: reactor 0's. */
+struct sl_process_pair {
+    struct sl_message_ps ps;     /* whose they are, as told last */
+    struct sl_message_ps backup; /* who has the backups, where anybody has */
+    uint32_t first_shard;
+    uint64_t told_epoch;    /* to the cores */
+    uint32_t in_step_count; /* of the cores */
+    enum sl_process_report report;
+};
+
+#define SL_PROCESS_IN_STEP ((uint64_t)1 << 32)
 
 struct sl_process {
     struct sl_process_options options;
     uint64_t incarnation;
     struct sl_process_core *cores;
     struct sl_reactor **reactors;
-    struct sl_server **servers;
-    uint32_t created_count; /* of reactors */
+    struct sl_server **servers; /* with replicas, guests behind the own ones */
+    uint32_t created_count;     /* of reactors */
     uint32_t started_count;
     struct sl_coordinator *coordinator;
     struct sl_endpoint bound_control, bound_data, bound_fast;
@@ -44,6 +64,8 @@ struct sl_process {
     /* Reactor 0's; the numbers are read by others after the mail that says they are there. */
     struct sl_member *member;
     uint32_t first_shard, shard_count;
+    struct sl_process_pair pairs[2]; /* of the own shards, and of the guests */
+    bool has_shards;                 /* the cores have been told their numbers */
     uint64_t lease_ns;
     uint32_t task_index;                                /* since the cluster is known */
     char why[SL_PROCESS_STAGES][SL_MESSAGE_TEXT_BYTES]; /* each written once, before the mail */
@@ -142,6 +164,19 @@ void sl_process_end_job(void *core, uint64_t signal, uint64_t unused);
 
 /* Any thread. */
 const char *sl_process_signal_name(int signal);
+
+/* ---- process_replica.c ---- */
+
+/* Of the member: the cluster, perhaps anew. */
+void sl_process_on_cluster(void *process, const struct sl_message_cluster *cluster);
+
+/* Tells the cores of epochs that they have not been told of, once they know their shards. Reactor
+ * 0. */
+void sl_process_replica_tell(struct sl_process *process);
+
+/* Of a server; ctx: its core. */
+void sl_process_on_pair_moved(void *core, uint32_t local_index, uint64_t epoch, bool in_step);
+void sl_process_on_pair_failed(void *core, int err);
 
 /* ---- process_report.c: on the main thread ---- */
 

@@ -6,7 +6,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/server_internal.h"
+#include "ps/server_replica.h"
 
 #define BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
 #define BUFFER_BYTES_LEAST   ((size_t)32 << 20)
@@ -69,6 +69,12 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     if (err != 0) {
         goto fini_sessions;
     }
+    if (options->has_replica) {
+        err = sl_server_replica_create(server);
+    }
+    if (err != 0) {
+        goto close_transports;
+    }
     sl_server_queue_init(server);
     if (options->coordinator != NULL) {
         server->coordinator_timer.run = tick_coordinator;
@@ -77,6 +83,8 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
     *out = server;
     return 0;
 
+close_transports:
+    sl_server_transports_close(server);
 fini_sessions:
     sl_server_sessions_fini(&server->sessions);
 fini_requests:
@@ -101,16 +109,25 @@ void sl_server_destroy(struct sl_server **server)
     sl_timer_disarm(timers, &self->drain_timer);
     self->drained = NULL;
     self->draining = true;
+    if (self->replica != NULL) {
+        sl_server_ship_close(self);
+    }
     sl_server_transports_close(self);
     sl_assert(self->conns == NULL);
     sl_timer_disarm(timers, &self->watch_timer);
     sl_server_restore_fini(self);
     sl_server_checkpoint_fini(self);
+    if (self->replica != NULL) {
+        sl_server_feed_drop(self);
+    }
     sl_server_sessions_fini(&self->sessions);
     sl_server_queue_fini(self);
     sl_server_send_fini(self);
     if (self->shard != NULL) {
         sl_shard_destroy(&self->shard);
+    }
+    if (self->replica != NULL) {
+        sl_server_replica_destroy(self);
     }
     sl_pool_fini(&self->requests);
     sl_server_local_fini(self);
@@ -138,7 +155,7 @@ int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count
     }
     sl_server_sessions_number(server);
     for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
-        if (conn->session != NULL) {
+        if (conn->session != NULL && sl_server_replica_serves(server)) {
             sl_server_welcome(conn);
         }
     }
@@ -319,7 +336,8 @@ static void *on_sink(void *ctx, struct sl_conn *transport_conn, const struct sl_
     if (conn == NULL) {
         return NULL;
     }
-    bool may_be_long = conn->kind == SL_SERVER_CONN_DATA || conn->kind == SL_SERVER_CONN_CONTROL;
+    bool may_be_long = conn->kind == SL_SERVER_CONN_DATA || conn->kind == SL_SERVER_CONN_CONTROL ||
+                       conn->kind == SL_SERVER_CONN_FEED;
     if (!may_be_long ||
         (header->type == SL_FRAME_REQUEST && conn->credit.bytes < header->payload_bytes)) {
         sl_server_drop(conn, SL_ERR_PROTOCOL, "a frame of %u bytes, for which it has no credit",
@@ -376,6 +394,10 @@ static void on_received(void *ctx, struct sl_conn *transport_conn,
         sl_server_request_arrive(conn, message);
         return;
     }
+    if (message->header.type == SL_FRAME_REQUEST && conn->kind == SL_SERVER_CONN_FEED) {
+        sl_server_feed_arrive(conn, message);
+        return;
+    }
     if (message->header.type == SL_FRAME_CONTROL && message->header.request_id == 0 &&
         message->header.budget_us == 0) {
         sl_server_pulls_answer(conn->server);
@@ -430,6 +452,12 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
         sl_server_buffers_put(&server->buffers, conn->sink);
     }
     sl_server_session_detach(conn);
+    if (server->replica != NULL) {
+        sl_server_log_forget(conn);
+    }
+    if (conn->kind == SL_SERVER_CONN_FEED && server->replica->feed == conn) {
+        sl_server_feed_closed(server);
+    }
     if (conn->kind == SL_SERVER_CONN_CONTROL) {
         sl_coordinator_gone(server->options.coordinator, (uintptr_t)conn, server->draining,
                             sl_reactor_now_ns(server->options.reactor));

@@ -30,6 +30,9 @@
  * RDMA, DPDK: connections of the fast transport use the outbox and the buffers of the first one's,
  * which are registered with it.
  *
+ * Backups: where the process has them, what is acknowledged to a client is on two servers of two
+ * processes: server_replica.h.
+ *
  * Peers that stop: a connection with unsent frames, of which none was sent for 10 s, is closed, and
  * one whose long frame is not complete 10 s after it found room; while others wait for the memory,
  * the former after 2 s. The peer connects again, and goes on. Owner reactor, unless said otherwise.
@@ -48,6 +51,17 @@
 
 struct sl_server;
 struct sl_coordinator;
+
+/* What the coordinator has said of a shard and its backup, for one of the two servers that have it.
+ */
+struct sl_server_pair {
+    uint64_t epoch;  /* what it says is so until a later one */
+    bool is_primary; /* this server serves the shard; else it has the backup, or neither */
+    bool has_backup; /* of a primary; with it: */
+    uint32_t backup_task;
+    uint32_t backup_shard; /* among the shards of that process */
+    struct sl_endpoint backup;
+};
 
 struct sl_server_options {
     struct sl_reactor *reactor;
@@ -71,6 +85,18 @@ struct sl_server_options {
     const struct sl_secret *secret;     /* outlives the server; NULL: none is asked for */
     uint64_t incarnation;               /* of the process: random at its start */
     bool restores; /* nobody is welcomed before sl_server_open_up (ps/server_restore.h) */
+
+    /* With backups (ps/server_replica.h). `servers` has as many again behind the process's own: the
+     * backups of another's, which begin as such. */
+    bool has_replica;
+    /* As a primary: the backup is in step, and acknowledges what this one does, from before the
+     * call until another epoch; or it will not be in this epoch, and the coordinator shall begin
+     * another. From inside a turn. */
+    void (*pair_moved)(void *ctx, uint32_t local_index, uint64_t epoch, bool in_step);
+    /* The coordinator has given to another what is here, or the reverse, and this process must not
+     * go on; logged. */
+    void (*pair_failed)(void *ctx, int err);
+    void *pair_ctx;
 };
 
 /* On the reactor's thread. A local transport that cannot be opened is logged: the server does
@@ -90,6 +116,10 @@ int sl_server_listen(struct sl_server *server, const struct sl_endpoint *endpoin
 /* The cluster's numbering is known now: this shard is `index` of `count`. Until then data
  * connections wait for their welcome. Once. Errors: NO_MEMORY. */
 int sl_server_set_shard(struct sl_server *server, uint32_t index, uint32_t count);
+
+/* With backups: what the coordinator says of the shard, in each epoch. Who connects before the
+ * first waits. After sl_server_set_shard. */
+void sl_server_set_pair(struct sl_server *server, const struct sl_server_pair *pair);
 
 /* This process has learnt which task it is. Before sl_server_set_shard. */
 void sl_server_set_task(struct sl_server *server, uint32_t task_index);

@@ -4,7 +4,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/server_internal.h"
+#include "ps/server_replica.h"
 
 void sl_server_send_to_peer(void *ctx, uint64_t peer, const struct sl_message *message)
 {
@@ -33,6 +33,10 @@ static void fill_data_welcome(const struct sl_server_conn *conn, struct sl_messa
     welcome->shard_count = server->options.shard.count;
     welcome->resumed = conn->resumed;
     welcome->restored = conn->resumed ? conn->session->restored : server->is_restored;
+    if (server->replica != NULL) {
+        welcome->incarnation = server->replica->state;
+        welcome->payload_bytes_max -= (uint32_t)sizeof(struct sl_server_entry_head);
+    }
     if (conn->hello.role == SL_MESSAGE_ROLE_WORKER) {
         struct sl_shard_worker worker = sl_shard_worker_find(server->shard, conn->hello.task_index);
         welcome->counts = worker.counts;
@@ -65,6 +69,9 @@ static void send_welcome(struct sl_server_conn *conn)
 void sl_server_welcome(struct sl_server_conn *conn)
 {
     sl_assert(!conn->welcomed);
+    if (conn->server->replica != NULL) {
+        conn->server->replica->is_touched = true;
+    }
     conn->credit = (struct sl_credit){
         .bytes = SL_LIMIT_CREDIT_BYTES,
         .requests = SL_LIMIT_CREDIT_REQUESTS,
@@ -81,6 +88,9 @@ static void admit_data(struct sl_server_conn *conn)
     char text[SL_MESSAGE_TEXT_BYTES];
     if (server->options.server_count == 0) {
         sl_server_refuse(conn, SL_ERR_REFUSED, "this is the scheduler, which has no shards");
+        return;
+    }
+    if (!sl_server_replica_admits(conn)) {
         return;
     }
     if (conn->hello.shard != server->options.local_index) {
@@ -100,7 +110,7 @@ static void admit_data(struct sl_server_conn *conn)
         return;
     }
     conn->kind = SL_SERVER_CONN_DATA;
-    if (server->shard != NULL) {
+    if (server->shard != NULL && sl_server_replica_serves(server)) {
         sl_server_welcome(conn);
     }
 }
@@ -129,6 +139,15 @@ static void admit_control(struct sl_server_conn *conn)
     send_welcome(conn);
 }
 
+static void admit_primary(struct sl_server_conn *conn)
+{
+    if (conn->server->shard == NULL) {
+        sl_server_refuse(conn, SL_ERR_AGAIN, "this ps does not know its shards yet");
+    } else if (sl_server_replica_admits(conn)) {
+        sl_server_feed_admit(conn);
+    }
+}
+
 void sl_server_admit(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
@@ -141,6 +160,8 @@ void sl_server_admit(struct sl_server_conn *conn)
     }
     if (conn->hello.purpose == SL_MESSAGE_PURPOSE_CONTROL) {
         admit_control(conn);
+    } else if (conn->hello.purpose == SL_MESSAGE_PURPOSE_REPLICA) {
+        admit_primary(conn);
     } else {
         admit_data(conn);
     }
@@ -160,8 +181,9 @@ void sl_server_refuse_version(struct sl_server_conn *conn, uint32_t version)
 static struct sl_server *owner_of(const struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
-    bool is_elsewhere = conn->hello.purpose == SL_MESSAGE_PURPOSE_DATA &&
-                        conn->hello.shard < server->options.server_count;
+    const uint32_t count = server->options.server_count * (server->options.has_replica ? 2 : 1);
+    bool is_elsewhere =
+        conn->hello.purpose != SL_MESSAGE_PURPOSE_CONTROL && conn->hello.shard < count;
     return is_elsewhere ? server->options.servers[conn->hello.shard] : server;
 }
 
@@ -199,7 +221,7 @@ void sl_server_greet(struct sl_server_conn *conn)
         sl_server_refuse(conn, SL_ERR_NO_MEMORY, "the ps has no memory to share for its replies");
         return;
     }
-    if (conn->hello.purpose == SL_MESSAGE_PURPOSE_DATA) {
+    if (conn->hello.purpose != SL_MESSAGE_PURPOSE_CONTROL) {
         /* Before the first frame: it cannot change under one. */
         conn->outbox = conn->shares ? &server->local_replies : &server->replies;
     }
@@ -222,7 +244,7 @@ static void on_table_open(struct sl_server_conn *conn, const struct sl_message *
         .id = message->id,
         .table_id = open->table_id,
     };
-    sl_server_send(conn, &answer);
+    sl_server_log_answer(conn, SL_SERVER_ENTRY_TABLE, message, &answer);
 }
 
 static void on_stats_get(struct sl_server_conn *conn, const struct sl_message *message)
@@ -247,7 +269,11 @@ static void on_join(struct sl_server_conn *conn, const struct sl_message *messag
         .id = message->id,
         .clock = sl_shard_worker_join(conn->server->shard, conn->hello.task_index, message->clock),
     };
-    sl_server_send(conn, &answer);
+    if (answer.clock == message->clock) {
+        sl_server_log_answer(conn, SL_SERVER_ENTRY_JOIN, message, &answer);
+    } else {
+        sl_server_send(conn, &answer);
+    }
 }
 
 static void on_data_message(struct sl_server_conn *conn, const struct sl_message *message)
@@ -255,6 +281,9 @@ static void on_data_message(struct sl_server_conn *conn, const struct sl_message
     if (!conn->welcomed) {
         sl_server_drop(conn, SL_ERR_PROTOCOL, "it did not wait for its welcome");
         return;
+    }
+    if (!conn->session->heard && sl_server_replica_logs(conn->server)) {
+        sl_server_log_session(conn->session, SL_SERVER_ENTRY_HEARD, false);
     }
     conn->session->heard = true;
     switch (message->kind) {
@@ -307,6 +336,8 @@ static void dispatch(struct sl_server_conn *conn, const struct sl_message *messa
             on_data_message(conn, message);
         }
         break;
+    case SL_SERVER_CONN_FEED:
+        break; /* it says goodbye, and nothing else */
     }
     if (message->kind == SL_MESSAGE_GOODBYE) {
         on_goodbye(conn);

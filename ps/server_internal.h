@@ -8,6 +8,7 @@
 #include "ps/coordinator.h"
 #include "ps/server.h"
 #include "ps/server_buffers.h"
+#include "ps/server_entry.h"
 #include "ps/server_session.h"
 
 /* What one request may spend of a turn before the next connection has its go, and what all those
@@ -61,6 +62,7 @@ struct sl_server_request {
     uint64_t id;
     uint64_t credit_bytes;
     uint8_t *payload;
+    uint32_t payload_bytes;
     uint8_t *reply;   /* where it takes several turns to make */
     uint8_t *landing; /* where it is made instead, while there is the connection; or NULL */
     bool started;
@@ -70,6 +72,10 @@ struct sl_server_request {
     bool is_long; /* its payload came in a sink */
     bool crowded; /* it waits for nothing but its turn */
     struct sl_shard_work work;
+    /* Where there is a log: */
+    uint32_t effect_first, effect_end; /* sections that have had an effect when its session ended,
+                                        * since the image */
+    struct sl_server_entry entry;      /* done, or failed: it waits for the backup */
 };
 
 /* A request as it has come: before it runs, or is queued. */
@@ -124,6 +130,7 @@ enum sl_server_conn_kind {
     SL_SERVER_CONN_REFUSED,    /* told why, and being closed */
     SL_SERVER_CONN_CONTROL,    /* a member of the coordinator's */
     SL_SERVER_CONN_DATA,       /* asks the shard */
+    SL_SERVER_CONN_FEED,       /* the primary, of the backup that is here */
 };
 
 /* Control messages that wait for room in the outbox. */
@@ -192,6 +199,7 @@ struct sl_server {
     struct sl_server_buffers local_buffers; /* only replies */
     struct sl_pool requests;                /* of struct sl_server_request */
     struct sl_shard *shard;                 /* NULL until the cluster's numbering is known */
+    struct sl_server_replica *replica;      /* NULL: without backups */
     struct sl_reactor_source source;
     struct sl_timer coordinator_timer;
     struct sl_server_conn *conns;
@@ -467,6 +475,10 @@ void sl_server_request_fail(struct sl_server_request *request, int err, const ch
 /* Likewise with DEADLINE, and what it waited for: clocks, or its turn. */
 void sl_server_request_fail_late(struct sl_server_request *request, bool waits);
 
+/* Nobody wants the request, whose session has ended: what it has done is logged, and it is freed.
+ */
+void sl_server_request_end(struct sl_server_request *request);
+
 /* Frees a request that nobody waits for. */
 void sl_server_request_free(struct sl_server_request *request);
 
@@ -531,6 +543,14 @@ void sl_server_queue_abandon(struct sl_server_session *session);
 
 /* Answers all parked requests with the error. */
 void sl_server_queue_cancel_parked(struct sl_server *server, int err, const char *text);
+
+/* For the log: takes a request that is done off its connection; puts it where it is answered, and
+ * freed. */
+void sl_server_queue_leave(struct sl_server_request *request);
+void sl_server_queue_answer(struct sl_server_request *request);
+
+/* The log has room again: requests that write may go on. */
+void sl_server_queue_wake(struct sl_server *server);
 
 /* No request waits or is in progress. */
 bool sl_server_queue_is_empty(const struct sl_server *server);

@@ -2,44 +2,20 @@
 #include <stdio.h>
 
 #include "core/assert.h"
-#include "ps/server_internal.h"
+#include "ps/server_list.h"
+#include "ps/server_replica.h"
 
-static void list_append(struct sl_server_list *list, struct sl_server_request *request)
-{
-    sl_assert(request->list == NULL);
-    request->list = list;
-    request->prev = list->last;
-    request->next = NULL;
-    if (list->last == NULL) {
-        list->first = request;
-    } else {
-        list->last->next = request;
-    }
-    list->last = request;
-}
-
-static void list_remove(struct sl_server_request *request)
-{
-    struct sl_server_list *list = request->list;
-    if (request->prev == NULL) {
-        list->first = request->next;
-    } else {
-        request->prev->next = request->next;
-    }
-    if (request->next == NULL) {
-        list->last = request->prev;
-    } else {
-        request->next->prev = request->prev;
-    }
-    request->list = NULL;
-}
+/* Of a turn, for what the primary sends. */
+#define FEED_KEYS SL_LIMIT_TURN_KEYS
 
 /* The first request of the connection's queue may run, as far as the others are concerned. */
 static bool head_may_run(const struct sl_server_conn *conn)
 {
     const struct sl_server_request *first = conn->queue.first;
+    const struct sl_server_replica *replica = conn->server->replica;
+    const bool has_room = replica == NULL || !replica->is_full;
     return first != NULL && (first->started || !sl_server_request_writes(&first->work) ||
-                             conn->session->passed_writes == 0);
+                             (conn->session->passed_writes == 0 && has_room));
 }
 
 static void ready_append(struct sl_server_conn *conn)
@@ -135,6 +111,9 @@ static void shrink(struct sl_server_request *request)
     if (request->work.reply_done == 0) {
         sl_server_watch_put_reply(request);
     }
+    if (server->replica != NULL && request->work.writes) {
+        return; /* all of it may have to be logged */
+    }
     size_t bytes = sl_shard_rest_bytes(server->shard, &request->work);
     size_t size = sl_server_buffers_size(&server->buffers, request->payload);
     if (size == (size_t)1 << SL_SERVER_BUFFERS_LEAST_BITS || bytes > size / 2) {
@@ -185,7 +164,7 @@ static void park(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
     if (request->session == NULL) {
-        sl_server_request_free(request); /* and nothing of it is left by half */
+        sl_server_request_end(request); /* and nothing of it is left by half */
         return;
     }
     shrink(request);
@@ -195,7 +174,7 @@ static void park(struct sl_server_request *request)
     pass(request);
     server->parked_bytes += buffer_bytes(request);
     server->orphan_bytes += request->conn == NULL ? buffer_bytes(request) : 0;
-    list_append(&server->parked, request);
+    sl_server_list_append(&server->parked, request);
 }
 
 void sl_server_queue_add(struct sl_server_request *request, bool park_it)
@@ -205,7 +184,7 @@ void sl_server_queue_add(struct sl_server_request *request, bool park_it)
         return;
     }
     request->server->crowded_count += request->crowded;
-    list_append(&request->conn->queue, request);
+    sl_server_list_append(&request->conn->queue, request);
     ready_append(request->conn);
     sl_server_unblock(request->server); /* this one may be content with less memory */
 }
@@ -222,7 +201,7 @@ static void unlist(struct sl_server_request *request)
     }
     server->crowded_count -= request->crowded;
     request->crowded = false;
-    list_remove(request);
+    sl_server_list_remove(request);
 }
 
 void sl_server_queue_remove(struct sl_server_request *request)
@@ -247,7 +226,7 @@ void sl_server_queue_remove(struct sl_server_request *request)
 static void to_resumed(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
-    list_append(&server->resumed, request);
+    sl_server_list_append(&server->resumed, request);
     server->runnable_count++;
 }
 
@@ -290,6 +269,12 @@ static void leave_conn(struct sl_server_request *request)
 static void orphan(struct sl_server_request *request)
 {
     struct sl_server *server = request->server;
+    if (request->session == NULL) {
+        unlist(request); /* the backup has it, and its answer is not wanted any more */
+        sl_server_queue_leave(request);
+        sl_server_request_free(request);
+        return;
+    }
     struct sl_server_session *session = request->session;
     bool begun = request->started && !request->done && sl_server_request_writes(&request->work);
     bool is_parked = request->list == &server->parked;
@@ -355,18 +340,46 @@ void sl_server_queue_abandon(struct sl_server_session *session)
     if (request == NULL) {
         return;
     }
+    const uint32_t done = sl_shard_written(&request->work);
+    request->effect_first = session->partial_id == request->id ? session->partial_sections : 0;
     bool ends = sl_shard_curtail(&request->work);
     session->orphan = NULL;
     request->session = NULL;
+    request->effect_end = ends ? done : done + 1; /* the push in its middle will be done */
     if (ends) {
         unlist(request);
-        sl_server_request_free(request);
+        sl_server_request_end(request);
     }
+}
+
+void sl_server_queue_leave(struct sl_server_request *request)
+{
+    request->landing = NULL;
+    leave_conn(request);
+    request->is_long = false;
+}
+
+void sl_server_queue_answer(struct sl_server_request *request)
+{
+    sl_assert(request->done);
+    to_resumed(request);
+    sl_server_unblock(request->server);
+}
+
+void sl_server_queue_wake(struct sl_server *server)
+{
+    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        if (conn->session != NULL) {
+            ready_append(conn);
+        }
+    }
+    sl_server_unblock(server);
 }
 
 bool sl_server_queue_is_empty(const struct sl_server *server)
 {
-    if (server->parked.first != NULL || server->resumed.first != NULL || server->pulls.count > 0) {
+    if (server->parked.first != NULL || server->resumed.first != NULL || server->pulls.count > 0 ||
+        (server->replica != NULL && sl_server_log_is_awaited(server))) {
         return false;
     }
     for (const struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
@@ -386,8 +399,8 @@ static struct sl_server_request *take_next(struct sl_server *server)
     server->resume_next = !resumed;
     if (resumed) {
         struct sl_server_request *request = server->resumed.first;
-        list_remove(request);
-        list_append(&server->resumed, request);
+        sl_server_list_remove(request);
+        sl_server_list_append(&server->resumed, request);
         return request;
     }
     while (server->ready_first != NULL) {
@@ -468,14 +481,18 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
         return sl_server_restore_run(server);
     }
     sl_server_pulls_answer(server);
+    if (sl_server_feed_waits(server)) {
+        return sl_server_feed_run(server, FEED_KEYS);
+    }
     const uint32_t cut = sl_server_checkpoint_run(server, server->turn_keys);
     server->turn_keys -= cut < server->turn_keys ? cut : server->turn_keys;
+    const uint32_t image = server->replica == NULL ? 0 : sl_server_image_run(server);
     if (yields(server)) {
-        return cut;
+        return cut + image;
     }
     uint32_t keys = queue_keys(server);
     uint32_t sliced_keys = SL_SERVER_SLICED_KEYS;
-    uint32_t work = cut > 0;
+    uint32_t work = cut + image > 0;
     uint32_t stuck = 0;
     while (keys > 0 && sliced_keys > 0) {
         uint32_t spent = commit(server, keys);
@@ -518,7 +535,11 @@ static bool arm_queue(struct sl_reactor_source *source)
     if (!sl_server_checkpoint_is_idle(server)) {
         return false;
     }
-    return !sl_shard_commit_due(server->shard) && (server->blocked || server->runnable_count == 0);
+    if (server->replica != NULL && sl_server_image_is_busy(server)) {
+        return false;
+    }
+    return !sl_server_feed_waits(server) && !sl_shard_commit_due(server->shard) &&
+           (server->blocked || server->runnable_count == 0);
 }
 
 void sl_server_queue_init(struct sl_server *server)

@@ -4,7 +4,7 @@
 
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/server_internal.h"
+#include "ps/server_replica.h"
 
 /* An error reply is short: when not even that finds room, the connection is given up. */
 static void reply_error(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes, int err,
@@ -30,6 +30,7 @@ static void fail(struct sl_server_conn *conn, const struct sl_shard_work *work, 
 {
     if (sl_server_request_writes(work)) {
         sl_server_session_failed(conn->session, id, err);
+        sl_server_log_refused(conn->session, id, err);
     }
     reply_error(conn, id, credit_bytes, err, text);
 }
@@ -149,6 +150,7 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
         .deadline.run = deadline_passed,
         .id = message->header.request_id,
         .landing = arrival->landing,
+        .payload_bytes = message->header.payload_bytes,
     };
     if (arrival->payload == conn->sink) {
         request->payload = conn->sink;
@@ -300,6 +302,12 @@ static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
     return false;
 }
 
+/* It has an effect beyond its reply, or has had it, and is not answered before the backup knows. */
+static bool is_to_be_logged(const struct sl_server *server, const struct sl_shard_work *work)
+{
+    return work->writes && sl_server_replica_logs(server);
+}
+
 void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_arrival *arrival,
                              struct sl_shard_work *work, uint64_t credit_bytes)
 {
@@ -309,11 +317,12 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_arriv
         fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
         return;
     }
+    const bool is_logged = is_to_be_logged(server, work);
     bool is_held = sl_server_request_writes(work) && conn->session->passed_writes > 0;
     bool is_free = sl_server_queue_is_free(conn) && !is_held;
     bool at_once =
         !sl_server_stream_fits(conn, work) && may_run_at_once(conn, work, SL_LIMIT_TURN_KEYS);
-    bool is_ready = is_free && at_once;
+    bool is_ready = is_free && at_once && !is_logged;
     uint64_t cost = conn->shares ? sl_server_local_cost(work) : work->cost;
     bool has_turn = server->crowded_count == 0 && cost <= server->turn_keys;
     if (is_ready && has_turn) {
@@ -329,7 +338,7 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_arriv
     }
     bool is_behind = !is_free && has_crowd(conn) && !is_held;
     enum waits_for what = WAITS_FOR_OTHERS;
-    if ((is_ready && !has_turn) || (is_behind && at_once)) {
+    if ((is_ready && !has_turn) || (is_behind && at_once && !is_logged)) {
         what = WAITS_FOR_ITS_TURN;
     } else if (is_free && sl_shard_waits(server->shard, work)) {
         what = WAITS_FOR_CLOCKS;
@@ -359,6 +368,12 @@ static void arrive(struct sl_server_conn *conn, const struct sl_transport_messag
         /* What it cost is unknown to both sides now: there is no going on. */
         reply_error(conn, header->request_id, 0, err, reason);
         sl_server_drop(conn, err, "%s", reason);
+        return;
+    }
+    if (conn->server->replica != NULL &&
+        header->payload_bytes >
+            SL_LIMIT_FRAME_PAYLOAD_BYTES - sizeof(struct sl_server_entry_head)) {
+        sl_server_drop(conn, SL_ERR_PROTOCOL, "a request of %u bytes", header->payload_bytes);
         return;
     }
     arrival.landing = landing_for(conn->conn, work.reply_bytes);
@@ -441,13 +456,28 @@ static bool reply_from_buffer(struct sl_server_request *request)
 void sl_server_request_fail(struct sl_server_request *request, int err, const char *text)
 {
     struct sl_server_conn *conn = request->conn;
+    const bool writes = request->session != NULL && sl_server_request_writes(&request->work);
+    const uint32_t section_end = sl_shard_written(&request->work);
     sl_server_queue_remove(request);
-    if (conn != NULL) {
-        fail(conn, &request->work, request->id, request->credit_bytes, err, text);
-    } else if (request->session != NULL && sl_server_request_writes(&request->work)) {
+    if (writes) {
         sl_server_session_failed(request->session, request->id, err);
     }
-    sl_server_request_free(request);
+    if (conn != NULL) {
+        reply_error(conn, request->id, request->credit_bytes, err, text);
+    }
+    if (request->session == NULL) {
+        sl_server_request_end(request);
+    } else if (!writes || !sl_server_log_failed(request, section_end, err)) {
+        sl_server_request_free(request);
+    }
+}
+
+void sl_server_request_end(struct sl_server_request *request)
+{
+    sl_assert(request->session == NULL);
+    if (request->effect_end == 0 || !sl_server_log_failed(request, request->effect_end, 0)) {
+        sl_server_request_free(request);
+    }
 }
 
 void sl_server_request_adopt(struct sl_server_request *request, struct sl_server_conn *conn,
@@ -484,7 +514,8 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
         return sl_server_stream_run(request, keys, spent);
     }
     keys = keys < SL_SERVER_OVERDRAW_KEYS ? SL_SERVER_OVERDRAW_KEYS : keys;
-    if (may_run_at_once(request->conn, &request->work, keys)) {
+    if (!is_to_be_logged(server, &request->work) &&
+        may_run_at_once(request->conn, &request->work, keys)) {
         enum run run = run_in_place(request->conn, &request->work, request->id,
                                     request->credit_bytes, request->landing, spent);
         if (run != RUN_ANSWERED) {
@@ -500,6 +531,16 @@ static enum sl_server_outcome run_first(struct sl_server_request *request, uint3
     request->started = true;
     server->request_count++;
     return sl_server_request_run(request, keys, spent);
+}
+
+/* What would run at once, if its reply could be made where it is sent from, is not cut. */
+static uint32_t slice_of(const struct sl_server_request *request)
+{
+    const struct sl_shard_work *work = &request->work;
+    const bool is_short = work->cost <= SL_SERVER_PUSH_KEYS && work->writes;
+    return is_short && sl_server_replica_logs(request->server)
+               ? SL_SERVER_PUSH_KEYS
+               : SL_SERVER_SLICE_KEYS * sl_server_request_speed(request);
 }
 
 enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, uint32_t keys,
@@ -518,7 +559,7 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
         }
         char reason[SL_MESSAGE_TEXT_BYTES];
         request->server->write_count += sl_server_request_writes(&request->work);
-        uint32_t slice = SL_SERVER_SLICE_KEYS * sl_server_request_speed(request);
+        uint32_t slice = slice_of(request);
         keys = keys < slice ? keys : slice;
         int result = sl_shard_run(request->server->shard, &request->work, reply_of(request), keys,
                                   spent, reason, sizeof reason);
@@ -528,7 +569,7 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
         }
         if (request->session == NULL && sl_shard_curtail(&request->work)) {
             sl_server_queue_remove(request);
-            sl_server_request_free(request);
+            sl_server_request_end(request);
             return SL_SERVER_ANSWERED;
         }
         if (result != SL_SHARD_DONE) {
@@ -537,6 +578,11 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
         request->done = true;
         if (sl_server_request_writes(&request->work)) {
             sl_server_session_wrote(request->session, request->id);
+        }
+        if (is_to_be_logged(request->server, &request->work)) {
+            if (sl_server_log_done(request)) {
+                return SL_SERVER_ANSWERED;
+            }
         }
     }
     return reply_from_buffer(request) ? SL_SERVER_ANSWERED : SL_SERVER_GOES_ON;

@@ -7,7 +7,7 @@
 #include "core/assert.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "ps/server_internal.h"
+#include "ps/server_replica.h"
 
 enum ending { LEFT, LOST };
 
@@ -130,6 +130,9 @@ static void end(struct sl_server_session *session, enum ending ending)
         away_remove(session);
     }
     sl_server_queue_abandon(session);
+    if (sl_server_replica_logs(session->server) && !session->server->draining) {
+        sl_server_log_session(session, SL_SERVER_ENTRY_END, ending == LOST);
+    }
     clock_ends(session, ending);
     unlink_and_free(session);
 }
@@ -283,6 +286,15 @@ int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t r
     return 0;
 }
 
+/* It has a lease to come back. */
+static void wait_for(struct sl_server_session *session)
+{
+    struct sl_server *server = session->server;
+    away_append(session);
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease,
+                 sl_reactor_now_ns(server->options.reactor) + server->lease_ns);
+}
+
 void sl_server_session_detach(struct sl_server_conn *conn)
 {
     struct sl_server *server = conn->server;
@@ -300,9 +312,7 @@ void sl_server_session_detach(struct sl_server_conn *conn)
     }
     conn_release(session);
     make_room_away(server);
-    away_append(session);
-    sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease,
-                 sl_reactor_now_ns(server->options.reactor) + server->lease_ns);
+    wait_for(session);
     char text[SL_MESSAGE_TEXT_BYTES];
     (void)snprintf(text, sizeof text, "is away: its connection broke; it has %.3g s to come back",
                    lease_s(server));
@@ -312,8 +322,9 @@ void sl_server_session_detach(struct sl_server_conn *conn)
 void sl_server_lost(struct sl_server *server, const struct sl_message_lost *lost)
 {
     sl_reactor_assert_owner(server->options.reactor);
-    if (lost->role != SL_MESSAGE_ROLE_WORKER || lost->task_index >= SL_LIMIT_WORKERS) {
-        return;
+    if (lost->role != SL_MESSAGE_ROLE_WORKER || lost->task_index >= SL_LIMIT_WORKERS ||
+        (server->shard != NULL && !sl_server_replica_serves(server))) {
+        return; /* a backup hears of it from its primary */
     }
     struct sl_server_session *session = server->sessions.workers[lost->task_index];
     if (session != NULL && session->client_id != lost->client_id) {
@@ -321,7 +332,10 @@ void sl_server_lost(struct sl_server *server, const struct sl_message_lost *lost
     }
     if (session == NULL) {
         if (server->shard != NULL && server->is_open) {
+            const struct sl_server_entry_head head = {.kind = SL_SERVER_ENTRY_LOST,
+                                                      .task_index = lost->task_index};
             sl_shard_worker_lost(server->shard, lost->task_index);
+            sl_server_log_client(server, &head);
         } else {
             server->sessions.lost_early[lost->task_index / 8] |=
                 (uint8_t)(1U << (lost->task_index % 8));
@@ -378,10 +392,77 @@ void sl_server_session_failed(struct sl_server_session *session, uint64_t id, in
 
 bool sl_server_has_worker(const struct sl_server *server)
 {
-    for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
+    for (uint32_t task = 0; task < SL_LIMIT_WORKERS && sl_server_replica_serves(server); task++) {
         if (server->sessions.workers[task] != NULL) {
             return true;
         }
     }
     return false;
+}
+
+/* ---- Of a backup ------------------------------------------------------------------------------
+ */
+
+struct sl_server_session *sl_server_session_follow(struct sl_server *server, uint64_t client_id,
+                                                   enum sl_message_role role, uint32_t task_index,
+                                                   char *reason, size_t reason_bytes)
+{
+    struct sl_server_sessions *sessions = &server->sessions;
+    struct sl_server_session *session = find(sessions, client_id);
+    if (session != NULL && session->role == role && session->task_index == task_index) {
+        return session;
+    }
+    const bool is_taken = role == SL_MESSAGE_ROLE_WORKER && sessions->workers[task_index] != NULL;
+    if (session != NULL || is_taken) {
+        (void)snprintf(reason, reason_bytes,
+                       "another client has the id or the place of client %016llx",
+                       (unsigned long long)client_id);
+        return NULL;
+    }
+    const struct sl_message_hello hello = {
+        .client_id = client_id, .role = role, .task_index = task_index};
+    if (sl_server_session_revive(server, &hello, &session) != 0) {
+        (void)snprintf(reason, reason_bytes, "no memory for another client");
+        return NULL;
+    }
+    return session;
+}
+
+void sl_server_sessions_are_exact(struct sl_server *server)
+{
+    struct sl_server_session *session = server->sessions.away_first;
+    for (; session != NULL; session = session->away_next) {
+        session->restored = false;
+    }
+}
+
+struct sl_server_session *sl_server_session_find(const struct sl_server *server, uint64_t client_id)
+{
+    return find(&server->sessions, client_id);
+}
+
+void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id, bool is_lost)
+{
+    struct sl_server_session *session = find(&server->sessions, client_id);
+    if (session != NULL) {
+        end(session, is_lost ? LOST : LEFT);
+    }
+}
+
+void sl_server_sessions_forget(struct sl_server *server)
+{
+    for (uint32_t i = 0; i < SL_SERVER_SESSION_BUCKETS; i++) {
+        while (server->sessions.buckets[i] != NULL) {
+            struct sl_server_session *session = server->sessions.buckets[i];
+            struct sl_server_conn *conn = session->conn;
+            if (conn != NULL) {
+                conn_release(session);
+                sl_server_drop(conn, SL_ERR_CLOSED, "the shard is served elsewhere");
+            } else {
+                away_remove(session);
+            }
+            sl_server_queue_abandon(session);
+            unlink_and_free(session);
+        }
+    }
 }

@@ -99,6 +99,25 @@ int sl_server_session_attach(struct sl_server_conn *conn, char *reason, size_t r
 /* The connection has closed, or its client has said goodbye. Does nothing without a session. */
 void sl_server_session_detach(struct sl_server_conn *conn);
 
+/* The backup's: the session of a client, which the primary has; a new one, if there is none. NULL:
+ * no memory, or it contradicts another; reason says it. */
+struct sl_server_session *sl_server_session_follow(struct sl_server *server, uint64_t client_id,
+                                                   enum sl_message_role role, uint32_t task_index,
+                                                   char *reason, size_t reason_bytes);
+
+/* The backup's: the primary has ended the session, if there is one. */
+void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id, bool is_lost);
+
+/* The backup's, of an image: they are not as old as a checkpoint, but as the primary has them. */
+void sl_server_sessions_are_exact(struct sl_server *server);
+
+/* NULL: there is none. */
+struct sl_server_session *sl_server_session_find(const struct sl_server *server,
+                                                 uint64_t client_id);
+
+/* The shard begins anew: there are none any more, and their connections are closed. */
+void sl_server_sessions_forget(struct sl_server *server);
+
 /* What became of a write that has an id of before. */
 enum sl_server_recall {
     SL_SERVER_RECALL_NOTHING, /* it never began */

@@ -88,6 +88,7 @@ struct sl_shard_work {
     bool replayed;           /* but skips them: sl_shard_replay */
     bool in_part;            /* a slice has ended with its push applied in part */
     uint32_t written_before; /* sections that have written before: sl_shard_replay_some */
+    bool follows;            /* and does nothing else: sl_shard_follow */
     struct sl_request_view view;
     bool plain;           /* it waits for nobody's clock and needs no working memory of others */
     uint64_t cost;        /* of the whole request, in units of key_budget */
@@ -189,6 +190,11 @@ void sl_shard_replay_some(struct sl_shard_work *work, uint32_t sections);
  * the rest not (ps/shard_cut.h). */
 uint32_t sl_shard_written(const struct sl_shard_work *work);
 
+/* The request, just begun, has been carried out by another shard of the same number, and is to have
+ * the same effect here: its sections before `end`, at most their number, push and tick as they did
+ * there. None of them reads, none waits for clocks, and there is no reply. */
+void sl_shard_follow(struct sl_shard_work *work, uint32_t end);
+
 /* Nobody wants the rest of a request in progress: it will not push or tick any more, but for the
  * push that has been applied in part. True when there is none: it can be abandoned now. Else it is
  * to be run on; then ask again. */
@@ -224,6 +230,11 @@ int sl_shard_run(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *re
  * bytes, aligned to 8: its earlier bytes, and values that stood apart, are not needed any more. */
 size_t sl_shard_rest_bytes(const struct sl_shard *shard, const struct sl_shard_work *work);
 void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_work *work, uint8_t *to);
+
+/* Zeroes the padding behind values that stood apart, of a request that is one push, which lies in
+ * one piece now: nobody has looked at it. */
+void sl_shard_clean_padding(const struct sl_shard *shard, const struct sl_shard_work *work,
+                            uint8_t *payload, size_t payload_bytes);
 
 /* Forgets a request that is not done: to be called when it will not be run again. A push section in
  * progress may have been applied in part. */

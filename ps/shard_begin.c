@@ -112,7 +112,8 @@ static void work_init(struct sl_shard_work *work, const struct sl_shard_caller *
 {
     work->cursor = sl_bytes_over(payload, payload_bytes);
     work->caller = *caller;
-    work->in_section = work->apart = work->writes = work->replayed = work->in_part = false;
+    work->in_section = work->apart = work->writes = work->replayed = work->in_part = work->follows =
+        false;
     work->written_before = 0;
     work->plain = true;
     work->phase = SL_SHARD_PHASE_NEW;
@@ -218,6 +219,20 @@ uint32_t sl_shard_written(const struct sl_shard_work *work)
     const bool reads = work->in_section && work->phase == SL_SHARD_PHASE_READ;
     const uint32_t written = sl_shard_sections_done(work) + reads;
     return written > work->written_before ? written : work->written_before;
+}
+
+void sl_shard_follow(struct sl_shard_work *work, uint32_t end)
+{
+    sl_assert(!work->replayed);
+    sl_assert(!has_begun(work));
+    sl_assert(end <= work->sections_left);
+    work->follows = true;
+    work->prefix.section_count = end;
+    work->sections_left = end;
+    work->reply_bytes = 0;
+    if (work->in_section) {
+        sl_shard_section_follow(work);
+    }
 }
 
 bool sl_shard_curtail(struct sl_shard_work *work)

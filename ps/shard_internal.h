@@ -202,6 +202,16 @@ static inline enum sl_table_kind sl_shard_op_kind(uint8_t op)
                                  : SL_TABLE_SPARSE;
 }
 
+/* A section of a request that follows: what would push and pull, pushes. Both have one body. */
+static inline void sl_shard_section_follow(struct sl_shard_work *work)
+{
+    uint8_t *op = &work->view.section.op;
+    *op = *op == SL_REQUEST_PUSH_PULL         ? SL_REQUEST_PUSH
+          : *op == SL_REQUEST_DENSE_PUSH_PULL ? SL_REQUEST_DENSE_PUSH
+          : *op == SL_REQUEST_KV_PUSH_PULL    ? SL_REQUEST_KV_PUSH
+                                              : *op;
+}
+
 /* Writes "shard 1, section 2 (table emb): " and the message into the reason; returns err. */
 int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_work *work,
                   struct sl_shard_slice *slice, int err, const char *format, ...)

@@ -253,6 +253,9 @@ static int run_read(struct sl_shard *shard, struct sl_shard_table *table,
 static int run_section(struct sl_shard *shard, struct sl_shard_work *work, uint8_t *reply,
                        struct sl_shard_slice *slice)
 {
+    if (work->follows && sl_shard_op_pulls(work->view.section.op)) {
+        return SL_SHARD_DONE;
+    }
     if (work->view.section.op == SL_REQUEST_TICK) {
         return tick(shard, work, slice);
     }
@@ -289,6 +292,9 @@ static void section_read(struct sl_shard *shard, struct sl_shard_work *work)
         err = sl_request_read_body(&work->cursor, &section, dim, &work->view);
         sl_assert(err == 0);
     }
+    if (work->follows) {
+        sl_shard_section_follow(work);
+    }
     work->in_section = true;
 }
 
@@ -310,7 +316,7 @@ static void section_end(struct sl_shard *shard, struct sl_shard_work *work, uint
     const struct sl_request_section *section = &work->view.section;
     work->in_section = false;
     work->sections_left--;
-    if (!sl_shard_op_pulls(section->op)) {
+    if (!sl_shard_op_pulls(section->op) || work->follows) {
         return;
     }
     const struct sl_shard_table *table = shard->tables[section->table_id];
@@ -410,6 +416,17 @@ void sl_shard_move_rest(const struct sl_shard *shard, struct sl_shard_work *work
     work->cursor = sl_bytes_over(to, bytes);
     work->apart = false;
     work->in_section = false; /* it begins anew, in its new place */
+}
+
+void sl_shard_clean_padding(const struct sl_shard *shard, const struct sl_shard_work *work,
+                            uint8_t *payload, size_t payload_bytes)
+{
+    const struct sl_request_section *section = &work->view.section;
+    const uint64_t used =
+        sizeof work->prefix + sizeof *section + sl_request_structure_bytes(section) +
+        sl_request_values_bytes(section, shard->tables[section->table_id]->spec.dim);
+    sl_assert(used <= payload_bytes);
+    memset(payload + used, 0, payload_bytes - used);
 }
 
 void sl_shard_abandon(struct sl_shard *shard, struct sl_shard_work *work)

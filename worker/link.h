@@ -37,8 +37,11 @@ enum sl_link_state {
 #define SL_LINK_NAME_BYTES   (SL_LIMIT_ENDPOINT_BYTES + 48)
 #define SL_LINK_REASON_BYTES SL_MESSAGE_TEXT_BYTES
 
-/* Where a shard is reached. */
+/* Where the shards of a ps are reached: at itself, or, when their backups have taken over, at
+ * another ps, where they come behind its own. */
 struct sl_link_place {
+    uint32_t server_task;
+    uint32_t first_shard; /* the ps's first one has this number there */
     struct sl_endpoint endpoint;
     /* Beside a TCP endpoint: shared memory, where the ps is on this host, or else RDMA or DPDK,
      * where the ps has it. */
@@ -95,12 +98,18 @@ struct sl_link {
 
 /* ---- link_connection.c */
 
-/* Where the shards of this ps are reached by a client with these options. Errors: INVALID, with the
- * reason: the ps has an endpoint that is none, or one for RDMA or DPDK only, to which TLS does not
- * lead, or this process has no device.
+/* Where the shards of this ps, one of the cluster's, are reached by a client with these options.
+ * Errors: INVALID, with the reason: the ps that serves them is not in the cluster, has an endpoint
+ * that is none, or one for RDMA or DPDK only, to which TLS does not lead, or this process has no
+ * device.
  * Any thread. */
-int sl_link_find_place(const struct sl_hub_options *options, const struct sl_message_ps *ps,
-                       struct sl_link_place *out, char *reason, size_t reason_bytes);
+int sl_link_find_place(const struct sl_hub_options *options, const struct sl_message_ps *all,
+                       uint32_t ps_count, const struct sl_message_ps *of, struct sl_link_place *out,
+                       char *reason, size_t reason_bytes);
+
+/* The ps of that task; NULL: there is none. */
+const struct sl_message_ps *sl_link_find_ps(const struct sl_message_ps *all, uint32_t ps_count,
+                                            uint32_t task_index);
 
 /* Writes the link's names from its numbers, and the way that its session takes, or will. Also
  * before the link is its reactor's. */

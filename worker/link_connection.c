@@ -31,10 +31,31 @@ static bool has_fast(const struct sl_hub_options *options, const struct sl_messa
            may_go(options, out->scheme) && out->port != 0;
 }
 
-int sl_link_find_place(const struct sl_hub_options *options, const struct sl_message_ps *ps,
-                       struct sl_link_place *out, char *reason, size_t reason_bytes)
+const struct sl_message_ps *sl_link_find_ps(const struct sl_message_ps *all, uint32_t ps_count,
+                                            uint32_t task_index)
 {
-    struct sl_link_place place = {.has_near = false};
+    for (uint32_t i = 0; i < ps_count; i++) {
+        if (all[i].task_index == task_index) {
+            return &all[i];
+        }
+    }
+    return NULL;
+}
+
+int sl_link_find_place(const struct sl_hub_options *options, const struct sl_message_ps *all,
+                       uint32_t ps_count, const struct sl_message_ps *of, struct sl_link_place *out,
+                       char *reason, size_t reason_bytes)
+{
+    const struct sl_message_ps *ps = sl_link_find_ps(all, ps_count, of->primary);
+    if (ps == NULL) {
+        snprintf(reason, reason_bytes, "ps/%u, which serves its shards, is not in the cluster",
+                 of->primary);
+        return SL_ERR_INVALID;
+    }
+    struct sl_link_place place = {
+        .server_task = ps->task_index,
+        .first_shard = ps == of ? 0 : ps->shard_count,
+    };
     int err = sl_endpoint_parse(ps->data_endpoint, &place.endpoint, reason, reason_bytes);
     if (err != 0) {
         return err;
@@ -329,7 +350,7 @@ void sl_link_open(struct sl_link *link, struct sl_call *call)
         .secret = &hub->options->secret,
     };
     options.hello.purpose = SL_MESSAGE_PURPOSE_DATA;
-    options.hello.shard = link->local_shard;
+    options.hello.shard = link->place.first_shard + link->local_shard;
     options.start_timeout_ns = sl_hub_time_left(hub, call->deadline_ns);
     link->next_id = 1;
     link->opening = call;
@@ -361,13 +382,20 @@ void sl_link_move(struct sl_link *link, const struct sl_link_place *place)
     if (link->session == NULL) {
         return;
     }
+    const bool is_taken_over = link->place.server_task != place->server_task;
     bool moved = !sl_endpoint_same(&link->place.endpoint, &place->endpoint);
     link->place = *place;
+    sl_session_set_shard(link->session, place->first_shard + link->local_shard);
     const struct sl_session_near near = near_of(link);
     sl_session_set_near(link->session, &near);
     if (moved) {
         sl_session_set_endpoint(link->session, &place->endpoint);
         sl_link_set_name(link);
         sl_log_info("%s: this is where it is reached now", link->name);
+    }
+    if (is_taken_over) {
+        char why[64];
+        snprintf(why, sizeof why, "it is served by ps/%u now", place->server_task);
+        sl_link_break(link, why, false);
     }
 }

@@ -13,28 +13,18 @@ struct move {
     struct sl_message_ps ps[];
 };
 
-static const struct sl_message_ps *find_ps(const struct sl_message_ps *ps, uint32_t ps_count,
-                                           uint32_t task_index)
-{
-    for (uint32_t i = 0; i < ps_count; i++) {
-        if (ps[i].task_index == task_index) {
-            return &ps[i];
-        }
-    }
-    return NULL;
-}
-
 static void move_links(struct sl_hub *hub, const struct sl_message_ps *ps, uint32_t ps_count)
 {
     for (uint32_t shard = hub->first_shard; shard < hub->shard_count; shard += hub->shard_step) {
         struct sl_link *link = sl_hub_link(hub, shard);
-        const struct sl_message_ps *now = find_ps(ps, ps_count, link->ps_task);
+        const struct sl_message_ps *now = sl_link_find_ps(ps, ps_count, link->ps_task);
         struct sl_link_place place;
         char reason[160];
         if (now == NULL) {
             continue;
         }
-        if (sl_link_find_place(hub->options, now, &place, reason, sizeof reason) != 0) {
+        if (sl_link_find_place(hub->options, ps, ps_count, now, &place, reason, sizeof reason) !=
+            0) {
             sl_log_warn("%s: the coordinator tells a new endpoint that is none: %s", link->name,
                         reason);
             continue;

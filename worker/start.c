@@ -320,7 +320,8 @@ static int fill_links(struct sl_client *client, const struct sl_message_ps *ps,
 {
     char reason[SL_LIMIT_ENDPOINT_BYTES];
     struct sl_link_place place;
-    int err = sl_link_find_place(&client->hub_options, ps, &place, reason, sizeof reason);
+    int err = sl_link_find_place(&client->hub_options, client->cluster.ps, client->cluster.ps_count,
+                                 ps, &place, reason, sizeof reason);
     if (err != 0) {
         sl_log_error("client: data endpoint of ps/%u: %s", ps->task_index, reason);
         return err;

@@ -19,6 +19,8 @@ struct files {
 struct build {
     Starling__Control control;
     struct files *files; /* where the kind has some */
+    Starling__Register__Pair pairs[SL_MESSAGE_PAIRS_MAX];
+    Starling__Register__Pair *pair_list[SL_MESSAGE_PAIRS_MAX];
     union {
         Starling__Hello hello;
         Starling__Welcome welcome;
@@ -91,6 +93,8 @@ static void build_hello(struct build *build, const struct sl_message_hello *from
     build->hello.checksum = from->checksum;
     build->hello.joins = from->joins;
     build->hello.any_task = from->any_task;
+    build->hello.epoch = from->epoch;
+    build->hello.state = from->state;
     if (from->has_nonce) {
         build->hello.nonce = binary(from->nonce, sizeof from->nonce);
     }
@@ -114,6 +118,7 @@ static void build_welcome(struct build *build, const struct sl_message_welcome *
     build->welcome.counts = from->counts;
     build->welcome.lease_ms = from->lease_ms;
     build->welcome.task_index = from->task_index;
+    build->welcome.position = from->position;
     build->control.welcome = &build->welcome;
 }
 
@@ -153,6 +158,7 @@ static void build_error(struct build *build, const struct sl_message_error *from
 
 static void build_register(struct build *build, const struct sl_message_register *from)
 {
+    sl_assert(from->pair_count <= SL_MESSAGE_PAIRS_MAX);
     build->reg = (Starling__Register)STARLING__REGISTER__INIT;
     build->reg.data_endpoint = text(from->data_endpoint, sizeof from->data_endpoint);
     build->reg.shard_count = from->shard_count;
@@ -163,6 +169,17 @@ static void build_register(struct build *build, const struct sl_message_register
     build->reg.restore = from->restore;
     build->reg.checkpoint_newest = from->checkpoint_newest;
     build->reg.serving = from->serving;
+    build->reg.replicas = from->replicas;
+    for (uint32_t i = 0; i < from->pair_count; i++) {
+        Starling__Register__Pair *pair = &build->pairs[i];
+        *pair = (Starling__Register__Pair)STARLING__REGISTER__PAIR__INIT;
+        pair->task_index = from->pairs[i].task_index;
+        pair->epoch = from->pairs[i].epoch;
+        pair->in_step = from->pairs[i].in_step;
+        build->pair_list[i] = pair;
+    }
+    build->reg.pairs = build->pair_list;
+    build->reg.n_pairs = from->pair_count;
     build->control.register_ = &build->reg;
 }
 
@@ -178,6 +195,12 @@ static void build_cluster(struct build *build, const struct sl_message_cluster *
         ps->shard_count = from->ps[i].shard_count;
         ps->host = text(from->ps[i].host, sizeof from->ps[i].host);
         ps->fast_endpoint = text(from->ps[i].fast_endpoint, sizeof from->ps[i].fast_endpoint);
+        if (from->ps[i].epoch != 0) {
+            ps->epoch = from->ps[i].epoch;
+            ps->primary = from->ps[i].primary;
+            ps->backup = from->ps[i].backup + 1; /* SL_MESSAGE_NO_BACKUP becomes 0 */
+            ps->in_step = from->ps[i].in_step;
+        }
         build->cluster.ps_list[i] = ps;
     }
     build->cluster.message.ps = build->cluster.ps_list;

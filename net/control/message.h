@@ -44,7 +44,11 @@ enum sl_message_kind {
     SL_MESSAGE_CHECKPOINT_DONE,
 };
 
-enum sl_message_purpose { SL_MESSAGE_PURPOSE_CONTROL = 1, SL_MESSAGE_PURPOSE_DATA = 2 };
+enum sl_message_purpose {
+    SL_MESSAGE_PURPOSE_CONTROL = 1,
+    SL_MESSAGE_PURPOSE_DATA = 2,
+    SL_MESSAGE_PURPOSE_REPLICA = 3, /* from the primary of a shard to its backup */
+};
 enum sl_message_role {
     SL_MESSAGE_ROLE_PS = 1,
     SL_MESSAGE_ROLE_WORKER = 2,
@@ -59,8 +63,10 @@ struct sl_message_hello {
     uint64_t client_id;
     uint32_t shard;
     bool checksum;
-    bool joins;    /* worker: its index may be beyond the job's worker count */
-    bool any_task; /* control: the coordinator chooses task_index, which is 0 here */
+    bool joins;     /* worker: its index may be beyond the job's worker count */
+    bool any_task;  /* control: the coordinator chooses task_index, which is 0 here */
+    uint64_t epoch; /* replica: of the shard */
+    uint64_t state; /* replica: the primary's: `incarnation` of its welcomes */
     bool has_nonce;
     uint8_t nonce[SL_MESSAGE_NONCE_BYTES]; /* when it has one: net/auth.h */
     char software[SL_MESSAGE_NAME_BYTES];
@@ -72,7 +78,8 @@ struct sl_message_welcome {
     uint32_t credit_requests;
     uint32_t shard, shard_count;
     uint32_t payload_bytes_max;
-    uint64_t incarnation; /* of the ps process */
+    uint64_t incarnation; /* control: of the process; data: of the shard's state */
+    uint64_t position;    /* replica, resumed: the last entry that the backup has */
     bool resumed;         /* data: the shard remembers the client_id */
     bool restored;        /* data: that memory, if any, is as old as a checkpoint */
     bool counts;          /* data, worker: its clock counts on this shard */
@@ -103,6 +110,15 @@ struct sl_message_error {
     char text[SL_MESSAGE_TEXT_BYTES];
 };
 
+/* How a backup gets on. */
+struct sl_message_pair {
+    uint32_t task_index; /* whose shards */
+    uint64_t epoch;
+    bool in_step;
+};
+
+#define SL_MESSAGE_PAIRS_MAX 2 /* a ps is the primary of its own shards and of those of another */
+
 struct sl_message_register {
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     uint32_t shard_count;
@@ -112,7 +128,12 @@ struct sl_message_register {
     uint64_t restore;           /* ps: the checkpoint that it can begin from; 0: none */
     uint64_t checkpoint_newest; /* ps: the greatest number that it knows of; 0: none */
     bool serving;               /* ps: it has begun already, and restores nothing */
+    uint32_t replicas;          /* ps: backups of each shard, 0 or 1 */
+    struct sl_message_pair pairs[SL_MESSAGE_PAIRS_MAX];
+    uint32_t pair_count;
 };
+
+#define SL_MESSAGE_NO_BACKUP UINT32_MAX
 
 struct sl_message_ps {
     uint32_t task_index;
@@ -120,6 +141,10 @@ struct sl_message_ps {
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char host[SL_MESSAGE_NAME_BYTES];            /* likewise */
     char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* likewise */
+    uint64_t epoch;                              /* of its shards; 0: they have no backups */
+    uint32_t primary; /* the task that serves them: with epoch 0 its own */
+    uint32_t backup;  /* the task that has their backups; SL_MESSAGE_NO_BACKUP: none */
+    bool in_step;     /* that one has all that was acknowledged */
 };
 
 struct sl_message_cluster {

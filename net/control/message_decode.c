@@ -104,17 +104,23 @@ static bool read_hello(const struct sl_message_memory *memory, const Starling__H
     to->checksum = from->checksum != 0;
     to->joins = from->joins != 0;
     to->any_task = from->any_task != 0;
+    to->epoch = from->epoch;
+    to->state = from->state;
     to->has_nonce = from->nonce.len > 0;
     return holds(from->purpose == STARLING__PURPOSE__PURPOSE_CONTROL ||
-                     from->purpose == STARLING__PURPOSE__PURPOSE_DATA,
+                     from->purpose == STARLING__PURPOSE__PURPOSE_DATA ||
+                     from->purpose == STARLING__PURPOSE__PURPOSE_REPLICA,
                  "hello: unknown purpose") &&
+           holds(from->purpose != STARLING__PURPOSE__PURPOSE_REPLICA ||
+                     (from->role == STARLING__ROLE__ROLE_PS && from->epoch != 0),
+                 "hello: a primary that is no ps, or without an epoch") &&
            holds(is_role(from->role), "hello: unknown role") &&
            holds(from->task_index < task_count_of(from->role),
                  "hello: task_index over the role's limit") &&
            holds(from->any_task == 0 || from->task_index == 0,
                  "hello: a task_index, and the wish for any") &&
            (!to->has_nonce || copy_bytes(&from->nonce, to->nonce, sizeof to->nonce)) &&
-           holds(from->shard < SL_LIMIT_REACTORS, "hello: shard over the limit") &&
+           holds(from->shard < 2 * SL_LIMIT_REACTORS, "hello: shard over the limit") &&
            copy_text(memory, from->software, TEXT_NAME, to->software, sizeof to->software);
 }
 
@@ -134,6 +140,7 @@ static bool read_welcome(const struct sl_message_memory *memory, const Starling_
     to->counts = from->counts != 0;
     to->lease_ms = from->lease_ms;
     to->task_index = from->task_index;
+    to->position = from->position;
     return holds(from->task_index < SL_LIMIT_WORKERS, "welcome: task_index over the limit") &&
            holds(from->shard_count <= SL_LIMIT_SHARDS, "welcome: shard_count over the limit") &&
            holds(from->shard < from->shard_count || (from->shard == 0 && from->shard_count == 0),
@@ -163,6 +170,23 @@ static bool read_error(const struct sl_message_memory *memory, const Starling__E
     return copy_text(memory, from->text, TEXT_FREE, to->text, sizeof to->text);
 }
 
+static bool read_pairs(const Starling__Register *from, struct sl_message_register *to)
+{
+    if (!holds(from->n_pairs <= SL_MESSAGE_PAIRS_MAX, "register: too many pairs")) {
+        return false;
+    }
+    to->pair_count = (uint32_t)from->n_pairs;
+    for (uint32_t i = 0; i < to->pair_count; i++) {
+        const Starling__Register__Pair *pair = from->pairs[i];
+        to->pairs[i] = (struct sl_message_pair){
+            .task_index = pair->task_index, .epoch = pair->epoch, .in_step = pair->in_step != 0};
+        if (!holds(pair->task_index < SL_LIMIT_PS, "register: a pair's task over the limit")) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool read_register(const struct sl_message_memory *memory, const Starling__Register *from,
                           struct sl_message_register *to)
 {
@@ -172,9 +196,11 @@ static bool read_register(const struct sl_message_memory *memory, const Starling
     to->restore = from->restore;
     to->checkpoint_newest = from->checkpoint_newest;
     to->serving = from->serving != 0;
+    to->replicas = from->replicas;
     return holds(is_checkpoint(from->restore) && is_checkpoint(from->checkpoint_newest),
                  "register: a checkpoint's number over the limit") &&
            holds(from->shard_count <= SL_LIMIT_REACTORS, "register: shard_count over the limit") &&
+           holds(from->replicas <= 1, "register: more than one replica") && read_pairs(from, to) &&
            holds(from->ps_count <= SL_LIMIT_PS, "register: ps_count over the limit") &&
            holds(from->worker_count <= SL_LIMIT_WORKERS, "register: worker_count over the limit") &&
            copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,
@@ -193,7 +219,13 @@ static bool read_ps(const struct sl_message_memory *memory, const Starling__Clus
 {
     to->task_index = from->task_index;
     to->shard_count = from->shard_count;
+    to->epoch = from->epoch;
+    to->primary = from->epoch == 0 ? from->task_index : from->primary;
+    to->backup = from->epoch == 0 || from->backup == 0 ? SL_MESSAGE_NO_BACKUP : from->backup - 1;
+    to->in_step = from->epoch != 0 && from->in_step != 0;
     return holds(from->task_index < SL_LIMIT_PS, "cluster: task_index over the limit") &&
+           holds(to->primary < SL_LIMIT_PS, "cluster: a primary over the limit") &&
+           holds(from->backup <= SL_LIMIT_PS, "cluster: a backup over the limit") &&
            holds(from->shard_count >= 1 && from->shard_count <= SL_LIMIT_REACTORS,
                  "cluster: a shard_count outside its range") &&
            copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,

@@ -152,7 +152,7 @@ static void check_options(const struct sl_session_options *options)
     sl_assert(options->peer_name != NULL);
     sl_assert(options->start_timeout_ns > 0);
     sl_assert(!options->persistent || options->events->lost != NULL);
-    if (options->hello.purpose == SL_MESSAGE_PURPOSE_DATA) {
+    if (options->hello.purpose != SL_MESSAGE_PURPOSE_CONTROL) {
         sl_assert(options->events->received != NULL);
         sl_assert(options->events->sink != NULL);
     }
@@ -268,6 +268,13 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
         sl_session_take_way(session, false);
     }
     sl_session_retry_soon(session);
+}
+
+void sl_session_set_shard(struct sl_session *session, uint32_t shard)
+{
+    sl_assert(session != NULL);
+    sl_reactor_assert_owner(session->reactor);
+    session->options.hello.shard = shard;
 }
 
 void sl_session_set_near(struct sl_session *session, const struct sl_session_near *near)

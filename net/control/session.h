@@ -57,8 +57,8 @@ struct sl_session_events {
     /* The welcome has come. */
     void (*welcomed)(void *ctx, struct sl_session *session,
                      const struct sl_message_welcome *welcome);
-    /* A data-plane frame (REPLY, CREDIT) on a data connection, its checksum verified where it has
-     * one; release it as in transport.h. NULL on control connections. */
+    /* A data-plane frame (REPLY, CREDIT) on a data connection, or one to a backup, its checksum
+     * verified where it has one; release it as in transport.h. NULL on control connections. */
     void (*received)(void *ctx, struct sl_session *session,
                      const struct sl_transport_message *message);
     /* As in transport.h, for data connections: asked for long REPLY frames only. NULL on control
@@ -112,6 +112,9 @@ void sl_session_reconnect(struct sl_session *session, const char *why);
 /* Where the next attempts go: the peer has moved. A pause between attempts is cut short; a
  * connection or an attempt in progress goes on (sl_session_reconnect breaks it). */
 void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoint *endpoint);
+
+/* Which of the peer's shards the next attempts are for. */
+void sl_session_set_shard(struct sl_session *session, uint32_t shard);
 
 /* Which near way there is from now on, for the next attempts; its past is forgotten. */
 void sl_session_set_near(struct sl_session *session, const struct sl_session_near *near);

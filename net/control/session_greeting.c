@@ -89,7 +89,7 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
                                "it did not prove that it has the secret: it asks for none");
         return;
     }
-    if (session->options.hello.purpose == SL_MESSAGE_PURPOSE_DATA && message->shard_count == 0) {
+    if (session->options.hello.purpose != SL_MESSAGE_PURPOSE_CONTROL && message->shard_count == 0) {
         sl_session_end_because(session, SL_ERR_PROTOCOL, "its welcome names no shard");
         return;
     }

@@ -20,7 +20,7 @@ CONTROL, REQUEST, REPLY, CREDIT = 1, 2, 3, 4
 FLAG_CHECKSUM = 1
 PAYLOAD_MAX = {CONTROL: 1 << 20, REQUEST: 4 << 20, REPLY: 4 << 20, CREDIT: 0}
 
-PURPOSE_CONTROL, PURPOSE_DATA = 1, 2
+PURPOSE_CONTROL, PURPOSE_DATA, PURPOSE_REPLICA = 1, 2, 3
 ROLE_PS, ROLE_WORKER, ROLE_CLIENT = 1, 2, 3
 SPARSE, DENSE, KV = 0, 1, 2
 ASP, BSP, SSP = 0, 1, 2
@@ -92,21 +92,26 @@ SCHEMA = {
         "protocol_version": (1, "uint"), "purpose": (2, "uint"), "role": (3, "uint"),
         "task_index": (4, "uint"), "client_id": (5, "uint"), "shard": (6, "uint"),
         "software": (7, "string"), "checksum": (8, "uint"), "nonce": (9, "bytes"),
-        "joins": (10, "uint"), "any_task": (11, "uint")},
+        "joins": (10, "uint"), "any_task": (11, "uint"), "epoch": (12, "uint"),
+        "state": (13, "uint")},
     "Welcome": {
         "protocol_version": (1, "uint"), "credit_bytes": (2, "uint"),
         "credit_requests": (3, "uint"), "shard": (4, "uint"), "shard_count": (5, "uint"),
         "payload_bytes_max": (6, "uint"), "software": (7, "string"), "incarnation": (8, "uint"),
         "resumed": (9, "uint"), "clock": (10, "uint"), "counts": (11, "uint"),
-        "lease_ms": (12, "uint"), "task_index": (13, "uint"), "restored": (14, "uint")},
+        "lease_ms": (12, "uint"), "task_index": (13, "uint"), "restored": (14, "uint"),
+        "position": (15, "uint")},
     "Error": {"code": (1, "uint"), "text": (2, "string")},
     "Register": {
         "data_endpoint": (1, "string"), "shard_count": (2, "uint"), "ps_count": (3, "uint"),
         "worker_count": (4, "uint"), "host": (5, "string"), "fast_endpoint": (6, "string"),
-        "restore": (7, "uint"), "checkpoint_newest": (8, "uint"), "serving": (9, "uint")},
+        "restore": (7, "uint"), "checkpoint_newest": (8, "uint"), "serving": (9, "uint"),
+        "replicas": (10, "uint"), "pairs": (11, ["Pair"])},
+    "Pair": {"task_index": (1, "uint"), "epoch": (2, "uint"), "in_step": (3, "uint")},
     "Cluster": {"ps": (1, ["Ps"]), "worker_count": (2, "uint"), "restore": (3, "uint")},
     "Ps": {"task_index": (1, "uint"), "data_endpoint": (2, "string"), "shard_count": (3, "uint"),
-           "host": (4, "string"), "fast_endpoint": (5, "string")},
+           "host": (4, "string"), "fast_endpoint": (5, "string"), "epoch": (6, "uint"),
+           "primary": (7, "uint"), "backup": (8, "uint"), "in_step": (9, "uint")},
     "Waiting": {"missing": (1, ["string"])},
     "Optimizer": {
         "kind": (1, "uint"), "lr": (2, "float"), "momentum": (3, "float"), "rho": (4, "float"),
@@ -674,9 +679,13 @@ class Client:
 
     def _connect_shards(self):
         for ps in self.cluster["ps"]:
+            server, first = ps, 0
+            if ps["epoch"] and ps["primary"] != ps["task_index"]:  # its backups have taken over
+                server = next(p for p in self.cluster["ps"] if p["task_index"] == ps["primary"])
+                first = server["shard_count"]
             for shard in range(ps["shard_count"]):
-                self.shards.append(Connection(ps["data_endpoint"], PURPOSE_DATA, shard=shard,
-                                              **self._member))
+                self.shards.append(Connection(server["data_endpoint"], PURPOSE_DATA,
+                                              shard=first + shard, **self._member))
 
     def close(self):
         for connection in [self.control] + self.shards:

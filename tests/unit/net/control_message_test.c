@@ -40,17 +40,21 @@ static void random_bytes(uint64_t *seed, uint8_t *to, size_t bytes)
 static void random_hello(uint64_t *seed, struct sl_message_hello *to)
 {
     to->protocol_version = (uint32_t)sl_hash_random(seed);
-    to->purpose = (enum sl_message_purpose)(1 + sl_hash_random(seed) % 2);
-    to->role = (enum sl_message_role)(1 + sl_hash_random(seed) % 3);
+    to->purpose = (enum sl_message_purpose)(1 + sl_hash_random(seed) % 3);
+    to->role = to->purpose == SL_MESSAGE_PURPOSE_REPLICA
+                   ? SL_MESSAGE_ROLE_PS
+                   : (enum sl_message_role)(1 + sl_hash_random(seed) % 3);
     uint32_t tasks = to->role == SL_MESSAGE_ROLE_PS       ? SL_LIMIT_PS
                      : to->role == SL_MESSAGE_ROLE_WORKER ? SL_LIMIT_WORKERS
                                                           : 1;
     to->any_task = sl_hash_random(seed) % 2 == 0;
     to->task_index = to->any_task ? 0 : (uint32_t)(sl_hash_random(seed) % tasks);
     to->client_id = sl_hash_random(seed);
-    to->shard = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_REACTORS);
+    to->shard = (uint32_t)(sl_hash_random(seed) % (2 * SL_LIMIT_REACTORS));
     to->checksum = sl_hash_random(seed) % 2 == 0;
     to->joins = sl_hash_random(seed) % 2 == 0;
+    to->epoch = 1 + sl_hash_random(seed) % 1000;
+    to->state = sl_hash_random(seed);
     to->has_nonce = sl_hash_random(seed) % 2 == 0;
     if (to->has_nonce) {
         random_bytes(seed, to->nonce, sizeof to->nonce);
@@ -69,6 +73,7 @@ static void random_cluster(uint64_t *seed, struct sl_message_cluster *to)
         to->ps[i].shard_count = (uint32_t)(1 + sl_hash_random(seed) % 100);
         random_endpoint(seed, to->ps[i].data_endpoint, sizeof to->ps[i].data_endpoint);
         random_fast_endpoint(seed, to->ps[i].fast_endpoint, sizeof to->ps[i].fast_endpoint);
+        random_message_epoch(seed, &to->ps[i]);
     }
 }
 
@@ -84,6 +89,7 @@ static void random_register(uint64_t *seed, struct sl_message_register *to)
     to->restore = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
     to->checkpoint_newest = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
     to->serving = sl_hash_random(seed) % 2 == 0;
+    random_message_pairs(seed, to);
 }
 
 static void random_body(uint64_t *seed, struct sl_message *to)
@@ -106,6 +112,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->welcome.clock = (uint32_t)sl_hash_random(seed);
         to->welcome.lease_ms = (uint32_t)sl_hash_random(seed);
         to->welcome.task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_WORKERS);
+        to->welcome.position = sl_hash_random(seed);
         random_message_name(seed, to->welcome.software, sizeof to->welcome.software);
         break;
     case SL_MESSAGE_ERROR:

@@ -118,3 +118,27 @@ void random_message_stats(uint64_t *seed, struct sl_message_stats *to)
         to->tables[i].pushed_rows = sl_hash_random(seed);
     }
 }
+
+void random_message_epoch(uint64_t *seed, struct sl_message_ps *to)
+{
+    const bool has_backup = sl_hash_random(seed) % 2 == 0;
+    to->primary = to->task_index;
+    to->backup = SL_MESSAGE_NO_BACKUP;
+    if (sl_hash_random(seed) % 2 == 0) {
+        to->epoch = 1 + sl_hash_random(seed) % 1000;
+        to->primary = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
+        to->backup = has_backup ? (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS) : to->backup;
+        to->in_step = sl_hash_random(seed) % 2 == 0;
+    }
+}
+
+void random_message_pairs(uint64_t *seed, struct sl_message_register *to)
+{
+    to->replicas = (uint32_t)(sl_hash_random(seed) % 2);
+    to->pair_count = (uint32_t)(sl_hash_random(seed) % (SL_MESSAGE_PAIRS_MAX + 1));
+    for (uint32_t i = 0; i < to->pair_count; i++) {
+        to->pairs[i].task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
+        to->pairs[i].epoch = sl_hash_random(seed);
+        to->pairs[i].in_step = sl_hash_random(seed) % 2 == 0;
+    }
+}

@@ -17,4 +17,8 @@ void random_message_stats(uint64_t *seed, struct sl_message_stats *to);
 void random_message_part(uint64_t *seed, struct sl_message_checkpoint_part *to);
 void random_message_complete(uint64_t *seed, struct sl_message_checkpoint_complete *to);
 
+/* Of a ps that is filled in already: who serves its shards, and has their backups. */
+void random_message_epoch(uint64_t *seed, struct sl_message_ps *to);
+void random_message_pairs(uint64_t *seed, struct sl_message_register *to);
+
 #endif

@@ -33,9 +33,10 @@ void stepped_start(struct stepped *world, uint64_t seed)
     options.reactor = world->pair.a.reactor;
     options.transport = &sl_loop_transport_ops;
     options.transport_options.medium = &world->network;
-    options.servers = &world->server;
+    options.servers = world->servers;
     options.server_count = 1;
     assert_int_equal(sl_server_create(&options, &world->server), 0);
+    world->servers[0] = world->server;
     struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
     assert_int_equal(sl_server_listen(world->server, &any, &world->endpoint), 0);
     if (options.local != NULL) {

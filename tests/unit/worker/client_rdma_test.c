@@ -69,7 +69,8 @@ static void link_find_place__takes_the_nearest(void **state)
         snprintf(ps.host, sizeof ps.host, "%s", cases[i].ps_host);
         struct sl_link_place place;
         char reason[160], text[SL_LIMIT_ENDPOINT_BYTES];
-        assert_int_equal(sl_link_find_place(&options, &ps, &place, reason, sizeof reason), 0);
+        assert_int_equal(sl_link_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason),
+                         0);
         sl_endpoint_format(&place.endpoint, text, sizeof text);
         assert_string_equal(text, cases[i].data);
         assert_int_equal(place.has_near, cases[i].near != NULL);
@@ -86,7 +87,7 @@ static void link_find_place__refuses_dpdk_alone_without_a_device(void **state)
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "dpdk://10.1.0.1:6"};
     struct sl_link_place place;
     char reason[256];
-    assert_int_equal(sl_link_find_place(&options, &ps, &place, reason, sizeof reason),
+    assert_int_equal(sl_link_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason),
                      SL_ERR_INVALID);
     assert_non_null(strstr(reason, "dpdk://10.1.0.1:6: this process needs a device"));
     assert_non_null(strstr(reason, "--dpdk-device"));
@@ -100,7 +101,7 @@ static void link_find_place__refuses_rdma_alone_with_tls(void **state)
     const struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "rdma://10.1.0.1:6"};
     struct sl_link_place place;
     char reason[160];
-    assert_int_equal(sl_link_find_place(&options, &ps, &place, reason, sizeof reason),
+    assert_int_equal(sl_link_find_place(&options, &ps, 1, &ps, &place, reason, sizeof reason),
                      SL_ERR_INVALID);
     assert_string_equal(
         reason, "rdma://10.1.0.1:6: there is no TLS over RDMA: give the ps a TCP endpoint too");

@@ -1,0 +1,202 @@
+/* Where this process stands among those that have backups of each other's shards: it has its own
+ * shards, and, behind them, the backups of those of the ps before it; each as the primary or not,
+ * as the coordinator says. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/process_internal.h"
+
+enum { OWN, GUEST };
+
+const char *sl_process_replica_flaw(const struct sl_process_options *options)
+{
+    return options->replicas == 0  ? NULL
+           : options->ps_count < 2 ? "needs a second ps, to have the backups"
+           : options->kv_handler != NULL
+               ? "does not go with a handler of KV tables, whose state it "
+                 "does not know"
+           : options->checkpoint.directory != NULL
+               ? "does not go with --checkpoint-dir: a ps does not know which of the two copies to "
+                 "write"
+           : options->data.scheme != SL_ENDPOINT_TCP
+               ? "needs a data endpoint of tcp, to which the backup's primary connects"
+               : NULL;
+}
+
+/* On its way to a core. */
+struct told {
+    struct sl_server *server;
+    struct sl_server_pair pair;
+};
+
+static void core_told(void *ctx, uint64_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    struct told *told = ctx;
+    sl_server_set_pair(told->server, &told->pair);
+    free(told);
+}
+
+static struct sl_server *server_of(const struct sl_process *process, int which, uint32_t core)
+{
+    return process->servers[core + (which == GUEST ? process->options.reactor_count : 0)];
+}
+
+/* Where the backup of a primary here is: on the ps behind it among its guests, or on the one before
+ * it among its own. */
+static bool fill_backup(const struct sl_process *process, int which, uint32_t core,
+                        const struct sl_message_ps *at, struct sl_server_pair *pair)
+{
+    char reason[160];
+    pair->backup_task = at->task_index;
+    pair->backup_shard = core + (which == OWN ? process->options.reactor_count : 0);
+    if (sl_endpoint_parse(at->data_endpoint, &pair->backup, reason, sizeof reason) != 0 ||
+        pair->backup.scheme != SL_ENDPOINT_TCP) {
+        sl_log_error("ps/%u has no endpoint of tcp for backups: %s", at->task_index,
+                     at->data_endpoint);
+        return false;
+    }
+    return true;
+}
+
+static void tell_core(struct sl_process *process, int which, uint32_t core)
+{
+    const struct sl_process_pair *pair = &process->pairs[which];
+    struct told *told = malloc(sizeof *told);
+    if (told == NULL) {
+        sl_log_error("no memory to tell shard %u who has its backup", core);
+        return; /* told again with the next epoch */
+    }
+    *told = (struct told){.server = server_of(process, which, core)};
+    told->pair.epoch = pair->ps.epoch;
+    told->pair.is_primary = pair->ps.primary == process->task_index;
+    told->pair.has_backup = told->pair.is_primary && pair->ps.backup != SL_MESSAGE_NO_BACKUP &&
+                            fill_backup(process, which, core, &pair->backup, &told->pair);
+    sl_reactor_post(process->reactors[0], core,
+                    (struct sl_mail){.run = core_told, .ctx = told, .drop = free});
+}
+
+void sl_process_replica_tell(struct sl_process *process)
+{
+    for (int which = OWN; which <= GUEST; which++) {
+        struct sl_process_pair *pair = &process->pairs[which];
+        if (!process->has_shards || pair->told_epoch == pair->ps.epoch) {
+            continue;
+        }
+        pair->told_epoch = pair->ps.epoch;
+        pair->in_step_count = 0;
+        pair->report = SL_PROCESS_REPORT_NOTHING;
+        for (uint32_t core = 0; core < process->options.reactor_count; core++) {
+            tell_core(process, which, core);
+        }
+    }
+}
+
+static const struct sl_message_ps *find_ps(const struct sl_message_cluster *cluster, uint32_t task)
+{
+    for (uint32_t i = 0; i < cluster->ps_count; i++) {
+        if (cluster->ps[i].task_index == task) {
+            return &cluster->ps[i];
+        }
+    }
+    return NULL;
+}
+
+static uint32_t first_shard_of(const struct sl_message_cluster *cluster, uint32_t task)
+{
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < cluster->ps_count && cluster->ps[i].task_index < task; i++) {
+        first += cluster->ps[i].shard_count;
+    }
+    return first;
+}
+
+/* False: what it says of that ps cannot be. */
+static bool take_pair(struct sl_process_pair *pair, const struct sl_message_cluster *cluster,
+                      uint32_t task)
+{
+    const struct sl_message_ps *ps = find_ps(cluster, task);
+    const struct sl_message_ps *backup =
+        ps == NULL || ps->backup == SL_MESSAGE_NO_BACKUP ? NULL : find_ps(cluster, ps->backup);
+    if (ps == NULL || ps->epoch == 0 || (backup == NULL) != (ps->backup == SL_MESSAGE_NO_BACKUP)) {
+        sl_log_error("the coordinator knows of no backups of the shards of ps/%u", task);
+        return false;
+    }
+    if (ps->epoch < pair->ps.epoch) {
+        sl_log_error("the coordinator has begun anew, and does not know who has the shards of "
+                     "ps/%u: it says epoch %llu, and was at %llu",
+                     task, (unsigned long long)ps->epoch, (unsigned long long)pair->ps.epoch);
+        return false;
+    }
+    pair->ps = *ps;
+    pair->backup = backup == NULL ? *ps : *backup;
+    pair->first_shard = first_shard_of(cluster, task);
+    return true;
+}
+
+void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
+{
+    struct sl_process *process = ctx;
+    const uint32_t task = sl_member_task_index(process->member);
+    const uint32_t before = (task + cluster->ps_count - 1) % cluster->ps_count;
+    if (process->options.replicas == 0) {
+        return;
+    }
+    if (!take_pair(&process->pairs[OWN], cluster, task) ||
+        !take_pair(&process->pairs[GUEST], cluster, before)) {
+        sl_process_answer(&process->cores[0], SL_ERR_PROTOCOL);
+        return;
+    }
+    sl_process_replica_tell(process);
+}
+
+/* Reactor 0: how the backup of one shard gets on. */
+static void pair_moved(void *ctx, uint64_t local_index, uint64_t epoch)
+{
+    struct sl_process *process = ctx;
+    const uint32_t count = process->options.reactor_count;
+    const bool in_step = (local_index & SL_PROCESS_IN_STEP) != 0;
+    const uint32_t index = (uint32_t)(local_index & ~SL_PROCESS_IN_STEP);
+    struct sl_process_pair *pair = &process->pairs[index < count ? OWN : GUEST];
+    if (epoch != pair->told_epoch || pair->report == SL_PROCESS_REPORT_FAILED) {
+        return;
+    }
+    pair->in_step_count += in_step ? 1 : 0;
+    if (in_step && pair->in_step_count < count) {
+        return;
+    }
+    pair->report = in_step ? SL_PROCESS_REPORT_IN_STEP : SL_PROCESS_REPORT_FAILED;
+    struct sl_message_pair reports[SL_MESSAGE_PAIRS_MAX];
+    uint32_t report_count = 0;
+    for (int which = OWN; which <= GUEST; which++) {
+        const struct sl_process_pair *of = &process->pairs[which];
+        if (of->report != SL_PROCESS_REPORT_NOTHING) {
+            reports[report_count++] = (struct sl_message_pair){
+                .task_index = of->ps.task_index,
+                .epoch = of->told_epoch,
+                .in_step = of->report == SL_PROCESS_REPORT_IN_STEP,
+            };
+        }
+    }
+    if (process->member != NULL) {
+        sl_member_report(process->member, reports, report_count);
+    }
+}
+
+void sl_process_on_pair_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_step)
+{
+    const struct sl_process_core *core = ctx;
+    sl_reactor_post(core->reactor, 0,
+                    (struct sl_mail){.run = pair_moved,
+                                     .ctx = core->process,
+                                     .a = local_index | (in_step ? SL_PROCESS_IN_STEP : 0),
+                                     .b = epoch});
+}
+
+void sl_process_on_pair_failed(void *ctx, int err)
+{
+    sl_process_answer(ctx, err);
+}

@@ -1,0 +1,156 @@
+/* The image for a backup that comes when there is something already: the shard is cut as it serves,
+ * and its blocks are the first entries that the backup gets. What ends meanwhile is logged behind
+ * them, and answered at once. When the backup has the last block, replies begin to wait; when it
+ * has all that was answered before, the two are in step. */
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/server_replica.h"
+#include "ps/shard_cut.h"
+
+/* Blocks that are under way. */
+#define BLOCKS_MAX   8
+
+/* Of a turn. */
+#define IMAGE_KEYS   SL_SERVER_SLICED_KEYS
+
+/* Before another try, while the shard is cut for somebody else, and after a cut that has failed. */
+#define PAUSE_NS     (SL_CLOCK_NS_PER_S / 20)
+#define FAIL_WAIT_NS (5 * SL_CLOCK_NS_PER_S)
+
+static void again(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_server_replica *replica =
+        (struct sl_server_replica *)(void *)((uint8_t *)timer -
+                                             offsetof(struct sl_server_replica, image_timer));
+    if (replica->link == SL_SERVER_LINK_WANTED) {
+        replica->image_waits = false;
+    } else if (replica->session != NULL) {
+        sl_session_reconnect(replica->session, "the image begins anew");
+    }
+}
+
+static void wait(struct sl_server *server, uint64_t wait_ns)
+{
+    struct sl_server_replica *replica = server->replica;
+    replica->image_timer.run = again;
+    sl_timer_arm(sl_reactor_timers(server->options.reactor), &replica->image_timer,
+                 sl_reactor_now_ns(server->options.reactor) + wait_ns);
+}
+
+void sl_server_image_want(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    replica->link = SL_SERVER_LINK_WANTED;
+    replica->image_waits = false;
+    sl_log_info("shard %u: its backup on ps/%u gets an image; until it is in step, what is pushed "
+                "is acknowledged by this ps alone",
+                server->options.shard.index, replica->pair.backup_task);
+}
+
+void sl_server_image_end(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &replica->image_timer);
+    const bool is_ours =
+        replica->link == SL_SERVER_LINK_IMAGE ||
+        (replica->link == SL_SERVER_LINK_WANTED &&
+         sl_shard_cut_state(server->shard) == SL_SHARD_CUT_WANTED && replica->image_asked);
+    if (is_ours) {
+        sl_shard_cut_end(server->shard, NULL);
+    }
+    replica->image_asked = false;
+    while (replica->image_sessions != NULL) {
+        struct sl_image_block *block = replica->image_sessions;
+        replica->image_sessions = block->next;
+        sl_image_block_destroy(&block);
+    }
+}
+
+/* It is tried again, from the beginning. */
+static void fail(struct sl_server *server, const char *why)
+{
+    sl_log_warn("shard %u: the image for its backup: %s; it is tried again in %llu s",
+                server->options.shard.index, why, FAIL_WAIT_NS / SL_CLOCK_NS_PER_S);
+    sl_server_log_abort(server);
+    wait(server, FAIL_WAIT_NS);
+}
+
+/* The moment of the image: shard, sessions, and the beginning of the log. */
+static void begin(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    const struct sl_shard_cut_options options = {.bytes_max = 0};
+    int err = sl_shard_cut_begin(server->shard, &options);
+    replica->image_asked = err == SL_ERR_AGAIN;
+    if (err == SL_ERR_AGAIN) {
+        return;
+    }
+    if (err == SL_ERR_EXISTS) {
+        replica->image_waits = true;
+        wait(server, PAUSE_NS);
+        return;
+    }
+    if (err == 0) {
+        replica->link = SL_SERVER_LINK_IMAGE;
+        err = sl_server_session_image(server, &replica->image_sessions);
+    }
+    if (err != 0) {
+        fail(server, sl_err_name(err));
+    }
+}
+
+/* The next block, also of the sessions, which come first; NULL: none now. */
+static struct sl_image_block *take_block(struct sl_server *server, bool *is_cut)
+{
+    struct sl_image_block *block = server->replica->image_sessions;
+    *is_cut = block == NULL;
+    if (block == NULL) {
+        return sl_shard_cut_take(server->shard);
+    }
+    server->replica->image_sessions = block->next;
+    return block;
+}
+
+static void send_blocks(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    bool is_cut;
+    while (replica->link == SL_SERVER_LINK_IMAGE && replica->block_count < BLOCKS_MAX) {
+        struct sl_image_block *block = take_block(server, &is_cut);
+        if (block == NULL) {
+            return;
+        }
+        const bool is_last = block->kind == SL_IMAGE_END;
+        if (!sl_server_log_block(server, block, is_cut)) {
+            fail(server, "no memory");
+        } else if (is_last) {
+            sl_shard_cut_end(server->shard, NULL);
+            sl_server_log_follow_image(server);
+        }
+    }
+}
+
+uint32_t sl_server_image_run(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    uint32_t spent = 0;
+    if (replica->link == SL_SERVER_LINK_WANTED && !replica->image_waits) {
+        begin(server);
+    }
+    if (replica->link == SL_SERVER_LINK_IMAGE) {
+        spent = sl_shard_cut_run(server->shard, IMAGE_KEYS);
+        if (sl_shard_cut_state(server->shard) == SL_SHARD_CUT_FAILED) {
+            fail(server, sl_shard_cut_why(server->shard));
+        }
+        send_blocks(server);
+    }
+    return spent;
+}
+
+bool sl_server_image_is_busy(const struct sl_server *server)
+{
+    const struct sl_server_replica *replica = server->replica;
+    return (replica->link == SL_SERVER_LINK_WANTED && !replica->image_waits) ||
+           (replica->link == SL_SERVER_LINK_IMAGE && replica->block_count < BLOCKS_MAX);
+}

@@ -1,0 +1,167 @@
+#include "ps/server_replica.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+
+int sl_server_replica_create(struct sl_server *server)
+{
+    struct sl_server_replica *replica = calloc(1, sizeof *replica);
+    if (replica == NULL) {
+        return SL_ERR_NO_MEMORY;
+    }
+    replica->server = server;
+    replica->state = sl_reactor_random(server->options.reactor);
+    int err = sl_outbox_init(&replica->outbox, (size_t)16 << 20, server->options.checksum);
+    if (err != 0) {
+        free(replica);
+        return err;
+    }
+    server->replica = replica;
+    return 0;
+}
+
+void sl_server_replica_destroy(struct sl_server *server)
+{
+    sl_outbox_fini(&server->replica->outbox);
+    free(server->replica);
+    server->replica = NULL;
+}
+
+void sl_server_replica_report(struct sl_server *server, bool in_step)
+{
+    const struct sl_server_options *options = &server->options;
+    server->replica->has_given_up = !in_step;
+    options->pair_moved(options->pair_ctx, options->local_index, server->replica->pair.epoch,
+                        in_step);
+}
+
+void sl_server_replica_open(struct sl_server *server)
+{
+    server->replica->waits_for_backup = false;
+    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        if (conn->kind == SL_SERVER_CONN_DATA && conn->session != NULL && !conn->welcomed) {
+            sl_server_welcome(conn);
+        }
+    }
+}
+
+/* What this server has is of no use any more: it begins as an empty one. */
+void sl_server_replica_forget(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    sl_server_feed_drop(server);
+    if (replica->feed != NULL) {
+        sl_server_drop(replica->feed, SL_ERR_CLOSED, "the shard has another epoch");
+    }
+    sl_server_sessions_forget(server);
+    sl_shard_destroy(&server->shard);
+    int err = sl_shard_create(&server->options.shard, &server->shard);
+    replica->is_broken = err != 0;
+    replica->position = replica->acked = replica->received = 0;
+    replica->is_loading = false;
+    replica->state = 0;
+}
+
+void sl_server_replica_took_over(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    replica->takes_over = false;
+    replica->is_touched = true;
+    sl_server_sessions_await(server);
+    sl_log_info("shard %u: the backup takes over (epoch %" PRIu64 ")", server->options.shard.index,
+                replica->pair.epoch);
+    sl_server_ship_open(server);
+}
+
+/* From backup to primary. */
+static void take_over(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    if (replica->is_broken || replica->is_loading) {
+        sl_log_error("shard %u: it shall take over, but is out of step",
+                     server->options.shard.index);
+        server->options.pair_failed(server->options.pair_ctx, SL_ERR_CORRUPT);
+        return;
+    }
+    replica->takes_over = true;
+    if (replica->feed != NULL) {
+        sl_server_drop(replica->feed, SL_ERR_CLOSED, "the backup takes over");
+    }
+    if (!sl_server_feed_waits(server)) {
+        sl_server_replica_took_over(server);
+    }
+}
+
+static void become_primary(struct sl_server *server, bool was_primary, bool was_told)
+{
+    struct sl_server_replica *replica = server->replica;
+    if (was_told && !was_primary) {
+        take_over(server);
+        return;
+    }
+    sl_server_ship_close(server);
+    if (!was_told && replica->pair.has_backup) {
+        replica->waits_for_backup = true;
+    } else {
+        sl_server_replica_open(server);
+    }
+    sl_server_ship_open(server);
+}
+
+void sl_server_set_pair(struct sl_server *server, const struct sl_server_pair *pair)
+{
+    struct sl_server_replica *replica = server->replica;
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_assert(replica != NULL);
+    sl_assert(server->shard != NULL);
+    const struct sl_server_pair before = replica->pair;
+    if (pair->epoch <= before.epoch || server->draining) {
+        return;
+    }
+    replica->pair = *pair;
+    if (pair->is_primary) {
+        become_primary(server, before.is_primary, before.epoch != 0);
+    } else if (before.is_primary) {
+        sl_log_error("shard %u: another ps has it (epoch %" PRIu64 "): this one ends",
+                     server->options.shard.index, pair->epoch);
+        server->options.pair_failed(server->options.pair_ctx, SL_ERR_REFUSED);
+    } else {
+        sl_server_replica_forget(server);
+    }
+}
+
+static bool refuse(struct sl_server_conn *conn, int err, const char *what)
+{
+    char text[SL_MESSAGE_TEXT_BYTES];
+    (void)snprintf(text, sizeof text, "shard %u of ps/%u: %s", conn->hello.shard,
+                   conn->server->options.task_index, what);
+    sl_server_refuse(conn, err, text);
+    return false;
+}
+
+bool sl_server_replica_admits(struct sl_server_conn *conn)
+{
+    const struct sl_server *server = conn->server;
+    const struct sl_server_replica *replica = server->replica;
+    if (conn->hello.purpose == SL_MESSAGE_PURPOSE_DATA) {
+        const bool may_wait = replica == NULL || replica->waits_for_backup;
+        return may_wait || sl_server_replica_serves(server) ||
+               (replica->pair.epoch == 0 &&
+                server->options.local_index < server->options.server_count) ||
+               refuse(conn, SL_ERR_AGAIN, "it has the backup, or is about to take over");
+    }
+    if (replica == NULL) {
+        return refuse(conn, SL_ERR_REFUSED, "it was started without --replicas");
+    }
+    if (conn->hello.epoch > replica->pair.epoch) {
+        return refuse(conn, SL_ERR_AGAIN, "it has not heard of that epoch yet");
+    }
+    if (conn->hello.epoch < replica->pair.epoch || replica->pair.is_primary) {
+        return refuse(conn, SL_ERR_REFUSED, "that epoch is over");
+    }
+    return !replica->is_broken || refuse(conn, SL_ERR_INVALID, "the backup is out of step");
+}

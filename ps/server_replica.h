@@ -1,0 +1,214 @@
+/* A shard and its backup: what the server of each does beyond serving. Of the two servers that
+ * have a shard of the same number, in two processes, the coordinator says which is the primary, in
+ * epochs. The primary keeps a log of all that has an effect beyond a reply, in the order in which
+ * it ended: requests that write, tables, who joins, leaves and is lost. It ships the log to the
+ * backup over a connection of its own; the reply to what is in it waits until the backup has
+ * carried it out too. The backup carries out only what writes, and waits for nobody's clock.
+ *
+ * Until the backup is in step, and when the coordinator has said that it is not, replies do not
+ * wait. A server that is in step says so by `pair_moved`, after it has begun to let replies wait,
+ * and goes on to do so until the coordinator has begun another epoch: whatever else happens.
+ *
+ * server_replica.c: which of the two it is. server_log.c, server_ship.c, server_image.c: the
+ * primary. server_feed.c: the backup.
+ * Owner reactor. Entries that are no requests are allocated as they come. */
+#ifndef SL_PS_SERVER_REPLICA_H
+#define SL_PS_SERVER_REPLICA_H
+
+#include "net/control/session.h"
+#include "ps/image.h"
+#include "ps/server_internal.h"
+#include "ps/shard_load.h"
+
+enum sl_server_link {
+    SL_SERVER_LINK_NONE,    /* there is no backup, or no connection to it: nothing is logged */
+    SL_SERVER_LINK_WANTED,  /* the image shall begin: likewise */
+    SL_SERVER_LINK_IMAGE,   /* it is made and sent: all is logged behind it, and answered at once */
+    SL_SERVER_LINK_FOLLOWS, /* it has been sent: likewise */
+    SL_SERVER_LINK_IN_STEP, /* the backup has it: all is logged, and replies wait */
+};
+
+struct sl_server_replica {
+    struct sl_server *server;
+    struct sl_server_pair pair; /* as the coordinator has said last; epoch 0: nothing yet */
+    uint64_t state;             /* which one this is: two shards with the same one are in step */
+
+    /* The primary: */
+    bool waits_for_backup; /* nobody is welcomed before there is a backup, or word that there is
+                            * none: in the first epoch that it hears of */
+    bool is_touched;       /* a client was welcomed: a backup that begins now needs an image */
+    enum sl_server_link link;
+    bool is_in_step;   /* it has been told so: the backup has all that was answered */
+    bool has_given_up; /* the coordinator has been told that the epoch has no backup in step */
+    struct sl_session *session;
+    struct sl_outbox outbox;
+    struct sl_credit credit;
+    struct sl_server_entry *first, *last;
+    struct sl_server_entry *unsent;
+    struct sl_server_entry *behind_first, *behind_last; /* the image: until it is complete */
+    uint64_t number;                                    /* of the entry sent last */
+    uint64_t appended, ended; /* entries, but for blocks, since there is a log */
+    uint64_t answered;        /* of those appended, when replies began to wait */
+    uint32_t entry_count;
+    size_t entry_bytes;
+    uint32_t block_count; /* of the image, under way */
+    bool is_full;         /* requests that write wait until the backup has caught up */
+    uint32_t in_transport_count;
+    bool image_asked, image_waits;         /* for the cut; until the timer */
+    struct sl_image_block *image_sessions; /* that are to be sent */
+    struct sl_timer image_timer;
+    struct sl_timer silence; /* armed while a backup that is in step has no connection */
+
+    /* The backup: */
+    struct sl_server_conn *feed;   /* NULL: the primary has no connection */
+    struct sl_server_list entries; /* that have come, and are not carried out */
+    bool has_begun;                /* the first of them, */
+    bool runs;                     /* whose work is under way */
+    uint64_t received;             /* the last entry that has come */
+    uint64_t position;             /* that was carried out */
+    uint64_t acked;                /* that the primary has been told */
+    uint64_t credit_bytes;         /* to be given back with the next answer */
+    uint32_t credit_requests;
+    bool is_loading; /* the image has begun, and not ended */
+    struct sl_shard_load load;
+    struct sl_image_block block; /* at work */
+    bool is_broken;  /* something was done here otherwise than there: it is no backup any more */
+    bool takes_over; /* it is to be the primary, when the entries are carried out */
+};
+
+static inline bool sl_server_replica_logs(const struct sl_server *server)
+{
+    return server->replica != NULL && server->replica->link >= SL_SERVER_LINK_IMAGE;
+}
+
+/* It serves clients: welcomes them, and hears of losses. */
+static inline bool sl_server_replica_serves(const struct sl_server *server)
+{
+    return server->replica == NULL ||
+           (server->replica->pair.is_primary && !server->replica->waits_for_backup &&
+            !server->replica->takes_over);
+}
+
+/* ---- server_replica.c ---- */
+
+/* Errors: NO_MEMORY. */
+int sl_server_replica_create(struct sl_server *server);
+void sl_server_replica_destroy(struct sl_server *server);
+
+/* A hello of a client has come, or of a primary: false, and it is refused, when this server is not
+ * the one to speak with now. */
+bool sl_server_replica_admits(struct sl_server_conn *conn);
+
+/* Welcomes those who wait. */
+void sl_server_replica_open(struct sl_server *server);
+
+/* The backup begins as an empty one. */
+void sl_server_replica_forget(struct sl_server *server);
+
+/* The backup has nothing more to carry out before it takes over. */
+void sl_server_replica_took_over(struct sl_server *server);
+
+/* Tells the owner that the backup is in step, or will not be in this epoch. */
+void sl_server_replica_report(struct sl_server *server, bool in_step);
+
+/* ---- server_ship.c: the primary's connection ---- */
+
+/* Connects to the backup of the pair. */
+void sl_server_ship_open(struct sl_server *server);
+
+/* There is no backup in step any more: what waits for it is answered, and nothing is logged. */
+void sl_server_ship_close(struct sl_server *server);
+
+/* Tells the coordinator that there will be no backup in step in this epoch, once. Replies go on
+ * waiting. */
+void sl_server_ship_give_up(struct sl_server *server, const char *why);
+
+/* ---- server_log.c: the primary's log ---- */
+
+/* Both are empty: everything is logged from now on, and replies wait. */
+void sl_server_log_begin(struct sl_server *server);
+
+/* The backup has all entries up to this one. */
+void sl_server_log_acknowledged(struct sl_server *server, uint64_t number);
+
+/* Sends what has not been sent, as far as there is credit and room. */
+void sl_server_log_pump(struct sl_server_replica *replica);
+
+/* A request that writes, or has written before its connection broke, is carried out. True: it is
+ * taken over, out of its list, until the backup has it too; then it is resumed, to be answered.
+ * False: it is to be answered now. */
+bool sl_server_log_done(struct sl_server_request *request);
+
+/* A request that writes, in no list, has failed, and was answered; err 0: nobody waits for it any
+ * more. Its sections before section_end have had their effect. True: it is taken over, and freed
+ * when the backup knows. */
+bool sl_server_log_failed(struct sl_server_request *request, uint32_t section_end, int err);
+
+/* Likewise, of one that is none of the queued ones. */
+void sl_server_log_refused(const struct sl_server_session *session, uint64_t request_id, int err);
+
+/* An entry without a body: LOST. */
+void sl_server_log_client(struct sl_server *server, const struct sl_server_entry_head *head);
+
+/* Likewise, about a session: HEARD, END. */
+void sl_server_log_session(const struct sl_server_session *session, enum sl_server_entry_kind kind,
+                           bool is_lost);
+
+/* Sends the answer to a TABLE or JOIN once the backup has done what the message asks for; at once
+ * when nothing is logged. */
+void sl_server_log_answer(struct sl_server_conn *conn, enum sl_server_entry_kind kind,
+                          const struct sl_message *message, const struct sl_message *answer);
+
+/* Somebody waits for an answer. */
+bool sl_server_log_is_awaited(const struct sl_server *server);
+
+/* The connection has closed: nobody waits for its answers. */
+void sl_server_log_forget(struct sl_server_conn *conn);
+
+/* A block of the image, which is the log's from now on; false: no memory. */
+bool sl_server_log_block(struct sl_server *server, struct sl_image_block *block, bool is_cut);
+
+/* The last block was given: what was logged meanwhile follows it. */
+void sl_server_log_follow_image(struct sl_server *server);
+
+/* The image is given up, and the log. */
+void sl_server_log_abort(struct sl_server *server);
+
+/* ---- server_image.c: the primary's image, for a backup that comes later ---- */
+
+/* The backup is empty, and the shard is not. */
+void sl_server_image_want(struct sl_server *server);
+
+/* Ends what was wanted, or is under way. */
+void sl_server_image_end(struct sl_server *server);
+
+/* Begins, or goes on; returns the keys that it spent. */
+uint32_t sl_server_image_run(struct sl_server *server);
+
+/* Can go on now. */
+bool sl_server_image_is_busy(const struct sl_server *server);
+
+/* ---- server_feed.c: the backup ---- */
+
+/* The primary said hello, and proved who it is. */
+void sl_server_feed_admit(struct sl_server_conn *conn);
+
+/* An entry's frame has come. */
+void sl_server_feed_arrive(struct sl_server_conn *conn, const struct sl_transport_message *message);
+
+/* Its connection has closed. */
+void sl_server_feed_closed(struct sl_server *server);
+
+/* Carries out what has come; returns the keys that it spent. */
+uint32_t sl_server_feed_run(struct sl_server *server, uint32_t keys);
+
+/* Has something to carry out. */
+static inline bool sl_server_feed_waits(const struct sl_server *server)
+{
+    return server->replica != NULL && server->replica->entries.first != NULL;
+}
+
+/* What had come is dropped. */
+void sl_server_feed_drop(struct sl_server *server);
+
+#endif

@@ -1,0 +1,183 @@
+/* The primary's connection to the backup: made again when it breaks; what the log has unsent goes
+ * on it. A backup that cannot be reached for a lease is given up, as far as this side may: the
+ * coordinator is told. */
+#include <stdio.h>
+
+#include "core/assert.h"
+#include "core/log.h"
+#include "ps/server_replica.h"
+
+static struct sl_timer_wheel *timers_of(const struct sl_server *server)
+{
+    return sl_reactor_timers(server->options.reactor);
+}
+
+void sl_server_ship_give_up(struct sl_server *server, const char *why)
+{
+    if (!server->replica->has_given_up) {
+        sl_log_warn("shard %u: its backup on ps/%u: %s", server->options.shard.index,
+                    server->replica->pair.backup_task, why);
+        sl_server_replica_report(server, false);
+    }
+}
+
+static void on_silence(struct sl_timer *timer, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct sl_server_replica *replica =
+        (struct sl_server_replica *)(void *)((uint8_t *)timer -
+                                             offsetof(struct sl_server_replica, silence));
+    sl_server_ship_give_up(replica->server, replica->session == NULL
+                                                ? "it cannot be reached"
+                                                : sl_session_obstacle(replica->session));
+}
+
+static void await(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    replica->silence.run = on_silence;
+    sl_timer_arm(timers_of(server), &replica->silence,
+                 sl_reactor_now_ns(server->options.reactor) + server->lease_ns);
+}
+
+static void on_welcomed(void *ctx, struct sl_session *session,
+                        const struct sl_message_welcome *welcome)
+{
+    struct sl_server *server = ctx;
+    struct sl_server_replica *replica = server->replica;
+    const bool is_it = welcome->shard == server->options.shard.index &&
+                       welcome->shard_count == server->options.shard.count;
+    (void)session;
+    sl_timer_disarm(timers_of(server), &replica->silence);
+    replica->credit =
+        (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
+    if (!is_it) {
+        sl_server_ship_give_up(server, "it says that it is another shard");
+    } else if (replica->link == SL_SERVER_LINK_IN_STEP) {
+        if (!welcome->resumed) {
+            sl_server_ship_give_up(server, "it has forgotten what it had");
+            return;
+        }
+        sl_server_log_acknowledged(server, welcome->position);
+        replica->unsent = replica->first;
+        sl_server_log_pump(replica);
+    } else if (!replica->is_touched) {
+        sl_server_log_begin(server);
+    } else if (welcome->position != 0) {
+        sl_server_ship_give_up(server, "it is not empty"); /* in another epoch it is */
+    } else {
+        replica->number = 0;
+        sl_server_image_want(server);
+    }
+}
+
+static void on_received(void *ctx, struct sl_session *session,
+                        const struct sl_transport_message *message)
+{
+    struct sl_server *server = ctx;
+    struct sl_server_replica *replica = server->replica;
+    const struct sl_frame header = message->header;
+    sl_transport_release(sl_session_conn(session), message);
+    sl_credit_grant(&replica->credit, header.credit_bytes, header.credit_requests);
+    if (header.type == SL_FRAME_REPLY && header.request_id <= replica->number) {
+        sl_server_log_acknowledged(server, header.request_id);
+    }
+    sl_server_log_pump(replica);
+}
+
+/* Its frames have no payload. */
+static void *on_sink(void *ctx, struct sl_session *session, const struct sl_frame *header)
+{
+    (void)ctx;
+    (void)header;
+    sl_session_reconnect(session, "it sent a long frame");
+    return NULL;
+}
+
+static void on_writable(void *ctx, struct sl_session *session)
+{
+    (void)session;
+    sl_server_log_pump(((struct sl_server *)ctx)->replica);
+}
+
+static void on_lost(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    (void)session;
+    (void)err;
+    struct sl_server *server = ctx;
+    sl_log_warn("shard %u: its backup: connection lost: %s; it is tried again",
+                server->options.shard.index, reason);
+    if (server->replica->link != SL_SERVER_LINK_IN_STEP) {
+        sl_server_log_abort(server);
+    }
+    if (!server->replica->has_given_up) {
+        await(server);
+    }
+}
+
+static void on_closed(void *ctx, struct sl_session *session, int err, const char *reason)
+{
+    (void)session;
+    struct sl_server *server = ctx;
+    sl_session_close(&server->replica->session);
+    sl_timer_disarm(timers_of(server), &server->replica->silence);
+    if (err == SL_ERR_REFUSED) {
+        sl_log_error("shard %u: nothing is acknowledged any more: %s", server->options.shard.index,
+                     reason);
+    }
+    sl_server_ship_give_up(server, reason);
+}
+
+static const struct sl_session_events events = {
+    .welcomed = on_welcomed,
+    .received = on_received,
+    .sink = on_sink,
+    .writable = on_writable,
+    .lost = on_lost,
+    .closed = on_closed,
+};
+
+void sl_server_ship_open(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    const struct sl_server_pair *pair = &replica->pair;
+    if (!pair->has_backup) {
+        return;
+    }
+    char name[SL_MESSAGE_NAME_BYTES];
+    (void)snprintf(name, sizeof name, "the backup of shard %u on ps/%u",
+                   server->options.shard.index, pair->backup_task);
+    const struct sl_session_options options = {
+        .transport = server->transport,
+        .outbox = &replica->outbox,
+        .endpoint = pair->backup,
+        .hello = {.purpose = SL_MESSAGE_PURPOSE_REPLICA,
+                  .role = SL_MESSAGE_ROLE_PS,
+                  .task_index = server->options.task_index,
+                  .client_id = server->options.incarnation,
+                  .shard = pair->backup_shard,
+                  .epoch = pair->epoch,
+                  .state = replica->state,
+                  .checksum = server->options.checksum},
+        .events = &events,
+        .ctx = server,
+        .peer_name = name,
+        .start_timeout_ns = UINT64_MAX / 4, /* the silence is looked at here */
+        .persistent = true,
+        .secret = server->options.secret,
+    };
+    replica->has_given_up = replica->is_in_step = false;
+    await(server);
+    int err = sl_session_open(&options, &replica->session);
+    if (err != 0) {
+        sl_server_ship_give_up(server, sl_err_name(err));
+    }
+}
+
+void sl_server_ship_close(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    sl_timer_disarm(timers_of(server), &replica->silence);
+    sl_session_close(&replica->session);
+    sl_server_log_abort(server);
+}

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Shards with backups: what was acknowledged is there after a ps has been killed, once, whatever it
+was doing. STARLING_REPLICA_SEED says when they are killed."""
+
+import os
+import random
+import signal
+import time
+import unittest
+
+import harness
+import sum_job
+
+SEED = int(os.environ.get("STARLING_REPLICA_SEED", random.randrange(1 << 32)))
+LEASE_S = 2
+
+
+def wait_count(process, text, count):
+    """Until so many lines of the process contain `text`."""
+    end = time.monotonic() + harness.DEADLINE_S
+    while sum(text in line for line in process.lines) < count:
+        if time.monotonic() > end:
+            raise AssertionError(f"no {count} times '{text}':\n{process.output}")
+        time.sleep(0.02)
+
+
+class ReplicaTest(harness.StarlingTest):
+    """ps/0 has the coordinator, and lives; the others may be killed."""
+
+    def setUp(self):
+        super().setUp()
+        self.rng = random.Random(SEED)
+
+    def start_cluster(self, ps_count=3, worker_count=3, reactors=1):
+        self.cluster = sum_job.Cluster(self, ps_count=ps_count, worker_count=worker_count,
+                                       lease_s=LEASE_S, reactors=reactors, proxied=False,
+                                       extra=["--replicas", 1])
+        for ps in self.cluster.ps:
+            ps.wait_line("ready")
+        self.in_step = 0
+        self.wait_in_step(ps_count)
+
+    def wait_in_step(self, more):
+        """So many more pairs of a ps and its backup are in step."""
+        self.in_step += more
+        wait_count(self.cluster.ps[0], "they are in step", self.in_step)
+
+    def start_job(self, consistency, **options):
+        self.job = sum_job.SumJob(self, self.cluster, consistency, gated=True, **options)
+        self.workers = self.job.start_all()
+        self.workers[0].wait_line("iteration 8")
+        time.sleep(self.rng.random() * 0.3)
+
+    def kill(self, index):
+        self.cluster.ps[index].signal(signal.SIGKILL)
+        self.cluster.ps[index].wait()
+
+    def wait_served(self, owner, by):
+        self.cluster.ps[0].wait_line(f"ps/{by} serves the shards of ps/{owner} from now on")
+
+    def end_job(self, workers=None):
+        """All that was pushed was acknowledged, and is there."""
+        self.job.open_gate()
+        for worker in self.workers if workers is None else workers:
+            self.assertEqual(worker.wait(), 0, f"seed {SEED}\n{worker.output}\n"
+                             + "\n".join(ps.output for ps in self.cluster.ps))
+        acknowledged = self.job.check()
+        if workers is None:
+            self.assertEqual(acknowledged, len(self.workers) * self.job.iterations)
+
+
+class TakeOver(ReplicaTest):
+    def kill_amid(self, consistency, victim, **options):
+        self.start_cluster(**options)
+        self.start_job(consistency)
+        self.kill(victim)
+        self.wait_served(victim, (victim + 1) % 3)
+        self.end_job()
+
+    def test_of_a_job_without_clocks(self):
+        self.kill_amid("asp", 1)
+
+    def test_of_whole_steps(self):
+        self.kill_amid("bsp", 2)
+
+    def test_of_several_shards(self):
+        self.kill_amid("ssp:2", 1, reactors=2)
+
+    def test_a_primary_that_was_held_up_acknowledges_nothing_more(self):
+        self.start_cluster()
+        self.start_job("bsp")
+        held = self.cluster.ps[1]
+        held.signal(signal.SIGSTOP)
+        self.wait_served(1, 2)
+        held.signal(signal.SIGCONT)
+        self.assertEqual(held.wait(), 1, held.output)
+        self.assertIn("start it anew", held.output)
+        self.end_job()
+
+
+class Again(ReplicaTest):
+    def restart(self, index):
+        """Another process in its place gets the backups that nobody has; then they are in step."""
+        self.cluster.ps[index] = self.cluster.start_ps(index)
+        self.wait_in_step(2)
+
+    def test_the_one_and_then_the_other(self):
+        self.start_cluster(reactors=2)
+        self.start_job("bsp", iterations=400)
+        for index, backup in ((1, 2), (2, 1), (1, 2)):
+            self.kill(index)
+            wait_count(self.cluster.ps[0], f"ps/{backup} serves the shards of ps/1 from now on",
+                       2 if (index, self.in_step) == (1, 7) else 1)
+            self.restart(index)
+        self.end_job()
+
+    def test_at_random(self):
+        self.start_cluster()
+        self.start_job("asp", iterations=600)
+        for _ in range(4):
+            index = self.rng.choice((1, 2))
+            self.kill(index)
+            self.restart(index)
+            time.sleep(self.rng.random() * 0.2)
+        self.end_job()
+
+
+class Workers(ReplicaTest):
+    def test_a_worker_that_is_killed_with_a_ps(self):
+        self.start_cluster()
+        self.start_job("bsp")
+        self.workers[2].signal(signal.SIGKILL)
+        self.kill(1)
+        self.wait_served(1, 2)
+        self.end_job(self.workers[:2])
+
+
+class Refused(harness.StarlingTest):
+    def refuses(self, *words, args=()):
+        output = self.run_to_end("starling-ps", *args, status=2)
+        for word in words:
+            self.assertIn(word, output)
+
+    def test_what_cannot_be(self):
+        ports = harness.free_ports(2)
+        one = ["--ps-hosts", f"127.0.0.1:{ports[0]}", "--worker-hosts", "a", "--job-name", "ps",
+               "--task-index", 0]
+        two = ["--ps-hosts", ",".join(f"127.0.0.1:{p}" for p in ports), *one[2:]]
+        self.refuses("needs a second ps", args=[*one, "--replicas", 1])
+        self.refuses("--replicas", "0 to 1", args=[*two, "--replicas", 2])
+        path = self.file("map", f"127.0.0.1:{ports[0]}=shm://127.0.0.1:{ports[0]}\n")
+        self.refuses("needs a data endpoint of tcp",
+                     args=[*two, "--replicas", 1, "--endpoint-map", path])
+
+    def test_ps_that_differ(self):
+        ports = harness.free_ports(2)
+        flags = ["--ps-hosts", ",".join(f"127.0.0.1:{p}" for p in ports), "--worker-hosts", "a",
+                 "--job-name", "ps", "--start-timeout", 30]
+        self.start("starling-ps", *flags, "--task-index", 0, "--replicas", 1,
+                   env={"NETWORK_PS_CORE_NUMBER": "1"}).wait_line("waiting")
+        other = self.start("starling-ps", *flags, "--task-index", 1, "--replicas", 1,
+                           env={"NETWORK_PS_CORE_NUMBER": "2"})
+        self.assertEqual(other.wait(), 1)
+        self.assertIn("all ps have the same number of shards", other.output)
+        other = self.start("starling-ps", *flags, "--task-index", 1,
+                           env={"NETWORK_PS_CORE_NUMBER": "1"})
+        self.assertEqual(other.wait(), 1)
+        self.assertIn("it has other --replicas", other.output)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,204 @@
+/* Who serves the shards of each ps, and who has their backups: epochs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/ps/coordinator_fixture.h"
+
+#define PS_COUNT 3
+
+/* A ps with backups, at tcp://host<peer>:1, which says how one pair gets on; epoch 0: none. */
+static void register_with(struct fixture *f, sl_coordinator_peer peer, struct sl_message_pair pair,
+                          uint32_t shards)
+{
+    struct sl_message message = {
+        .kind = SL_MESSAGE_REGISTER,
+        .id = 1,
+        .reg = {.shard_count = shards, .replicas = 1, .pair_count = pair.epoch == 0 ? 0 : 1},
+    };
+    message.reg.pairs[0] = pair;
+    (void)snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://host%u:1",
+                   (unsigned)peer);
+    say(f, peer, message);
+}
+
+static void report(struct fixture *f, sl_coordinator_peer peer, uint32_t task, uint64_t epoch,
+                   bool in_step)
+{
+    const struct sl_message_pair pair = {.task_index = task, .epoch = epoch, .in_step = in_step};
+    f->sent_count = 0;
+    register_with(f, peer, pair, 1);
+}
+
+static void join(struct fixture *f, sl_coordinator_peer peer, uint32_t task)
+{
+    assert_int_equal(hello(f, peer, SL_MESSAGE_ROLE_PS, task), 0);
+    register_with(f, peer, (struct sl_message_pair){.epoch = 0}, 1);
+}
+
+/* ps 0 to 2 are peers 11 to 13; a worker is peer 1. */
+static void begin(struct fixture *f)
+{
+    fixture_remake(f, PS_COUNT, 1);
+    for (uint32_t task = 0; task < PS_COUNT; task++) {
+        join(f, 11 + task, task);
+    }
+    assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
+    register_worker(f, 1, 1);
+}
+
+/* Of the cluster that was told last: "0:e1 0>1" is epoch 1 of ps 0, which is its own primary, and
+ * whose backup is on ps 1; in step with a "!". */
+static void expect_pairs(struct fixture *f, const char *wanted)
+{
+    assert_true(f->sent_count > 0);
+    const char *pairs = NULL;
+    for (uint32_t i = 0; i < f->sent_count; i++) {
+        const char *found = strstr(f->sent[i], " pairs ");
+        pairs = found == NULL ? pairs : found;
+    }
+    assert_non_null(pairs);
+    assert_string_equal(pairs + strlen(" pairs "), wanted);
+    f->sent_count = 0;
+}
+
+static void in_step(struct fixture *f)
+{
+    for (uint32_t task = 0; task < PS_COUNT; task++) {
+        report(f, 11 + task, task, 1, true);
+    }
+    expect_pairs(f, "0:e1 0>1! 1:e1 1>2! 2:e1 2>0!");
+}
+
+static void coordinator_replica__begins_with_the_next_ps_as_backup(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    expect_pairs(f, "0:e1 0>1 1:e1 1>2 2:e1 2>0");
+    in_step(f);
+}
+
+static void coordinator_replica__the_backup_takes_over(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    in_step(f);
+    cut(f, 12);
+    f->sent_count = 0;
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
+    /* What it had backups of has none. A ps and a worker are told, unasked. */
+    expect_pairs(f, "0:e2 0>- 1:e2 2>- 2:e1 2>0!");
+    /* Another process in its place gets backups, and no shards. */
+    join(f, 22, 1);
+    expect_pairs(f, "0:e3 0>1 1:e3 2>1 2:e1 2>0!");
+    report(f, 13, 1, 3, true);
+    expect_pairs(f, "0:e3 0>1 1:e3 2>1! 2:e1 2>0!");
+    /* And takes over in its turn. */
+    cut(f, 13);
+    f->sent_count = 0;
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 22, 1, 0});
+    expect_pairs(f, "0:e3 0>1 1:e4 1>- 2:e2 0>-");
+}
+
+static void coordinator_replica__one_that_was_deposed_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    in_step(f);
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
+    f->sent_count = 0;
+    assert_int_equal(hello_as(f, 32, SL_MESSAGE_ROLE_PS, 1, 12), 0);
+    register_with(f, 32, (struct sl_message_pair){.epoch = 0}, 1);
+    expect_part(f, "its backup serves its shards now: start it anew");
+}
+
+/* Nobody is told that another serves what it does not have. */
+static void coordinator_replica__one_out_of_step_does_not_take_over(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    report(f, 11, 0, 1, true);
+    cut(f, 12);
+    f->sent_count = 0;
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
+    for (uint32_t i = 0; i < f->sent_count; i++) {
+        assert_null(strstr(f->sent[i], " pairs ")); /* the job waits for ps/1 */
+    }
+    join(f, 22, 1);
+    expect_pairs(f, "0:e3 0>1 1:e3 1>2 2:e1 2>0");
+}
+
+static void coordinator_replica__a_report_of_failure_begins_an_epoch(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    in_step(f);
+    report(f, 12, 1, 1, false);
+    expect_pairs(f, "0:e1 0>1! 1:e2 1>2 2:e1 2>0!");
+    report(f, 12, 1, 1, true); /* of an epoch that is over */
+    expect_pairs(f, "0:e1 0>1! 1:e2 1>2 2:e1 2>0!");
+    report(f, 13, 1, 2, true); /* not the primary */
+    expect_pairs(f, "0:e1 0>1! 1:e2 1>2 2:e1 2>0!");
+    report(f, 12, 1, 2, true);
+    expect_pairs(f, "0:e1 0>1! 1:e2 1>2! 2:e1 2>0!");
+}
+
+/* The new primary may have missed who was lost while nobody told its shards. */
+static void coordinator_replica__who_takes_over_is_told_of_losses(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    in_step(f);
+    cut(f, 12);
+    pass(f, 2 * SECOND, (sl_coordinator_peer[]){11, 13, 0});
+    cut(f, 1);
+    f->sent_count = 0;
+    pass(f, 7 * SECOND, (sl_coordinator_peer[]){11, 13, 0});
+    assert_int_equal(hello_as(f, 2, SL_MESSAGE_ROLE_WORKER, 0, 2), 0);
+    f->sent_count = 0;
+    pass(f, 2 * SECOND, (sl_coordinator_peer[]){11, 13, 2, 0});
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < f->sent_count; i++) {
+        told += strstr(f->sent[i], "13#0 lost worker/0 of 1") != NULL ? 1 : 0;
+    }
+    assert_int_equal(told, 1);
+}
+
+static void coordinator_replica__what_cannot_be_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    fixture_remake(f, 2, 3); /* as register_ps has it */
+    join(f, 11, 0);
+    assert_int_equal(hello(f, 12, SL_MESSAGE_ROLE_PS, 1), 0);
+    f->sent_count = 0;
+    register_with(f, 12, (struct sl_message_pair){.epoch = 0}, 2);
+    expect_part(f, "with --replicas all ps have the same number of shards");
+    register_ps(f, 12, 1, 1);
+    expect_part(f, "it has other --replicas than the others");
+    fixture_remake(f, 1, 1);
+    assert_int_equal(hello(f, 11, SL_MESSAGE_ROLE_PS, 0), 0);
+    f->sent_count = 0;
+    register_with(f, 11, (struct sl_message_pair){.epoch = 0}, 1);
+    expect_part(f, "--replicas needs another ps to have them");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(coordinator_replica__begins_with_the_next_ps_as_backup),
+        TEST(coordinator_replica__the_backup_takes_over),
+        TEST(coordinator_replica__one_that_was_deposed_is_refused),
+        TEST(coordinator_replica__one_out_of_step_does_not_take_over),
+        TEST(coordinator_replica__a_report_of_failure_begins_an_epoch),
+        TEST(coordinator_replica__who_takes_over_is_told_of_losses),
+        TEST(coordinator_replica__what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,336 @@
+/* A shard and its backup, in two servers of one reactor: the first is the primary of shard 0, the
+ * one behind it has the backup. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps/server_replica.h"
+#include "server_stepped.h"
+
+#define ASP 1
+
+struct pair {
+    struct stepped stepped;
+    struct stepped_peer peer, other;
+    struct sl_server *backup;
+    uint32_t in_step_count, failed_count;
+    uint64_t epoch; /* that was said last */
+    int err;        /* for which the process shall end */
+};
+
+static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_step)
+{
+    struct pair *pair = ctx;
+    assert_int_equal(local_index, 0);
+    pair->in_step_count += in_step;
+    pair->failed_count += !in_step;
+    pair->epoch = epoch;
+}
+
+static void on_failed(void *ctx, int err)
+{
+    ((struct pair *)ctx)->err = err;
+}
+
+static void turns(struct pair *pair, uint32_t count)
+{
+    stepped_turns(&pair->stepped, count);
+}
+
+static void tell(struct pair *pair, struct sl_server *server, uint64_t epoch, bool is_primary,
+                 bool has_backup)
+{
+    const struct sl_server_pair told = {
+        .epoch = epoch,
+        .is_primary = is_primary,
+        .has_backup = has_backup,
+        .backup_task = 1,
+        .backup_shard = 1,
+        .backup = pair->stepped.endpoint,
+    };
+    sl_server_set_pair(server, &told);
+}
+
+static int setup(void **state)
+{
+    struct pair *pair = calloc(1, sizeof *pair);
+    assert_non_null(pair);
+    struct stepped *world = &pair->stepped;
+    world->options.has_replica = true;
+    world->options.pair_moved = on_moved;
+    world->options.pair_failed = on_failed;
+    world->options.pair_ctx = pair;
+    stepped_start(world, 1);
+    struct sl_server_options options = world->server->options;
+    options.local_index = 1;
+    assert_int_equal(sl_server_create(&options, &pair->backup), 0);
+    world->servers[1] = pair->backup;
+    sl_server_set_lease(pair->backup, STEPPED_LEASE);
+    assert_int_equal(sl_server_set_shard(pair->backup, 0, 1), 0);
+    *state = pair;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct pair *pair = *state;
+    sl_message_fini(&pair->peer.answer);
+    sl_message_fini(&pair->other.answer);
+    sl_server_destroy(&pair->backup);
+    stepped_stop(&pair->stepped);
+    free(pair);
+    return 0;
+}
+
+/* Both are in step, and a client has joined; worker UINT32_MAX: without a clock. */
+static void begin(struct pair *pair, uint32_t worker)
+{
+    tell(pair, pair->backup, 1, false, false);
+    tell(pair, pair->stepped.server, 1, true, true);
+    turns(pair, 50);
+    assert_int_equal(pair->in_step_count, 1);
+    stepped_join(&pair->peer, &pair->stepped, worker, 7);
+}
+
+/* The primary is gone; the peer goes to the backup, which has taken over. */
+static const struct sl_message *take_over(struct pair *pair, struct stepped_peer *peer)
+{
+    tell(pair, pair->backup, 2, true, false);
+    turns(pair, 5);
+    peer->hello.shard = 1;
+    return stepped_again(peer);
+}
+
+static void replica__nobody_is_welcomed_before_there_is_a_backup(void **state)
+{
+    struct pair *pair = *state;
+    struct stepped_peer *peer = &pair->peer;
+    tell(pair, pair->stepped.server, 1, true, true);
+    peer->world = &pair->stepped;
+    peer->hello = (struct sl_message_hello){.protocol_version = SL_FRAME_PROTOCOL_VERSION,
+                                            .purpose = SL_MESSAGE_PURPOSE_DATA,
+                                            .role = SL_MESSAGE_ROLE_CLIENT,
+                                            .client_id = 7};
+    stepped_connect(peer);
+    const struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .id = 1, .hello = peer->hello};
+    stepped_tell(peer, &hello);
+    turns(pair, 100);
+    assert_int_equal(peer->answer_count, 0);
+    assert_int_equal(pair->in_step_count, 0);
+    tell(pair, pair->backup, 1, false, false); /* until now it had not heard of the epoch */
+    stepped_pass(&pair->stepped, 3 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->in_step_count, 1);
+    assert_int_equal(pair->epoch, 1);
+    assert_int_equal(peer->answer.kind, SL_MESSAGE_WELCOME);
+}
+
+static void replica__a_backup_that_never_comes_is_given_up(void **state)
+{
+    struct pair *pair = *state;
+    tell(pair, pair->stepped.server, 1, true, true);
+    stepped_pass(&pair->stepped, STEPPED_LEASE + SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->failed_count, 1);
+    tell(pair, pair->stepped.server, 2, true, true); /* it is not waited for again */
+    stepped_join(&pair->peer, &pair->stepped, UINT32_MAX, 7);
+}
+
+static void replica__what_was_acknowledged_is_there_after_a_take_over(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    const uint64_t incarnation = pair->peer.answer.welcome.incarnation;
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push(&pair->peer, 2, ASP, STEPPED_KEYS); /* done in slices */
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    const struct sl_message *welcome = take_over(pair, &pair->peer);
+    assert_int_equal(welcome->kind, SL_MESSAGE_WELCOME);
+    assert_true(welcome->welcome.resumed);
+    assert_true(welcome->welcome.incarnation == incarnation);
+    /* The last one comes again, as if its answer had been lost: it is not done twice. */
+    stepped_push(&pair->peer, 2, ASP, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    stepped_pull(&pair->peer, 3, 0, ASP);
+    assert_true(stepped_reply(&pair->peer, 3)->value == 2.0F);
+    stepped_push(&pair->peer, 4, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 4)->status, 0);
+    assert_int_equal(pair->err, 0);
+}
+
+/* The backup is in a later epoch, and refuses: nothing is acknowledged, though it is done. */
+static void replica__a_deposed_primary_acknowledges_nothing(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    tell(pair, pair->backup, 2, true, false);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    stepped_pass(&pair->stepped, 2 * STEPPED_LEASE);
+    assert_int_equal(pair->peer.reply_count, 0);
+    stepped_pull(&pair->peer, 2, 0, ASP); /* pulls never wait */
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    assert_int_equal(pair->failed_count, 1);
+    tell(pair, pair->stepped.server, 2, false, false);
+    assert_int_equal(pair->err, SL_ERR_REFUSED);
+    turns(pair, 50);
+    assert_int_equal(pair->peer.reply_count, 1);
+}
+
+/* The coordinator says that there is no backup any more: the primary goes on alone. */
+static void replica__the_coordinators_word_lets_it_go_on_alone(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    tell(pair, pair->backup, 2, false, false);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    turns(pair, 200);
+    assert_int_equal(pair->peer.reply_count, 0);
+    tell(pair, pair->stepped.server, 2, true, false);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_push(&pair->peer, 2, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+}
+
+/* A broken connection between the two costs time, and nothing else. */
+static void replica__the_log_goes_on_after_a_broken_connection(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    for (uint64_t id = 1; id <= 20; id++) {
+        stepped_push(&pair->peer, id, ASP, 10);
+        turns(pair, (uint32_t)(id % 4));
+        if (id % 3 == 0 && pair->backup->replica->feed != NULL) {
+            sl_transport_disconnect(pair->backup->replica->feed->conn);
+        }
+    }
+    for (uint64_t id = 1; id <= 20; id++) {
+        stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S);
+    }
+    assert_int_equal(pair->peer.reply_count, 20);
+    assert_int_equal(pair->failed_count, 0);
+    assert_int_equal(take_over(pair, &pair->peer)->kind, SL_MESSAGE_WELCOME);
+    stepped_pull(&pair->peer, 21, 0, ASP);
+    assert_true(stepped_reply(&pair->peer, 21)->value == 20.0F);
+}
+
+/* A failure that was told is told again at the backup, and not tried anew. */
+static void replica__failures_are_remembered_too(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, 0);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_tick(&pair->peer, 1, 5); /* of another iteration than its own */
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, SL_ERR_PROTOCOL);
+    stepped_tick(&pair->peer, 2, 0);
+    assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    turns(pair, 50);
+    assert_true(take_over(pair, &pair->peer)->welcome.resumed);
+    assert_int_equal(pair->peer.answer.welcome.clock, 1);
+    stepped_tick(&pair->peer, 1, 5);
+    const struct stepped_reply *reply = stepped_reply(&pair->peer, 1);
+    assert_int_equal(reply->status, SL_ERR_PROTOCOL);
+    assert_non_null(strstr(reply->text, "failed before"));
+}
+
+/* What a worker that is lost has done in part, others have seen: it is done at the backup too. */
+static void replica__what_was_done_in_part_is_done_there(void **state)
+{
+    struct pair *pair = *state;
+    const float ones[STEPPED_DIM] = {1, 1, 1, 1};
+    const uint64_t key = 3;
+    begin(pair, 0);
+    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    struct shard_request *request = &pair->stepped.request;
+    shard_request_begin(request, 0);
+    shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
+    shard_request_tick(request);
+    shard_request_pull(request, 0, &key, 1); /* waits for worker/1 */
+    shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
+    stepped_send(&pair->peer, 1, STEPPED_BUDGET);
+    turns(pair, 50);
+    assert_int_equal(pair->peer.reply_count, 0);
+    stepped_break(&pair->peer);
+    stepped_pass(&pair->stepped, STEPPED_LEASE + SL_CLOCK_NS_PER_S); /* it is lost */
+    pair->other.hello.shard = 1;
+    tell(pair, pair->backup, 2, true, false);
+    turns(pair, 5);
+    pair->other.world = &pair->stepped;
+    pair->other.hello = (struct sl_message_hello){.protocol_version = SL_FRAME_PROTOCOL_VERSION,
+                                                  .purpose = SL_MESSAGE_PURPOSE_DATA,
+                                                  .role = SL_MESSAGE_ROLE_WORKER,
+                                                  .task_index = 1,
+                                                  .client_id = 8,
+                                                  .shard = 1};
+    stepped_connect(&pair->other);
+    const struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .id = 1, .hello = pair->other.hello};
+    assert_int_equal(stepped_ask(&pair->other, &hello)->kind, SL_MESSAGE_WELCOME);
+    shard_request_begin(request, 0);
+    shard_request_pull(request, ASP, &key, 1);
+    stepped_send(&pair->other, 1, STEPPED_BUDGET);
+    assert_true(stepped_reply(&pair->other, 1)->value == 1.0F);
+    /* worker/0 counts no more: the other one waits for nobody. */
+    stepped_tick(&pair->other, 2, 0);
+    assert_int_equal(stepped_reply(&pair->other, 2)->status, 0);
+    stepped_pull(&pair->other, 3, 1, 0);
+    assert_int_equal(stepped_reply(&pair->other, 3)->status, 0);
+}
+
+/* What cannot be done there as it was here puts the backup out of step; it never takes over. */
+static void replica__a_backup_out_of_step_says_so(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    const struct sl_table_spec other = {.name = "other",
+                                        .kind = SL_TABLE_SPARSE,
+                                        .dim = 2,
+                                        .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)};
+    char reason[256];
+    assert_int_equal(sl_shard_table_open(pair->backup->shard, ASP, &other, reason, sizeof reason),
+                     0);
+    struct sl_message open = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = 5,
+        .table_open = {.table_id = ASP,
+                       .spec = {.name = "mine",
+                                .kind = SL_TABLE_SPARSE,
+                                .dim = STEPPED_DIM,
+                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SUM)}},
+    };
+    pair->peer.answer_count = 0;
+    stepped_tell(&pair->peer, &open);
+    turns(pair, 200);
+    assert_int_equal(pair->peer.answer_count, 0); /* held, as pushes are */
+    assert_int_equal(pair->failed_count, 1);
+    tell(pair, pair->backup, 2, true, false);
+    assert_int_equal(pair->err, SL_ERR_CORRUPT);
+    tell(pair, pair->stepped.server, 2, true, false);
+    turns(pair, 50);
+    assert_int_equal(pair->peer.answer.kind, SL_MESSAGE_TABLE_OPENED);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(replica__nobody_is_welcomed_before_there_is_a_backup),
+        TEST(replica__a_backup_that_never_comes_is_given_up),
+        TEST(replica__what_was_acknowledged_is_there_after_a_take_over),
+        TEST(replica__a_deposed_primary_acknowledges_nothing),
+        TEST(replica__the_coordinators_word_lets_it_go_on_alone),
+        TEST(replica__the_log_goes_on_after_a_broken_connection),
+        TEST(replica__failures_are_remembered_too),
+        TEST(replica__what_was_done_in_part_is_done_there),
+        TEST(replica__a_backup_out_of_step_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
