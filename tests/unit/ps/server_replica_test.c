@@ -28,6 +28,8 @@ static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_st
 {
     struct pair *pair = ctx;
     assert_int_equal(local_index, 0);
+    const struct sl_server_replica *replica = pair->stepped.server->replica;
+    assert_true(!in_step || replica->ended >= replica->answered); /* the backup has all of that */
     pair->in_step_count += in_step;
     pair->failed_count += !in_step;
     pair->epoch = epoch;
@@ -281,8 +283,83 @@ static void replica__what_was_done_in_part_is_done_there(void **state)
     /* worker/0 counts no more: the other one waits for nobody. */
     stepped_tick(&pair->other, 2, 0);
     assert_int_equal(stepped_reply(&pair->other, 2)->status, 0);
-    stepped_pull(&pair->other, 3, 1, 0);
+    stepped_tick(&pair->other, 3, 1);
     assert_int_equal(stepped_reply(&pair->other, 3)->status, 0);
+    stepped_pull(&pair->other, 4, 2, 0);
+    assert_int_equal(stepped_reply(&pair->other, 4)->status, 0);
+}
+
+/* A backup begins in the second epoch, when there is something already. */
+static void begin_later(struct pair *pair)
+{
+    tell(pair, pair->backup, 2, false, false);
+    tell(pair, pair->stepped.server, 2, true, true);
+}
+
+static void replica__a_backup_that_comes_later_gets_an_image(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    begin_later(pair);
+    /* What is pushed meanwhile is acknowledged, and follows the image. */
+    uint64_t id = 2;
+    while (pair->in_step_count < 2) {
+        assert_true(id < 1000);
+        stepped_push(&pair->peer, id, ASP, 10);
+        assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
+        id++;
+    }
+    assert_int_equal(pair->epoch, 2);
+    stepped_push(&pair->peer, id, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
+    tell(pair, pair->backup, 3, true, false);
+    turns(pair, 5);
+    pair->peer.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    stepped_push(&pair->peer, id, ASP, 10); /* again: it is not done twice */
+    assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
+    stepped_pull(&pair->peer, id + 1, 0, ASP);
+    assert_true(stepped_reply(&pair->peer, id + 1)->value == (float)id);
+    assert_int_equal(pair->failed_count, 0);
+}
+
+/* A request of which the image has a part: the rest follows. */
+static void replica__the_rest_of_a_request_follows_the_image(void **state)
+{
+    struct pair *pair = *state;
+    const float ones[STEPPED_DIM] = {1, 1, 1, 1};
+    const uint64_t key = 3;
+    begin(pair, 0);
+    stepped_join(&pair->other, &pair->stepped, 1, 8);
+    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    struct shard_request *request = &pair->stepped.request;
+    shard_request_begin(request, 0);
+    shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
+    shard_request_tick(request);
+    shard_request_pull(request, 0, &key, 1); /* waits for worker/1 */
+    shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
+    stepped_send(&pair->peer, 1, STEPPED_BUDGET);
+    turns(pair, 50);
+    begin_later(pair);
+    turns(pair, 500);
+    assert_int_equal(pair->in_step_count, 2);
+    stepped_tick(&pair->other, 1, 0);
+    assert_int_equal(stepped_reply(&pair->other, 1)->status, 0);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    tell(pair, pair->backup, 3, true, false);
+    turns(pair, 5);
+    pair->peer.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    assert_int_equal(pair->peer.answer.welcome.clock, 1);
+    shard_request_begin(request, 1);
+    shard_request_pull(request, ASP, &key, 1);
+    stepped_send(&pair->peer, 2, STEPPED_BUDGET);
+    assert_true(stepped_reply(&pair->peer, 2)->value == 2.0F);
+    assert_int_equal(pair->failed_count, 0);
 }
 
 /* What cannot be done there as it was here puts the backup out of step; it never takes over. */
@@ -330,6 +407,8 @@ int main(void)
         TEST(replica__the_log_goes_on_after_a_broken_connection),
         TEST(replica__failures_are_remembered_too),
         TEST(replica__what_was_done_in_part_is_done_there),
+        TEST(replica__a_backup_that_comes_later_gets_an_image),
+        TEST(replica__the_rest_of_a_request_follows_the_image),
         TEST(replica__a_backup_out_of_step_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
