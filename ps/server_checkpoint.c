@@ -14,7 +14,10 @@
 #include "reactor/aside.h"
 
 /* Blocks on their way to the disk at a time: enough to keep it busy while a turn takes long. */
-#define BLOCKS_AWAY         8
+#define BLOCKS_AWAY         4
+
+/* Those that come back are given back so many a turn: to free one takes a while. */
+#define BLOCKS_PUT          2
 
 /* What the walk may spend of a turn that has no requests, of one that has some, and of one that has
  * spent its budget on them. */
@@ -68,6 +71,7 @@ struct sl_server_checkpoint {
     uint64_t writes;                        /* server->write_count at the cut */
     bool has_end;                           /* the last block has been taken */
     uint32_t jobs_away;                     /* of any file: those of one left to its thread too */
+    struct sl_image_block *returned;        /* from the thread */
     struct sl_image_block *sessions;        /* of the cut, to be written first */
 
     /* What later ones may add to: `newest` is of the last that was made, which need not be complete
@@ -124,6 +128,17 @@ static void block_put(struct sl_server_checkpoint *checkpoint, struct sl_image_b
     if (block != NULL && block->kind == SL_IMAGE_SESSIONS) {
         sl_image_block_destroy(&block);
     } else if (block != NULL) {
+        block->next = checkpoint->returned;
+        checkpoint->returned = block;
+    }
+}
+
+static void put_returned(struct sl_server_checkpoint *checkpoint, uint32_t count)
+{
+    for (; checkpoint->returned != NULL && count > 0; count--) {
+        struct sl_image_block *block = checkpoint->returned;
+        checkpoint->returned = block->next;
+        block->next = NULL;
         sl_shard_cut_put(checkpoint->server->shard, block);
     }
 }
@@ -357,6 +372,7 @@ uint32_t sl_server_checkpoint_run(struct sl_server *server, uint32_t keys)
     if (checkpoint == NULL) {
         return 0;
     }
+    put_returned(checkpoint, BLOCKS_PUT);
     if (checkpoint->stage == WANTED) {
         begin_cut(checkpoint);
         return 1;
@@ -373,7 +389,13 @@ uint32_t sl_server_checkpoint_run(struct sl_server *server, uint32_t keys)
 bool sl_server_checkpoint_is_idle(const struct sl_server *server)
 {
     const struct sl_server_checkpoint *checkpoint = server->checkpoint;
-    if (checkpoint == NULL || checkpoint->stage == NONE || checkpoint->stage == FINISHING) {
+    if (checkpoint == NULL) {
+        return true;
+    }
+    if (checkpoint->returned != NULL) {
+        return false;
+    }
+    if (checkpoint->stage == NONE || checkpoint->stage == FINISHING) {
         return true;
     }
     if (checkpoint->stage == WANTED) {
@@ -492,6 +514,7 @@ void sl_server_checkpoint_fini(struct sl_server *server)
         reset(checkpoint);
     }
     (void)sl_aside_destroy(&checkpoint->aside, DISK_WAIT_NS);
+    put_returned(checkpoint, UINT32_MAX);
     sl_shard_cut_base_destroy(&checkpoint->newest_base);
     sl_shard_cut_base_destroy(&checkpoint->complete_base);
     server->checkpoint = NULL;
