@@ -8,6 +8,7 @@ import signal
 import time
 import unittest
 
+import dmlc_test
 import harness
 import sum_job
 
@@ -133,6 +134,30 @@ class Workers(ReplicaTest):
         self.kill(1)
         self.wait_served(1, 2)
         self.end_job(self.workers[:2])
+
+
+class Scheduler(dmlc_test.DmlcTest):
+    """With a scheduler of its own every ps may be lost."""
+
+    def test_a_job_that_trains_outlives_ps_0_and_the_one_behind_it(self):
+        self.job["DMLC_NUM_SERVER"] = "3"
+        self.model[self.model.index("--epochs") + 1] = "400"
+        scheduler = self.start_role("scheduler", "--lease", LEASE_S)
+        servers = [self.start_role("server", "--replicas", 1, env={"DMLC_RANK": str(rank)})
+                   for rank in range(3)]
+        workers = [self.start_role("worker") for _ in range(dmlc_test.WORKERS)]
+        wait_count(scheduler, "they are in step", 3)
+        servers[0].signal(signal.SIGKILL)
+        servers[0].wait()
+        servers[0] = self.start_role("server", "--replicas", 1, env={"DMLC_RANK": "0"})
+        scheduler.wait_line("ps/1 serves the shards of ps/0 from now on")
+        wait_count(scheduler, "they are in step", 5)
+        servers[1].signal(signal.SIGKILL)
+        servers[1].wait()
+        scheduler.wait_line("ps/0 serves the shards of ps/0 from now on")
+        scheduler.wait_line("ps/2 serves the shards of ps/1 from now on")
+        for process in [*workers, servers[0], servers[2], scheduler]:
+            self.assertEqual(process.wait(), 0, process.output + scheduler.output)
 
 
 class Refused(harness.StarlingTest):
