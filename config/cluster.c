@@ -487,6 +487,24 @@ int sl_cluster_resolve(enum sl_cluster_role role, const struct sl_cluster_flags 
     return 0;
 }
 
+char *sl_cluster_places(const struct sl_cluster *cluster, bool has_store)
+{
+    const uint32_t count = has_store && !cluster->has_scheduler ? cluster->ps_count : 1;
+    const size_t bytes = (size_t)count * (SL_LIMIT_ENDPOINT_BYTES + 16);
+    char *text = malloc(bytes);
+    size_t used = 0;
+    for (uint32_t i = 0; text != NULL && i < count; i++) {
+        const struct sl_endpoint *place =
+            count == 1 ? &cluster->coordinator : &cluster->ps[i].control;
+        if (i > 0) {
+            text[used++] = ',';
+        }
+        sl_endpoint_format(place, text + used, SL_LIMIT_ENDPOINT_BYTES + 8);
+        used += strlen(text + used);
+    }
+    return text;
+}
+
 void sl_cluster_fini(struct sl_cluster *cluster)
 {
     free(cluster->ps);

@@ -61,6 +61,12 @@ struct sl_cluster_flags {
 int sl_cluster_resolve(enum sl_cluster_role role, const struct sl_cluster_flags *flags,
                        const char *tf_config, const struct sl_dmlc *dmlc, struct sl_cluster *out,
                        char *reason, size_t reason_bytes);
+
+/* Where the coordinator may be, for struct sl_client_options: its endpoint; with a cluster store
+ * (has_store), and no scheduler, those of all ps, with commas between. The caller's to free; NULL:
+ * no memory. */
+char *sl_cluster_places(const struct sl_cluster *cluster, bool has_store);
+
 void sl_cluster_fini(struct sl_cluster *cluster);
 
 #endif

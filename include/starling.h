@@ -155,15 +155,16 @@ enum sl_protocol {
 #define SL_CLIENT_ANY_TASK (-2)
 
 struct sl_client_options {
-    const char *coordinator; /* control endpoint of ps task 0, or of a scheduler: "host:port",
-                              * "tcp://host:port" */
-    int32_t task_index;      /* this worker's index; SL_CLIENT_ANY_TASK: one that the coordinator
-                              * chooses; or -1: a client that has no clock */
-    uint32_t ps_count;       /* ps processes to wait for; 0: as many as the coordinator expects */
-    uint32_t worker_count;   /* workers of the job, as this process was told: another number than
-                              * the coordinator's is an error INVALID; 0: not said */
-    uint32_t reactor_count;  /* threads for the connections; 0: 1 */
-    bool polling;            /* reactors spin instead of sleeping when idle */
+    /* Control endpoint of ps task 0, or of a scheduler: "host:port", "tcp://host:port". With a
+     * cluster store, those of all processes that may host the coordinator, with commas between. */
+    const char *coordinator;
+    int32_t task_index;     /* this worker's index; SL_CLIENT_ANY_TASK: one that the coordinator
+                             * chooses; or -1: a client that has no clock */
+    uint32_t ps_count;      /* ps processes to wait for; 0: as many as the coordinator expects */
+    uint32_t worker_count;  /* workers of the job, as this process was told: another number than
+                             * the coordinator's is an error INVALID; 0: not said */
+    uint32_t reactor_count; /* threads for the connections; 0: 1 */
+    bool polling;           /* reactors spin instead of sleeping when idle */
     /* The connections to the shards have no thread of their own (reactor_count 0 or 1): the thread
      * that creates the client is the only one that may use it, and serves them whenever it is in
      * one of these functions, sl_step_submit and sl_step_done included. That saves handing each

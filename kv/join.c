@@ -6,6 +6,7 @@
 
 #include "config/dmlc.h"
 #include "config/env.h"
+#include "config/store_choice.h"
 #include "core/log.h"
 #include "net/transport.h"
 #include "net/verbose.h"
@@ -14,6 +15,7 @@
 static int resolve(struct sl_join *join, struct sl_env *env, struct sl_dmlc *dmlc, char *reason,
                    size_t reason_bytes)
 {
+    struct sl_store_choice store = {0};
     const struct sl_cluster_flags no_flags = {.task_index = -1};
     const struct sl_security_flags no_security = {0};
     const struct sl_rdma_choice_flags no_rdma = {0};
@@ -40,13 +42,19 @@ static int resolve(struct sl_join *join, struct sl_env *env, struct sl_dmlc *dml
         err = sl_security_resolve(&no_security, getenv(SL_SECURITY_SECRET_VARIABLE),
                                   &join->security, reason, reason_bytes);
     }
+    if (err == 0) {
+        err = sl_store_choice_read(NULL, &store, reason, reason_bytes);
+    }
+    if (err == 0) {
+        join->coordinator = sl_cluster_places(&join->cluster, store.is_given);
+        err = join->coordinator == NULL ? SL_ERR_NO_MEMORY : 0;
+    }
     return err;
 }
 
 static void fill_options(struct sl_join *join, const struct sl_env *env, const struct sl_dmlc *dmlc)
 {
     sl_verbose_set(dmlc->verbose);
-    sl_endpoint_format(&join->cluster.coordinator, join->coordinator, sizeof join->coordinator);
     memcpy(join->congestion_control, env->congestion_control, sizeof join->congestion_control);
     join->client = (struct sl_client_options){
         .coordinator = join->coordinator,
@@ -102,6 +110,7 @@ int sl_join_read(struct sl_join *join)
 
 void sl_join_fini(struct sl_join *join)
 {
+    free(join->coordinator);
     sl_cluster_fini(&join->cluster);
     explicit_bzero(&join->security, sizeof join->security);
 }

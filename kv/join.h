@@ -14,7 +14,7 @@ struct sl_join {
     struct sl_client_options client; /* points into the others */
     struct sl_cluster cluster;
     struct sl_security security;
-    char coordinator[SL_LIMIT_ENDPOINT_BYTES + 16];
+    char *coordinator; /* owned */
     char congestion_control[16];
     struct sl_rdma_choice rdma;
     struct sl_dpdk_choice dpdk;

@@ -16,12 +16,15 @@
 #include "config/rdma_choice.h"
 #include "config/security.h"
 #include "config/size.h"
+#include "config/store_choice.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "kv/serve_parts.h"
 #include "net/dpdk/device_list.h"
 #include "net/transport.h"
 #include "net/verbose.h"
 #include "ps/process.h"
+#include "ps/store/etcd.h"
 #include "reactor/topology.h"
 
 #define EXIT_USAGE         2
@@ -50,6 +53,7 @@ struct flags {
     bool offers_rdma;
     struct sl_cli_list dpdk;
     struct sl_checkpoint_choice_flags checkpoint;
+    const char *store;
 };
 
 /* What the options point to, as long as the process runs. */
@@ -62,6 +66,8 @@ struct sources {
     struct sl_rdma_choice rdma;
     struct sl_dpdk_choice dpdk;
     struct sl_checkpoint_choice checkpoint;
+    struct sl_store_choice store;
+    struct sl_etcd_options etcd;
     struct sl_dpdk_device_list *devices; /* where an endpoint is of dpdk */
 };
 
@@ -106,6 +112,7 @@ static const struct sl_cli_option OPTIONS[] = {
          "Lines control_host:port=data_uri; without the flag .endpoint_map, where there is "
          "one. The cluster may also come from TF_CONFIG, or from ps-lite's variables (DMLC_ROLE "
          "and others)."},
+    SL_STORE_CHOICE_OPTION(flags.store),
     {.kind = SL_CLI_SECTION, .help = "This process"},
     {.kind = SL_CLI_STRING,
      .name = "memory-limit",
@@ -281,6 +288,9 @@ static int read_sources(struct sources *sources, char *reason)
         err = read_lease(&sources->dmlc, reason);
     }
     if (err == 0) {
+        err = sl_store_choice_read(flags.store, &sources->store, reason, REASON_BYTES);
+    }
+    if (err == 0) {
         err = sl_security_resolve(&flags.security, getenv(SL_SECURITY_SECRET_VARIABLE),
                                   &sources->security, reason, REASON_BYTES);
     }
@@ -380,6 +390,11 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
         .fall_back = checkpoint->fall_back,
     };
     fill_security(sources, options);
+    if (sources->store.is_given) {
+        sl_serve_parts_store(&sources->store, &sources->security, &sources->etcd);
+        options->store = &sources->etcd;
+        options->store_prefix = sources->store.prefix;
+    }
 }
 
 /* Beside TCP, at the address of the device. */
@@ -474,25 +489,6 @@ static int settle_dpdk(struct sources *sources, struct sl_process_options *optio
     return SL_ERR_INVALID;
 }
 
-static int check_data(const struct sl_process_options *options, char *reason)
-{
-    const char *missing =
-        options->kind == SL_PROCESS_SCHEDULER ? NULL : sl_transport_missing(options->data.scheme);
-    if (missing == NULL) {
-        return 0;
-    }
-    char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(&options->data, text, sizeof text);
-    const bool is_rdma = options->data.scheme == SL_ENDPOINT_RDMA;
-    const enum sl_endpoint_scheme other = is_rdma ? SL_ENDPOINT_DPDK : SL_ENDPOINT_RDMA;
-    const char *also = sl_transport_missing(other) != NULL ? "" : is_rdma ? ", dpdk" : ", rdma";
-    (void)snprintf(reason, REASON_BYTES,
-                   "data endpoint %s: %s; accepts tcp, shm%s here (`starling-ps doctor "
-                   "--transport %.*s` says more)",
-                   text, missing, also, (int)strcspn(text, ":"), text);
-    return SL_ERR_UNSUPPORTED;
-}
-
 static int check_replicas(const struct sl_process_options *options, char *reason)
 {
     const char *flaw = sl_process_replica_flaw(options);
@@ -554,7 +550,7 @@ static int configure(struct sources *sources, struct sl_process_options *options
         err = settle_fast(sources, options, reason);
     }
     if (err == 0) {
-        err = check_data(options, reason);
+        err = sl_serve_parts_check_data(options, reason, REASON_BYTES);
     }
     if (err == 0) {
         err = settle_dpdk(sources, options, reason);

@@ -6,6 +6,7 @@
 
 #include "config/cli.h"
 #include "config/dmlc.h"
+#include "config/store_choice.h"
 #include "core/endpoint.h"
 #include "core/limits.h"
 #include "core/log.h"
@@ -124,6 +125,7 @@ static const struct sl_cli_option table[] = {
      .most = 3600,
      .help = "How long a process may be silent before the others take it for lost; 0: as "
              "starling-ps has it."},
+    SL_STORE_CHOICE_OPTION(options.store),
     SL_SECURITY_OPTIONS(options.security),
     {.kind = SL_CLI_FLAG,
      .name = "insecure",

@@ -34,6 +34,7 @@ struct sl_launch_options {
     bool rdma;                               /* every ps serves by RDMA beside TCP */
     const char *ps_devices, *worker_devices; /* of DPDK: launch/device.h; or NULL */
     bool insecure;                           /* no secret is needed, whoever can reach the ps */
+    const char *store;                       /* config/store_choice.h, or NULL */
     uint64_t lease_s;                        /* of the cluster; 0: the ps' own */
     struct sl_checkpoint_choice_flags checkpoint; /* of every ps */
 };

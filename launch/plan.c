@@ -133,6 +133,7 @@ static int append_shared(struct sl_plan_task *task, const struct sl_launch_optio
     err = err != 0 ? err : append_flag(argv, "--tls-key", security->tls_key);
     err = err != 0 ? err : append_flag(argv, "--tls-ca", security->tls_ca);
     err = err != 0 ? err : append_flag(argv, "--tls-name", security->tls_name);
+    err = err != 0 ? err : append_flag(argv, "--cluster-store", options->store);
     if (err != 0 || task->role != SL_CLUSTER_PS) {
         return err;
     }

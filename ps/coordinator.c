@@ -86,6 +86,25 @@ void sl_coordinator_send(struct sl_coordinator *coordinator,
     }
 }
 
+void sl_coordinator_depart(struct sl_coordinator *coordinator, uint32_t ps_task, uint64_t now_ns)
+{
+    struct sl_coordinator_member *member =
+        sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, ps_task);
+    if (member != NULL) {
+        sl_coordinator_member_leave(coordinator, member, now_ns);
+    }
+}
+
+bool sl_coordinator_is_deserted(const struct sl_coordinator *coordinator)
+{
+    for (uint32_t i = 0; i < coordinator->member_count; i++) {
+        if (coordinator->members[i]->hello.role != SL_MESSAGE_ROLE_CLIENT) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void sl_coordinator_tell(struct sl_coordinator *coordinator, sl_coordinator_peer peer,
                          const struct sl_message *message)
 {

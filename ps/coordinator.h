@@ -166,6 +166,13 @@ int sl_coordinator_record_read(struct sl_coordinator *coordinator, enum sl_coord
  * worker) they are of a job that is no more, and are forgotten. */
 void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_ns);
 
+/* The ps of that task leaves, as if it had said goodbye: one that hosts the coordinator, and ends.
+ */
+void sl_coordinator_depart(struct sl_coordinator *coordinator, uint32_t ps_task, uint64_t now_ns);
+
+/* No ps and no worker is a member. */
+bool sl_coordinator_is_deserted(const struct sl_coordinator *coordinator);
+
 /* Sends a message to a member, as the coordinator's own go: the Welcome, which tells what was
  * decided with the hello. */
 void sl_coordinator_tell(struct sl_coordinator *coordinator, sl_coordinator_peer peer,

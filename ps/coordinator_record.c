@@ -522,6 +522,7 @@ static void forget(struct sl_coordinator *coordinator)
     coordinator->end_why[0] = '\0';
     coordinator->doubted_until_ns = 0;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_ALL, 0);
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0); /* somebody has been here */
 }
 
 void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_ns)

@@ -287,6 +287,11 @@ static void on_answer(void *ctx, struct sl_store_ask *ask)
     struct sl_store_answer answer = ask->answer; /* the ask may be used again in here */
     election->asking = false;
     note_answer(election, &answer);
+    if (answer.err == SL_ERR_CANCELLED) {
+        election->state = RESIGNED; /* the store is being closed: nothing more is asked */
+        look_over(election);
+        return;
+    }
     switch (election->state) {
     case READING:
         read_came(election, &answer);
@@ -315,6 +320,9 @@ static void on_kept(void *ctx, struct sl_store_ask *ask)
 {
     struct sl_election *election = ctx;
     election->keeping = false;
+    if (ask->answer.err == SL_ERR_CANCELLED) {
+        election->state = RESIGNED;
+    }
     note_answer(election, &ask->answer);
     int err = ask->answer.err;
     if (election->state == HOLDING && err == 0) {

@@ -365,7 +365,7 @@ static void read_all(struct sl_ledger *ledger, const struct sl_store_ask *ask)
     }
     forget_changes(ledger);
     ledger->is_ready = true;
-    ledger->options.ready(ledger->options.ctx);
+    ledger->options.ready(ledger->options.ctx, answer->pair_count == 0);
 }
 
 static void free_ledger(struct sl_ledger *ledger)

@@ -23,8 +23,9 @@ struct sl_ledger_options {
     uint64_t timeout_ns;                       /* of one write; that of reading is ten times it */
     struct sl_coordinator_options coordinator; /* `send`, `close` and others as they are to be
                                                 * called; `changed` is set here */
-    /* The records are read: sl_coordinator_record_end, then the coordinator can take hellos. */
-    void (*ready)(void *ctx);
+    /* The records are read: sl_coordinator_record_end, then the coordinator can take hellos. anew:
+     * there were none. */
+    void (*ready)(void *ctx, bool anew);
     /* This term is over, or cannot go on, as a write or a record says. From then on nothing is
      * sent. Not from inside sl_ledger_create. */
     void (*failed)(void *ctx, const char *why);

@@ -321,6 +321,7 @@ static int open_session(struct sl_member *member)
         .peer_name = options->peer_name == NULL ? "the coordinator (ps/0)" : options->peer_name,
         .start_timeout_ns = options->start_timeout_ns,
         .persistent = true,
+        .follows = true,
         .secret = options->secret,
     };
     return sl_session_open(&session, &member->session);
@@ -391,6 +392,17 @@ void sl_member_report(struct sl_member *member, const struct sl_message_pair *pa
     if (member->session != NULL && !member->failed && member->registered) {
         register_once(member);
     }
+}
+
+void sl_member_set_coordinator(struct sl_member *member, const struct sl_endpoint *coordinator)
+{
+    sl_reactor_assert_owner(member->options.reactor);
+    if (member->session == NULL ||
+        sl_endpoint_same(sl_session_endpoint(member->session), coordinator)) {
+        return;
+    }
+    sl_session_set_endpoint(member->session, coordinator);
+    sl_session_reconnect(member->session, "another process hosts the coordinator");
 }
 
 void sl_member_leave(struct sl_member *member)

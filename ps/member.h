@@ -100,6 +100,9 @@ void sl_member_table_keep(struct sl_member *member, uint32_t table_id,
 void sl_member_report(struct sl_member *member, const struct sl_message_pair *pairs,
                       uint32_t pair_count);
 
+/* The coordinator is there now: a connection to another place is given up. */
+void sl_member_set_coordinator(struct sl_member *member, const struct sl_endpoint *coordinator);
+
 /* Says goodbye. No upcall follows. */
 void sl_member_leave(struct sl_member *member);
 

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/assert.h"
@@ -17,10 +16,7 @@
 #include "reactor/topology.h"
 
 /* How long an idle reactor spins: about what waking it up would cost. */
-#define SPIN_US             50
-
-/* A Waiting must come well before the deadline that it explains. */
-#define WAITING_INTERVAL_NS (2 * SL_CLOCK_NS_PER_S)
+#define SPIN_US 50
 
 /* ---- On the reactors ------------------------------------------------------------------------- */
 
@@ -73,6 +69,9 @@ static int core_start(void *ctx)
         .servers = process->servers,
         .server_count = is_scheduler(process) ? 0 : options->reactor_count,
         .coordinator = core->index == 0 ? process->coordinator : NULL,
+        .elects = options->store != NULL && options->kind != SL_PROCESS_SERVER,
+        .control_gone = sl_process_store_gone,
+        .control_gone_ctx = process,
         .checksum = options->checksum,
         .secret = options->secret,
         .incarnation = process->incarnation,
@@ -89,8 +88,13 @@ static int core_start(void *ctx)
     if (err == 0 && server.has_replica) {
         server.local_index += options->reactor_count;
         server.coordinator = NULL;
+        server.elects = false;
+        server.control_gone = NULL;
         err = sl_server_create(&server, &core->guest);
         process->servers[server.local_index] = core->guest;
+    }
+    if (err == 0) {
+        err = sl_process_store_open(core);
     }
     return err != 0 ? err : sl_process_checkpoint_open(core);
 }
@@ -102,6 +106,7 @@ static void core_stop(void *ctx)
         sl_member_close(&core->process->member);
         sl_process_checkpoint_close(core->process);
         sl_process_restore_close(core->process);
+        sl_process_store_close(core->process);
     }
     if (sl_server_stats(core->server, &core->stats) != 0) {
         sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
@@ -218,8 +223,10 @@ int sl_process_join(struct sl_process *process)
         .transport = sl_transport_find(options->coordinator.scheme),
         .transport_options = {.congestion_control = options->congestion_control,
                               .tls = options->tls},
-        .coordinator = options->coordinator,
-        .peer_name = options->kind == SL_PROCESS_SERVER ? "the scheduler" : NULL,
+        .coordinator = sl_process_store_coordinator(process),
+        .peer_name = options->kind == SL_PROCESS_SERVER ? "the scheduler"
+                     : options->store != NULL           ? "the coordinator"
+                                                        : NULL,
         .task_index = options->task_index,
         .any_task = options->any_task,
         .shard_count = options->reactor_count,
@@ -258,6 +265,9 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
     (void)b;
     struct sl_process_core *core = ctx;
     int err = sl_process_listen(core);
+    if (err == 0) {
+        sl_process_store_begin(core->process);
+    }
     if (err == 0 && !is_scheduler(core->process)) {
         err = core->process->options.checkpoint.directory != NULL
                   ? sl_process_restore_begin(core->process)
@@ -276,17 +286,29 @@ static void core_drained(void *ctx)
     }
 }
 
+static void core_drain_server(void *ctx)
+{
+    struct sl_process_core *core = ctx;
+    const uint64_t timeout_ns = core->process->options.drain_timeout_ns;
+    core->drains_left = core->guest == NULL ? 1 : 2;
+    sl_server_drain(core->server, timeout_ns, core_drained, core);
+    if (core->guest != NULL) {
+        sl_server_drain(core->guest, timeout_ns, core_drained, core);
+    }
+}
+
 static void core_drain(void *ctx, uint64_t a, uint64_t b)
 {
+    (void)a;
     (void)b;
     struct sl_process_core *core = ctx;
     if (core->process->member != NULL && core->index == 0) {
         sl_member_leave(core->process->member);
     }
-    core->drains_left = core->guest == NULL ? 1 : 2;
-    sl_server_drain(core->server, a, core_drained, core);
-    if (core->guest != NULL) {
-        sl_server_drain(core->guest, a, core_drained, core);
+    if (core->process->store != NULL && core->index == 0) {
+        sl_process_store_end(core, core_drain_server);
+    } else {
+        core_drain_server(core);
     }
 }
 
@@ -396,35 +418,13 @@ static int create_core(struct sl_process *process, uint32_t index)
     return err != 0 ? err : sl_mailbox_lane_open(process->mailbox, &core->to_main);
 }
 
-static uint64_t wall_ms(void *ctx)
-{
-    (void)ctx;
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / SL_CLOCK_NS_PER_MS;
-}
-
 static int create_coordinator(struct sl_process *process)
 {
     const struct sl_process_options *options = &process->options;
-    if (options->kind == SL_PROCESS_SERVER || options->task_index != 0) {
-        return 0;
+    if (options->kind == SL_PROCESS_SERVER || options->task_index != 0 || options->store != NULL) {
+        return 0; /* it is another's, or whose it is will be seen */
     }
-    uint64_t half = options->start_timeout_ns / 2;
-    struct sl_coordinator_options coordinator = {
-        .ps_count = options->ps_count,
-        .worker_count = options->worker_count,
-        .waiting_interval_ns = half < WAITING_INTERVAL_NS ? half : WAITING_INTERVAL_NS,
-        .lease_ns = options->lease_ns,
-        .send = sl_server_send_to_peer,
-        .close = sl_server_close_peer,
-        .stage_changed = is_scheduler(process) ? sl_process_on_stage : NULL,
-        .start_timeout_ns = options->start_timeout_ns,
-        .checkpoint_interval_ns = options->checkpoint.every_ns,
-        .checkpoint_adds = options->checkpoint.adds,
-        .time_ms = wall_ms,
-        .ctx = process,
-    };
+    const struct sl_coordinator_options coordinator = sl_process_coordinator_options(process);
     return sl_coordinator_create(&coordinator, &process->coordinator);
 }
 
@@ -494,7 +494,7 @@ static void drain(struct sl_process *process)
                                                                      : "no longer a member");
     process->answers_wanted = process->options.reactor_count;
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-        post(&process->cores[i], core_drain, process->options.drain_timeout_ns);
+        post(&process->cores[i], core_drain, 0);
     }
     while (process->answers_wanted > 0) {
         wait_once(process);

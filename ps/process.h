@@ -9,6 +9,7 @@
 #include "core/secret.h"
 
 struct sl_dpdk_options;
+struct sl_etcd_options;
 struct sl_transport_tls;
 struct sl_kv_handler;
 
@@ -60,6 +61,10 @@ struct sl_process_options {
     const struct sl_dpdk_options *dpdk; /* outlives the run; where an endpoint is of dpdk */
     bool shm; /* workers of this host may come through shared memory, beside the data endpoint */
     struct sl_process_checkpoint checkpoint;
+    /* Where the coordinator is elected, and what it must not forget is kept; outlives the run.
+     * NULL: it is where `coordinator` says, and dies with that process. */
+    const struct sl_etcd_options *store;
+    const char *store_prefix;               /* of this job's keys */
     const struct sl_kv_handler *kv_handler; /* outlives the run; NULL: pushes are added up */
 };
 

@@ -16,6 +16,7 @@
 struct sl_process;
 struct sl_process_checkpoints;
 struct sl_process_restore;
+struct sl_process_store;
 
 /* One reactor, with its server. Its thread's, but for what is set before start. */
 struct sl_process_core {
@@ -71,7 +72,9 @@ struct sl_process {
     char why[SL_PROCESS_STAGES][SL_MESSAGE_TEXT_BYTES]; /* each written once, before the mail */
     struct sl_process_checkpoints *checkpoints;         /* NULL: there is no folder for them */
     struct sl_process_restore *restore;                 /* likewise */
-    bool is_open;   /* clients are welcomed, or are about to be */
+    bool is_open;                   /* clients are welcomed, or are about to be */
+    struct sl_process_store *store; /* NULL: there is none */
+    bool ends_job;                  /* of a scheduler: the signal has come */
     bool abandoned; /* the last reactor's: there is nobody any more whom it serves */
 
     struct sl_mailbox *mailbox; /* the main thread's */
@@ -128,6 +131,29 @@ void sl_process_restore_core(struct sl_process_core *core, uint64_t number);
 
 /* Reactor 0. */
 void sl_process_restore_close(struct sl_process *process);
+
+/* What a coordinator of this process is made with. */
+struct sl_coordinator_options sl_process_coordinator_options(struct sl_process *process);
+
+/* ---- process_store.c: reactor 0; without a store nothing is done ---- */
+
+/* Opens the store, behind the server. Errors: NO_MEMORY, IO, TOO_LARGE, INVALID; logged. */
+int sl_process_store_open(struct sl_process_core *core);
+
+/* Campaigns from now on, where this process can host the coordinator: it listens. */
+void sl_process_store_begin(struct sl_process *process);
+
+/* Where the coordinator is, as far as is known. */
+struct sl_endpoint sl_process_store_coordinator(const struct sl_process *process);
+
+/* Of the server: a member's connection is gone. */
+void sl_process_store_gone(void *process, uint64_t peer);
+
+/* Gives the seat away; then done(core). */
+void sl_process_store_end(struct sl_process_core *core, void (*done)(void *core));
+
+/* Before the server is destroyed. */
+void sl_process_store_close(struct sl_process *process);
 
 /* ---- process_listen.c ---- */
 

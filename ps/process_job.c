@@ -85,6 +85,11 @@ void sl_process_end_job(void *ctx, uint64_t a, uint64_t b)
 {
     (void)b;
     const struct sl_process_core *core = ctx;
+    core->process->ends_job = true;
+    if (core->process->coordinator == NULL) {
+        sl_process_on_stage(core->process, SL_COORDINATOR_OVER, 0, "it is another's to end");
+        return;
+    }
     sl_coordinator_end_job(core->process->coordinator, sl_process_signal_name((int)a),
                            sl_reactor_now_ns(core->reactor));
 }

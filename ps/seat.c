@@ -41,7 +41,7 @@ static uint64_t on_now(void *ctx)
 /* ---- A term -----------------------------------------------------------------------------------
  */
 
-static void on_ready(void *ctx)
+static void on_ready(void *ctx, bool anew)
 {
     struct sl_seat *seat = ctx;
     struct sl_coordinator *coordinator = sl_ledger_coordinator(seat->ledger);
@@ -49,7 +49,7 @@ static void on_ready(void *ctx)
     if (seat->ending == NOT_ENDING) {
         seat->is_seated = true;
         sl_log_info("hosts the coordinator from now on (term %" PRIu64 ")", seat->epoch);
-        seat->options.seated(seat->options.ctx, coordinator);
+        seat->options.seated(seat->options.ctx, coordinator, anew);
     }
 }
 

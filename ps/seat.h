@@ -20,8 +20,8 @@ struct sl_seat_options {
     uint32_t ttl_s;                            /* of the lease of the seat; at least 2 */
     struct sl_coordinator_options coordinator; /* as for one without a store */
     uint64_t (*now_ns)(void *ctx);
-    /* The coordinator runs here from now on. */
-    void (*seated)(void *ctx, struct sl_coordinator *coordinator);
+    /* The coordinator runs here from now on. anew: the store had no records of the job. */
+    void (*seated)(void *ctx, struct sl_coordinator *coordinator, bool anew);
     /* It does not any more: no call may touch it, and sl_seat_gone has no effect. Only after
      * `seated`. */
     void (*unseated)(void *ctx, const char *why);

@@ -30,6 +30,37 @@ static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
     sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + pause_ns);
 }
 
+/* It is not the coordinator's any more: whatever else comes by it is dropped. */
+static void dismiss(struct sl_server_conn *conn)
+{
+    if (conn->kind == SL_SERVER_CONN_CONTROL) {
+        conn->kind = SL_SERVER_CONN_REFUSED;
+        sl_transport_disconnect(conn->conn);
+    }
+}
+
+void sl_server_set_coordinator(struct sl_server *server, struct sl_coordinator *coordinator)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    sl_assert(server->options.elects);
+    server->options.coordinator = coordinator;
+    if (coordinator != NULL) {
+        tick_coordinator(&server->coordinator_timer, sl_reactor_now_ns(server->options.reactor));
+        return;
+    }
+    sl_timer_disarm(sl_reactor_timers(server->options.reactor), &server->coordinator_timer);
+    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        dismiss(conn);
+    }
+}
+
+void sl_server_set_leader(struct sl_server *server, const char *name, const char *endpoint)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    (void)snprintf(server->leader_name, sizeof server->leader_name, "%s", name);
+    (void)snprintf(server->leader_endpoint, sizeof server->leader_endpoint, "%s", endpoint);
+}
+
 int sl_server_create(const struct sl_server_options *options, struct sl_server **out)
 {
     sl_reactor_assert_owner(options->reactor);
@@ -76,8 +107,8 @@ int sl_server_create(const struct sl_server_options *options, struct sl_server *
         goto close_transports;
     }
     sl_server_queue_init(server);
+    server->coordinator_timer.run = tick_coordinator;
     if (options->coordinator != NULL) {
-        server->coordinator_timer.run = tick_coordinator;
         tick_coordinator(&server->coordinator_timer, sl_reactor_now_ns(options->reactor));
     }
     *out = server;
@@ -457,6 +488,9 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
     }
     if (conn->kind == SL_SERVER_CONN_FEED && server->replica->feed == conn) {
         sl_server_feed_closed(server);
+    }
+    if (conn->kind == SL_SERVER_CONN_CONTROL && server->options.control_gone != NULL) {
+        server->options.control_gone(server->options.control_gone_ctx, (uintptr_t)conn);
     }
     if (conn->kind == SL_SERVER_CONN_CONTROL) {
         sl_coordinator_gone(server->options.coordinator, (uintptr_t)conn, server->draining,

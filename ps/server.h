@@ -79,11 +79,17 @@ struct sl_server_options {
     struct sl_server *const *servers; /* all of the process, by local_index; filled before start */
     uint32_t server_count;            /* 0: a scheduler, which has no shards */
     struct sl_coordinator *coordinator; /* on the reactor that hosts it, else NULL */
-    size_t buffer_bytes_max;            /* requests and replies in memory; 0: 256 MiB */
-    uint32_t waiting_max;               /* requests that wait, of all; 0: 65536 */
-    bool checksum;                      /* checksum replies even when the client did not ask */
-    const struct sl_secret *secret;     /* outlives the server; NULL: none is asked for */
-    uint64_t incarnation;               /* of the process: random at its start */
+    bool elects; /* it may come later, and go: sl_server_set_coordinator. Who looks for it while it
+                  * is not here may try again */
+    /* A connection of a member of the coordinator's is gone; before the coordinator hears of it.
+     * May be NULL. */
+    void (*control_gone)(void *ctx, uint64_t peer);
+    void *control_gone_ctx;
+    size_t buffer_bytes_max;        /* requests and replies in memory; 0: 256 MiB */
+    uint32_t waiting_max;           /* requests that wait, of all; 0: 65536 */
+    bool checksum;                  /* checksum replies even when the client did not ask */
+    const struct sl_secret *secret; /* outlives the server; NULL: none is asked for */
+    uint64_t incarnation;           /* of the process: random at its start */
     bool restores; /* nobody is welcomed before sl_server_open_up (ps/server_restore.h) */
 
     /* With backups (ps/server_replica.h). `servers` has as many again behind the process's own: the
@@ -127,6 +133,13 @@ void sl_server_set_task(struct sl_server *server, uint32_t task_index);
 /* How long a client may be without a connection and still go on where it was; its worker's clock
  * counts meanwhile. Before sl_server_set_shard; SL_SERVER_LEASE_DEFAULT_NS without. */
 void sl_server_set_lease(struct sl_server *server, uint64_t lease_ns);
+
+/* With `elects`. The coordinator is here from now on; or, NULL, not any more: its members are
+ * disconnected, and it is not called again. The reactor that has the control connections. */
+void sl_server_set_coordinator(struct sl_server *server, struct sl_coordinator *coordinator);
+
+/* With `elects`: who hosts it, and where, for those who look for it here; "": nobody. Copied. */
+void sl_server_set_leader(struct sl_server *server, const char *name, const char *endpoint);
 
 /* The coordinator says that a worker is lost, or was replaced: forgets what it knows of that
  * client, closes its connection, and its clock counts no more. */

@@ -63,7 +63,11 @@ static void send_welcome(struct sl_server_conn *conn)
         message.welcome.task_index = conn->hello.task_index;
     }
     conn->welcomed = true;
-    sl_server_send(conn, &message);
+    if (conn->kind == SL_SERVER_CONN_DATA) {
+        sl_server_send(conn, &message);
+    } else {
+        sl_coordinator_tell(server->options.coordinator, (uintptr_t)conn, &message);
+    }
 }
 
 void sl_server_welcome(struct sl_server_conn *conn)
@@ -115,10 +119,35 @@ static void admit_data(struct sl_server_conn *conn)
     }
 }
 
+/* It may be here in a moment, or is at another place. */
+static void send_elsewhere(struct sl_server_conn *conn)
+{
+    const struct sl_server *server = conn->server;
+    struct sl_message message = {
+        .kind = SL_MESSAGE_ERROR, .id = conn->hello_id, .error.err = SL_ERR_AGAIN};
+    char *text = message.error.text;
+    if (server->leader_endpoint[0] == '\0') {
+        (void)snprintf(text, sizeof message.error.text,
+                       "nobody hosts the coordinator at the moment");
+    } else {
+        (void)snprintf(text, sizeof message.error.text, "%s hosts the coordinator, at %s",
+                       server->leader_name, server->leader_endpoint);
+    }
+    memcpy(message.error.coordinator, server->leader_endpoint, sizeof server->leader_endpoint);
+    sl_server_send(conn, &message);
+    conn->kind = SL_SERVER_CONN_REFUSED;
+    sl_log_debug("%s (%s) is sent elsewhere: %s", conn->name, conn->conn->peer, text);
+    sl_transport_disconnect(conn->conn);
+}
+
 static void admit_control(struct sl_server_conn *conn)
 {
     struct sl_coordinator *coordinator = conn->server->options.coordinator;
     char text[SL_MESSAGE_TEXT_BYTES];
+    if (coordinator == NULL && conn->server->options.elects) {
+        send_elsewhere(conn);
+        return;
+    }
     if (coordinator == NULL) {
         (void)snprintf(text, sizeof text, "ps/%u does not host the coordinator, ps/0 does",
                        conn->server->options.task_index);

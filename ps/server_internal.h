@@ -202,6 +202,8 @@ struct sl_server {
     struct sl_server_replica *replica;      /* NULL: without backups */
     struct sl_reactor_source source;
     struct sl_timer coordinator_timer;
+    char leader_name[SL_MESSAGE_NAME_BYTES]; /* who hosts it elsewhere; "": nobody is known */
+    char leader_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     struct sl_server_conn *conns;
     uint32_t conn_count;
     struct sl_server_sessions sessions;

@@ -200,6 +200,9 @@ void sl_control_join(struct sl_call *call)
     struct sl_session_options options = {
         .outbox = &hub->outbox,
         .endpoint = hub->options->coordinator,
+        .others = hub->options->others,
+        .other_count = hub->options->other_count,
+        .follows = true,
         .hello = hub->options->hello,
         .events = &control_events,
         .ctx = hub,

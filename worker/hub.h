@@ -54,6 +54,8 @@ struct sl_hub_options {
     struct sl_dpdk_device_list *devices;
     bool uses_devices; /* some shard may be reached by them; set before the hubs connect */
     struct sl_endpoint coordinator;
+    struct sl_endpoint *others; /* where it may be, too; owned */
+    uint32_t other_count;
     char coordinator_name[SL_LIMIT_ENDPOINT_BYTES + 16]; /* "coordinator (tcp://…)" */
     uint32_t ps_count, worker_count;                     /* expected; 0: unknown */
     uint64_t heartbeat_ns; /* wanted between two; 0: a quarter of the lease */

@@ -10,6 +10,7 @@
 #include "config/dmlc.h"
 #include "config/env.h"
 #include "config/security.h"
+#include "config/store_choice.h"
 #include "core/log.h"
 #include "core/rlimit.h"
 #include "net/transport.h"
@@ -33,6 +34,7 @@ struct job {
     struct sl_security security;
     struct sl_rdma_choice rdma;
     struct sl_dpdk_choice dpdk;
+    struct sl_store_choice store;
     struct sl_trainer_options options;
     struct sl_reader_options test; /* of the data to evaluate on */
     struct sl_reader *train;
@@ -122,6 +124,9 @@ static int read_environment(struct job *job, char *reason, size_t reason_bytes)
     }
     if (err == 0) {
         err = sl_rdma_choice_read(&job->flags.rdma, &job->rdma, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = sl_store_choice_read(job->flags.store, &job->store, reason, reason_bytes);
     }
     if (err == 0) {
         err = sl_cluster_resolve(SL_CLUSTER_WORKER, &job->flags.cluster, getenv("TF_CONFIG"),
@@ -316,8 +321,7 @@ static void warn_without_rdma(const struct job *job)
 
 static int connect_cluster(struct job *job)
 {
-    char coordinator[SL_LIMIT_ENDPOINT_BYTES + 16];
-    sl_endpoint_format(&job->cluster.coordinator, coordinator, sizeof coordinator);
+    char *coordinator = sl_cluster_places(&job->cluster, job->store.is_given);
     const struct sl_client_options options = {
         .coordinator = coordinator,
         .task_index = job->cluster.any_task ? SL_CLIENT_ANY_TASK : (int32_t)job->cluster.task_index,
@@ -347,8 +351,10 @@ static int connect_cluster(struct job *job)
         .dpdk_device = job->dpdk.text[0] == '\0' ? NULL : job->dpdk.text,
     };
     waiting = 1;
-    int err = sl_client_create(&options, &job->options.client);
+    int err =
+        coordinator == NULL ? SL_ERR_NO_MEMORY : sl_client_create(&options, &job->options.client);
     waiting = 0;
+    free(coordinator);
     return err;
 }
 

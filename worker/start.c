@@ -10,6 +10,7 @@
 #include "worker/client_internal.h"
 #include "worker/control.h"
 #include "worker/encode.h"
+#include "worker/places.h"
 #include "worker/step_internal.h"
 #include "worker/wire_memory.h"
 
@@ -89,15 +90,8 @@ static int check_security(const struct sl_client_options *options)
 }
 
 static int check_options(const struct sl_client_options *options,
-                         const struct sl_client_setup *setup, struct sl_endpoint *coordinator)
+                         const struct sl_client_setup *setup)
 {
-    char reason[160];
-    if (options->coordinator == NULL ||
-        sl_endpoint_parse(options->coordinator, coordinator, reason, sizeof reason) != 0) {
-        sl_log_error("client: coordinator: %s",
-                     options->coordinator == NULL ? "not given" : reason);
-        return SL_ERR_INVALID;
-    }
     if (options->task_index < SL_CLIENT_ANY_TASK || options->task_index >= SL_LIMIT_WORKERS) {
         sl_log_error("client: task_index %d is not in %d to %d", options->task_index,
                      SL_CLIENT_ANY_TASK, SL_LIMIT_WORKERS - 1);
@@ -141,6 +135,19 @@ static int copy_devices(struct sl_hub_options *to, const struct sl_client_option
     return err;
 }
 
+static int copy_coordinator(struct sl_hub_options *to, const struct sl_client_options *options)
+{
+    char reason[160] = "not given";
+    int err = options->coordinator == NULL
+                  ? SL_ERR_INVALID
+                  : sl_places_parse(options->coordinator, &to->coordinator, &to->others,
+                                    &to->other_count, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("client: coordinator: %s", reason);
+    }
+    return err;
+}
+
 static int copy_path(const char **to, const char *from)
 {
     *to = strdup(from);
@@ -176,13 +183,13 @@ static void free_owned(struct sl_hub_options *options)
     free((char *)(uintptr_t)options->tls.key);
     free((char *)(uintptr_t)options->tls.authority);
     free((char *)(uintptr_t)options->tls.peer_name);
+    free(options->others);
     sl_dpdk_device_list_destroy(&options->devices);
     explicit_bzero(&options->secret, sizeof options->secret);
 }
 
 static void fill_hub_options(struct sl_client *client, const struct sl_client_options *options,
-                             const struct sl_client_setup *setup,
-                             const struct sl_endpoint *coordinator)
+                             const struct sl_client_setup *setup)
 {
     bool worker = options->task_index != -1;
     bool any_task = options->task_index == SL_CLIENT_ANY_TASK;
@@ -203,7 +210,6 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
     if (setup->host != NULL && !options->no_shm) {
         snprintf(to->host, sizeof to->host, "%s", setup->host);
     }
-    to->coordinator = *coordinator;
     to->ps_count = options->ps_count;
     to->worker_count = options->worker_count;
     to->heartbeat_ns = options->heartbeat_ms * SL_CLOCK_NS_PER_MS;
@@ -216,7 +222,7 @@ static void fill_hub_options(struct sl_client *client, const struct sl_client_op
         .joins = options->joins,
     };
     char text[SL_LIMIT_ENDPOINT_BYTES];
-    sl_endpoint_format(coordinator, text, sizeof text);
+    sl_endpoint_format(&to->coordinator, text, sizeof text);
     snprintf(to->coordinator_name, sizeof to->coordinator_name, "coordinator (%s)", text);
 }
 
@@ -243,8 +249,7 @@ static int take_hubs(struct sl_client *client, const struct sl_client_setup *set
 int sl_start_begin(const struct sl_client_options *options, const struct sl_client_setup *setup,
                    struct sl_client **out)
 {
-    struct sl_endpoint coordinator;
-    int err = check_options(options, setup, &coordinator);
+    int err = check_options(options, setup);
     if (err != 0) {
         return err;
     }
@@ -258,9 +263,12 @@ int sl_start_begin(const struct sl_client_options *options, const struct sl_clie
     uint32_t timeout_ms =
         options->start_timeout_ms == 0 ? START_TIMEOUT_MS : options->start_timeout_ms;
     client->start_deadline_ns = sl_clock_now_ns(client->clock) + timeout_ms * SL_CLOCK_NS_PER_MS;
-    fill_hub_options(client, options, setup, &coordinator);
     struct sl_port *port;
-    err = copy_security(&client->hub_options, options);
+    err = copy_coordinator(&client->hub_options, options);
+    if (err == 0) {
+        fill_hub_options(client, options, setup);
+        err = copy_security(&client->hub_options, options);
+    }
     err = err != 0 ? err : copy_devices(&client->hub_options, options);
     if (err == 0) {
         err = sl_port_set_create(setup->reactors, setup->reactor_count, setup->driven,

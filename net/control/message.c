@@ -153,6 +153,7 @@ static void build_error(struct build *build, const struct sl_message_error *from
     build->error = (Starling__Error)STARLING__ERROR__INIT;
     build->error.code = (uint32_t)-from->err;
     build->error.text = text(from->text, sizeof from->text);
+    build->error.coordinator = text(from->coordinator, sizeof from->coordinator);
     build->control.error = &build->error;
 }
 

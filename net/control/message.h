@@ -108,6 +108,7 @@ struct sl_message_lost {
 struct sl_message_error {
     int err; /* an sl_err, negative; an unknown code becomes SL_ERR_PROTOCOL */
     char text[SL_MESSAGE_TEXT_BYTES];
+    char coordinator[SL_LIMIT_ENDPOINT_BYTES]; /* of a hello: where it is now, of tcp; "" */
 };
 
 /* How a backup gets on. */

@@ -167,7 +167,10 @@ static bool read_error(const struct sl_message_memory *memory, const Starling__E
                        struct sl_message_error *to)
 {
     to->err = read_code(from->code);
-    return copy_text(memory, from->text, TEXT_FREE, to->text, sizeof to->text);
+    return copy_text(memory, from->text, TEXT_FREE, to->text, sizeof to->text) &&
+           copy_text(memory, from->coordinator, TEXT_NAME, to->coordinator,
+                     sizeof to->coordinator) &&
+           (to->coordinator[0] == '\0' || is_endpoint(to->coordinator));
 }
 
 static bool read_pairs(const Starling__Register *from, struct sl_message_register *to)

@@ -144,6 +144,7 @@ static void check_near(const struct sl_session_near *near, const struct sl_react
 static void check_options(const struct sl_session_options *options)
 {
     check_near(&options->near, options->transport->reactor);
+    sl_assert(options->other_count == 0 || (options->others != NULL && options->follows));
     sl_assert(options->transport != NULL);
     sl_assert(options->outbox != NULL);
     sl_assert(options->events != NULL);
@@ -176,6 +177,7 @@ int sl_session_open(const struct sl_session_options *options, struct sl_session 
     (void)snprintf(session->peer_name, sizeof session->peer_name, "%s", options->peer_name);
     session->options.peer_name = session->peer_name;
     sl_session_take_way(session, false);
+    session->first = options->endpoint;
     session->next_id = 1;
     sl_session_begin(session);
     *out = session;
@@ -264,6 +266,7 @@ void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoin
         return;
     }
     session->options.endpoint = *endpoint;
+    session->first = *endpoint;
     if (!session->is_near || session->conn == NULL) {
         sl_session_take_way(session, false);
     }

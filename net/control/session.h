@@ -31,6 +31,11 @@
  * again: if so, it breaks its own and goes there. Where that comes to nothing it is left alone for
  * longer and longer, up to SL_SESSION_NEAR_PAUSE_MAX_NS.
  *
+ * A session may look for its peer, the coordinator, at several places: each attempt that fails is
+ * followed by one at the next; an Error that answers the hello and says where the coordinator is
+ * now, by one there, and does not end the session. A connection that breaks is first made again
+ * where it was.
+ *
  * A welcome that does not come within SL_SESSION_GREETING_NS on a later connection makes it try
  * anew; the first may take as long as the start timeout, since the cluster has to come together.
  *
@@ -92,6 +97,10 @@ struct sl_session_options {
     struct sl_outbox *outbox; /* shared by the sessions of a reactor; outlives them */
     struct sl_endpoint endpoint;
     struct sl_session_near near;
+    /* Where the coordinator may be, too: of the endpoint's scheme; outlive the session. */
+    const struct sl_endpoint *others;
+    uint32_t other_count;
+    bool follows; /* an Error that answers the hello may say where it is; else that says nothing */
     struct sl_message_hello hello; /* protocol_version and software are filled in */
     const struct sl_session_events *events;
     void *ctx;

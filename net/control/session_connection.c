@@ -46,11 +46,37 @@ void sl_session_take_way(struct sl_session *session, bool near)
     sl_endpoint_format(&session->way, session->peer, sizeof session->peer);
 }
 
+bool sl_session_told_where(struct sl_session *session, const char *endpoint)
+{
+    struct sl_endpoint where;
+    if (!session->options.follows || endpoint[0] == '\0' ||
+        sl_endpoint_parse(endpoint, &where, NULL, 0) != 0 ||
+        where.scheme != session->options.endpoint.scheme) {
+        return false;
+    }
+    session->options.endpoint = where;
+    session->was_told = true;
+    return true;
+}
+
+/* After an attempt that failed: the next place, of several. */
+static void choose_place(struct sl_session *session)
+{
+    if (session->options.follows && !session->was_told && !session->stays) {
+        session->place = (session->place + 1) % (session->options.other_count + 1);
+        session->options.endpoint =
+            session->place == 0 ? session->first : session->options.others[session->place - 1];
+    }
+    session->was_told = false;
+    session->stays = false;
+}
+
 /* Doubles the pause up to its maximum; the jitter, up to half of it, keeps those who failed
  * together from coming back together. */
 static void pause_and_retry(struct sl_session *session)
 {
     session->state = SL_SESSION_PAUSING;
+    choose_place(session);
     uint64_t jitter_ns = sl_reactor_random(session->reactor) % (session->back_off_ns / 2);
     sl_session_arm(session, &session->retry, session->back_off_ns + jitter_ns);
     session->back_off_ns *= 2;
@@ -348,6 +374,7 @@ static void lose(struct sl_session *session, int err)
     session->waited_for[0] = '\0';
     sl_timer_disarm(sl_reactor_timers(session->reactor), &session->resend);
     sl_session_request_lose_all(session);
+    session->stays = true;
     pause_and_retry(session);
     session->report_wait_ns = REPORT_NS;
     sl_session_arm(session, &session->report, REPORT_NS);

@@ -114,7 +114,9 @@ static void refused(struct sl_session *session, const struct sl_message_error *e
 {
     char why[SL_MESSAGE_TEXT_BYTES + 32];
     (void)snprintf(why, sizeof why, "it refuses this process: %s", error->text);
-    if (sl_session_is_final(error->err)) {
+    if (sl_session_told_where(session, error->coordinator)) {
+        sl_session_break(session, SL_ERR_AGAIN, why);
+    } else if (sl_session_is_final(error->err)) {
         sl_session_end_because(session, error->err, why);
     } else {
         sl_session_break(session, error->err, why);

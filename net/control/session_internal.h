@@ -61,9 +61,13 @@ struct sl_session {
     uint8_t *control_memory; /* of a long control frame on its way in; NULL: none */
     bool breaking;           /* we have disconnected: `closed` goes by break_err and obstacle */
     int break_err;
-    bool is_given_up;  /* by the owner: that says nothing of the way */
-    bool proved;       /* the peer has, on this connection: the secret */
-    bool was_welcomed; /* once: from then on only the greeting has a deadline */
+    uint32_t place;           /* that is tried: 0: the endpoint of the options, else of others */
+    struct sl_endpoint first; /* the endpoint of the options, as they were at first */
+    bool was_told;            /* the next attempt goes where a peer has said */
+    bool stays;               /* the next attempt goes where the last connection was */
+    bool is_given_up;         /* by the owner: that says nothing of the way */
+    bool proved;              /* the peer has, on this connection: the secret */
+    bool was_welcomed;        /* once: from then on only the greeting has a deadline */
 
     struct sl_timer retry, report, start_deadline, greeting_deadline, resend;
     uint64_t opened_ns, deadline_ns, welcomed_ns;
@@ -120,6 +124,9 @@ void sl_session_retry_soon(struct sl_session *session);
 
 /* The welcome said so: pauses stay well below the peer's lease, in ms; 0: it has none. */
 void sl_session_note_lease(struct sl_session *session, uint32_t lease_ms);
+
+/* A peer says that the coordinator is there. False: that is no endpoint for this session. */
+bool sl_session_told_where(struct sl_session *session, const char *endpoint);
 
 /* Disconnects, for another attempt to follow (or, after the welcome of a session that is not
  * persistent, the end). */

@@ -55,6 +55,11 @@ class Cluster:
         return f"{BEFORE if self.control else self.behind}:{self.ports[0][0]}"
 
     @property
+    def found(self):
+        """Where the coordinator is, without a proxy."""
+        return f"{self.behind}:{self.ports[0][0]}"
+
+    @property
     def worker_flags(self):
         return ["--ps-hosts", self.hosts(self.coordinator.rpartition(":")[0]), "--worker-hosts",
                 ",".join("abcdefgh"[:self.worker_count])]
@@ -146,7 +151,7 @@ class SumJob:
         Shards that were started anew in between may have lost what came before, but for what was
         `held`, by a checkpoint; with `last`, the last push of each worker must be there."""
         asked, acknowledged = self.noted("asked"), self.noted("acknowledged")
-        client = protocol_client.Client(f"{self.cluster.behind}:{self.cluster.ports[0][0]}")
+        client = protocol_client.Client(self.cluster.found)
         try:
             for name, kind in TABLES:
                 table = client.open(**self._spec(name, kind))

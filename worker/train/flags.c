@@ -1,4 +1,5 @@
 #include "worker/train/flags.h"
+#include "config/store_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ static const char *const PROTOCOL_NAMES[] = {"star_server", "star_server_lite"};
 struct raw {
     struct sl_cluster_flags cluster;
     struct sl_security_flags security;
+    const char *store;
     struct sl_rdma_choice_flags rdma;
     struct sl_cli_list dpdk;
     struct sl_cli_list data;
@@ -79,6 +81,7 @@ static const struct sl_cli_option OPTIONS[] = {
      .target = &raw.cluster.joins,
      .help = "Comes to a job that runs: the task index may be beyond the job's workers. It trains,"
              " from where the job is, on the part of the data of index modulo workers."},
+    SL_STORE_CHOICE_OPTION(raw.store),
     SL_SECURITY_OPTIONS(raw.security),
     SL_RDMA_CHOICE_OPTIONS(raw.rdma),
     SL_DPDK_CHOICE_OPTIONS(raw.dpdk),
@@ -443,6 +446,7 @@ int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, si
     struct sl_flags flags = {
         .cluster = raw.cluster,
         .security = raw.security,
+        .store = raw.store,
         .rdma = raw.rdma,
         .dpdk = raw.dpdk,
         .data = raw.data,

@@ -17,6 +17,7 @@
 struct sl_flags {
     struct sl_cluster_flags cluster;
     struct sl_security_flags security;
+    const char *store; /* config/store_choice.h */
     struct sl_rdma_choice_flags rdma;
     struct sl_cli_list dpdk; /* --dpdk-device */
     struct sl_cli_list data; /* may be empty */

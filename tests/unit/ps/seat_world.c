@@ -56,8 +56,9 @@ void world_disconnect(struct world *world, const struct process *process)
     }
 }
 
-static void on_seated(void *ctx, struct sl_coordinator *coordinator)
+static void on_seated(void *ctx, struct sl_coordinator *coordinator, bool anew)
 {
+    assert_int_equal(anew, ((struct process *)ctx)->world->term_count == 0);
     struct process *process = ctx;
     process->coordinator = coordinator;
     process->world->term_count++;
