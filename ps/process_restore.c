@@ -41,6 +41,7 @@ struct sl_process_restore {
     uint32_t waited; /* cores that are not loaded */
     bool failed;
     uint32_t table; /* the next that the coordinator is told */
+    bool is_closing;
 };
 
 /* ---- On the thread: which one ---------------------------------------------------------------- */
@@ -163,9 +164,9 @@ static void find_done(struct sl_aside_job *job)
     struct sl_process *process = find->process;
     struct sl_process_restore *restore = process->restore;
     int err = job->err != 0 ? job->err : find->err;
-    if (err == SL_ERR_CANCELLED) {
+    if (restore->is_closing) {
         free(find);
-        return; /* the process ends */
+        return; /* the process ends, and joins nothing, whatever was found */
     }
     if (err != 0) {
         sl_log_error("nothing can be restored: %s",
@@ -369,6 +370,7 @@ void sl_process_restore_close(struct sl_process *process)
     if (restore == NULL) {
         return;
     }
+    restore->is_closing = true;
     (void)sl_aside_destroy(&restore->aside, DISK_WAIT_NS);
     free(restore);
     process->restore = NULL;

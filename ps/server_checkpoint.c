@@ -493,7 +493,8 @@ bool sl_server_checkpoint_holds_all(const struct sl_server *server)
 {
     const struct sl_server_checkpoint *checkpoint = server->checkpoint;
     sl_reactor_assert_owner(server->options.reactor);
-    return checkpoint != NULL && checkpoint->complete_writes == server->write_count;
+    return checkpoint != NULL && checkpoint->complete_writes == server->write_count &&
+           sl_server_queue_is_empty(server); /* what waits there may write yet */
 }
 
 void sl_server_checkpoint_quiet(struct sl_server *server)

@@ -330,16 +330,16 @@ void sl_server_lost(struct sl_server *server, const struct sl_message_lost *lost
     if (session != NULL && session->client_id != lost->client_id) {
         return; /* another has its place already */
     }
+    if (server->shard == NULL || !server->is_open) { /* what is loaded yet would bring it back */
+        server->sessions.lost_early[lost->task_index / 8] |=
+            (uint8_t)(1U << (lost->task_index % 8));
+        return;
+    }
     if (session == NULL) {
-        if (server->shard != NULL && server->is_open) {
-            const struct sl_server_entry_head head = {.kind = SL_SERVER_ENTRY_LOST,
-                                                      .task_index = lost->task_index};
-            sl_shard_worker_lost(server->shard, lost->task_index);
-            sl_server_log_client(server, &head);
-        } else {
-            server->sessions.lost_early[lost->task_index / 8] |=
-                (uint8_t)(1U << (lost->task_index % 8));
-        }
+        const struct sl_server_entry_head head = {.kind = SL_SERVER_ENTRY_LOST,
+                                                  .task_index = lost->task_index};
+        sl_shard_worker_lost(server->shard, lost->task_index);
+        sl_server_log_client(server, &head);
         return;
     }
     struct sl_server_conn *conn = session->conn;
@@ -352,7 +352,13 @@ void sl_server_lost(struct sl_server *server, const struct sl_message_lost *lost
 void sl_server_sessions_number(struct sl_server *server)
 {
     for (uint32_t worker = 0; worker < SL_LIMIT_WORKERS; worker++) {
-        if ((server->sessions.lost_early[worker / 8] & (1U << (worker % 8))) != 0) {
+        struct sl_server_session *session = server->sessions.workers[worker];
+        if ((server->sessions.lost_early[worker / 8] & (1U << (worker % 8))) == 0) {
+            continue;
+        }
+        if (session != NULL) {
+            lose(session, "the coordinator has lost it while the shard was loaded");
+        } else {
             sl_shard_worker_lost(server->shard, worker);
         }
     }

@@ -63,7 +63,7 @@ struct sl_server_sessions {
     struct sl_server_session **workers; /* [SL_LIMIT_WORKERS], by task index */
     struct sl_server_session *away_first, *away_last;
     uint32_t away_count;
-    uint8_t lost_early[SL_LIMIT_WORKERS / 8]; /* lost before there was a shard, as bits */
+    uint8_t lost_early[SL_LIMIT_WORKERS / 8]; /* lost before the shard was open, as bits */
 };
 
 /* Errors: NO_MEMORY. */

@@ -11,6 +11,8 @@
 
 #include "ps/image.h"
 #include "ps/server_internal.h"
+#include "ps/server_restore.h"
+#include "ps/shard_internal.h"
 #include "server_stepped.h"
 #include "tests/support/shard_image.h"
 
@@ -318,6 +320,33 @@ static void server_session_load__what_is_no_session(void **state)
     sl_image_block_destroy(&block);
 }
 
+/* A worker may be lost at any time while the shard is loaded: it is lost when that is done. */
+static void server_session_load__a_worker_is_lost_meanwhile(void **state)
+{
+    struct stepped_two *world = *state;
+    const struct sl_message_lost lost = {
+        .role = SL_MESSAGE_ROLE_WORKER, .task_index = 0, .client_id = 7};
+    stepped_join(&world->first, &world->stepped, 0, 7);
+    stepped_join(&world->second, &world->stepped, 1, 8);
+    stepped_open_table(&world->first, 0, SL_CONSISTENCY_BSP);
+    stepped_push(&world->first, 1, 0, 10);
+    assert_int_equal(stepped_reply(&world->first, 1)->status, 0);
+    struct saved saved;
+    save(world, &saved);
+    begin_again(world);
+    struct sl_server *server = world->stepped.server;
+    server->is_open = false;
+    assert_int_equal(sl_server_session_load(server, saved.sessions, reason, sizeof reason), 0);
+    sl_server_lost(server, &lost);
+    assert_int_equal(shard_image_load(&saved.image, server->shard, 8192, reason, sizeof reason), 0);
+    forget(&saved);
+    sl_server_open_up(server);
+    assert_true(sl_clocks_is_lost(&server->shard->clocks, 0));
+    assert_false(sl_clocks_is_lost(&server->shard->clocks, 1));
+    assert_null(server->sessions.workers[0]);
+    assert_non_null(server->sessions.workers[1]);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, stepped_two_setup, stepped_two_teardown)
 
 int main(void)
@@ -333,6 +362,7 @@ int main(void)
                                         stepped_two_teardown),
         CASE(server_session_load__two_of_a_client_or_a_worker),
         CASE(server_session_load__what_is_no_session),
+        CASE(server_session_load__a_worker_is_lost_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
