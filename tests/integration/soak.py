@@ -2,12 +2,15 @@
 """Runs whole jobs with faults, many times, and says what became of each: one line a run, and a
 summary. Not part of the test suite: it takes minutes, and data that is not in the tree.
 
-    tests/integration/soak.py --train FILE --test FILE [--runs 20] [--seed N] [kill] [cut] [sum]
+    tests/integration/soak.py --train FILE --test FILE [--runs 20] [--seed N] [KIND...]
 
 kill  a factorization machine on 8 workers and 2 ps; a random worker is killed at a random moment and
       started again by starling-launch. The run ends, with an AUC close to the undisturbed one.
 cut   the same job; a random fault of the network every now and then, through proxies.
 sum   jobs of integers under both; the sums are exact, whatever was cut or killed.
+replica      the same job with --replicas 1: a random worker is killed at a random moment and started
+             again, then ps/1. It says how long pushes waited for the backup.
+replica_sum  jobs of integers with --replicas 1: a random worker is killed, then ps/1; exact sums.
 
 Consistency modes take turns. Exit status 1 when any run was not as it should be."""
 
@@ -25,7 +28,8 @@ import harness
 import sum_job
 
 AUC_TOLERANCE = 0.003
-KINDS = ("kill", "cut", "sum")
+KINDS = ("kill", "cut", "sum", "replica", "replica_sum")
+TRAINING_KINDS = {"kill", "cut", "replica"}
 MODES = failures_test.MODES
 WORKERS = 8
 LEASE_S = 2
@@ -125,7 +129,7 @@ class Soak:
             self.undisturbed[mode] = (auc, seconds)
             print(f"undisturbed {mode}: AUC {auc:.4f}, trained in {seconds:.1f} s", flush=True)
 
-    # The three kinds of runs
+    # The kinds of runs
 
     def kill(self, round_, mode):
         launcher = self.launch(round_, mode)
@@ -195,6 +199,80 @@ class Soak:
         cluster.drain()
         return f"{faults} faults, worker/{victim} killed, {acknowledged} pushes acknowledged, exact"
 
+    # With replicas
+
+    def replicated(self, round_, worker_count):
+        """A cluster of two ps, each with the backup of the other, in step."""
+        cluster = sum_job.Cluster(round_, worker_count=worker_count, lease_s=LEASE_S, proxied=False,
+                                  extra=["--replicas", 1])
+        for ps in cluster.ps:
+            ps.wait_line("ready")
+        return cluster
+
+    def kill_one(self, workers, start):
+        """Kills a worker, and starts another in its place as starling-launch does."""
+        victim = self.random.randrange(len(workers))
+        workers[victim].signal(signal.SIGKILL)
+        if workers[victim].wait() != -signal.SIGKILL:
+            raise TooLate
+        time.sleep(1)
+        workers[victim] = start(victim)
+        return victim
+
+    def kill_ps(self, cluster):
+        """Kills ps/1; returns the seconds until its backup serves."""
+        begin = time.monotonic()
+        cluster.ps[1].signal(signal.SIGKILL)
+        cluster.ps[1].wait()
+        cluster.ps[0].wait_line("ps/0 serves the shards of ps/1 from now on")
+        return time.monotonic() - begin
+
+    def kill_both(self, cluster, workers, start, seconds):
+        """A worker and then ps/1, within so many seconds of the job."""
+        first, second = sorted(self.random.uniform(0, seconds) for _ in range(2))
+        time.sleep(first)
+        victim = self.kill_one(workers, start)
+        time.sleep(second - first)
+        if not all(worker.running() for worker in workers):
+            raise TooLate
+        waited = self.kill_ps(cluster)
+        for worker in workers:
+            self.end(worker)
+        cluster.ps[0].signal(signal.SIGTERM)
+        self.end(cluster.ps[0])
+        return f"worker/{victim} killed after {first:.2f} s, ps/1 after {second + 1:.2f} s, " \
+               f"served again in {waited:.2f} s"
+
+    def replica(self, round_, mode):
+        cluster = self.replicated(round_, WORKERS)
+        args = self.training(round_, mode)
+
+        def start(index):
+            return round_.start("starling-worker", *cluster.worker_flags, "--job-name", "worker",
+                                "--task-index", index, *args, env={"NETWORK_WORKER_CORE_NUMBER": "1"})
+
+        workers = [start(index) for index in range(WORKERS)]
+        workers[0].wait_line("epoch 1")
+        said = self.kill_both(cluster, workers, start, self.undisturbed[mode][1] / 2)
+        return f"{said}, {self.judge(round_, mode)}"
+
+    def replica_sum(self, round_, mode):
+        cluster = self.replicated(round_, 4)
+        job = sum_job.SumJob(round_, cluster, mode, iterations=600, gated=True)
+        workers = job.start_all()
+        workers[0].wait_line("iteration 8")
+        victim = self.kill_one(workers, job.start)
+        time.sleep(self.random.uniform(0, 1))
+        waited = self.kill_ps(cluster)
+        job.open_gate()
+        for worker in workers:
+            self.end(worker)
+        acknowledged = job.check()
+        cluster.ps[0].signal(signal.SIGTERM)
+        self.end(cluster.ps[0])
+        return f"worker/{victim} and ps/1 killed, served again in {waited:.2f} s, " \
+               f"{acknowledged} pushes acknowledged, exact"
+
     # All of them
 
     def run(self, kind, mode):
@@ -234,9 +312,9 @@ def main():
         parser.error(f"accepts {', '.join(KINDS)}")
     print(f"seed {args.seed}", flush=True)
     soak = Soak(args)
-    if {"kill", "cut"} & set(args.kinds):
+    if TRAINING_KINDS & set(args.kinds):
         if not args.train or not args.test:
-            parser.error("kill and cut want --train and --test")
+            parser.error(f"{', '.join(sorted(TRAINING_KINDS))} want --train and --test")
         soak.measure_undisturbed()
     good = {kind: soak.repeat(kind, args.runs) for kind in args.kinds}
     print("; ".join(f"{kind}: {count} of {args.runs} as they should be"
