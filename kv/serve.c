@@ -590,6 +590,9 @@ int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
     }
     warn_wildcard(&options.data);
     warn_insecure(&options);
+    if (handler != NULL && options.checkpoint.directory != NULL) {
+        sl_log_warn("--checkpoint-dir: what the request handler keeps is not in checkpoints");
+    }
     int status = sl_process_run(&options);
     free_sources(&sources);
     return status;

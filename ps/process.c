@@ -370,7 +370,8 @@ static int block_signals(struct sl_process *process)
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    (void)signal(SIGPIPE, SIG_IGN); /* a reader of our output that is gone shall not end us */
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader of our output that is gone shall not end us, */
+    (void)signal(SIGXFSZ, SIG_IGN); /* nor a checkpoint that is longer than a file may be */
     process->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return process->signal_fd < 0 ? SL_ERR_IO : 0;
 }

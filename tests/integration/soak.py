@@ -252,7 +252,7 @@ class Soak:
                                 "--task-index", index, *args, env={"NETWORK_WORKER_CORE_NUMBER": "1"})
 
         workers = [start(index) for index in range(WORKERS)]
-        workers[0].wait_line("epoch 1")
+        cluster.ps[0].wait_line("table fm/bias")
         said = self.kill_both(cluster, workers, start, self.undisturbed[mode][1] / 2)
         return f"{said}, {self.judge(round_, mode)}"
 
