@@ -3,11 +3,15 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/limits.h"
 #include "reactor/reactor_internal.h"
@@ -16,6 +20,9 @@
  * for few. */
 #define AT_ONCE 64
 static_assert(AT_ONCE <= SL_LIMIT_LANE_MAILS, "a lane has room for what is at the thread");
+
+/* Behind reactors, but not so far that a busy machine never gets to it. */
+#define PRIORITY_NICE 10
 
 struct sl_aside {
     struct sl_reactor *reactor;
@@ -83,9 +90,21 @@ static void thread_work(void *ctx, uint64_t a, uint64_t b)
     tell(aside->to_reactor, aside);
 }
 
+/* What the thread has inherited from a reactor and should not have: its core, and its priority.
+ * Neither is needed for the work, so that failures are none. */
+static void settle_thread(void)
+{
+    cpu_set_t cores; /* the main thread's, which is not pinned */
+    if (sched_getaffinity(getpid(), sizeof cores, &cores) == 0) {
+        (void)sched_setaffinity(0, sizeof cores, &cores);
+    }
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), PRIORITY_NICE);
+}
+
 static void *thread_main(void *arg)
 {
     struct sl_aside *aside = arg;
+    settle_thread();
     while (!atomic_load(&aside->stopping)) {
         if (sl_mailbox_drain(aside->jobs, 1) == 0) {
             sl_mailbox_wait(aside->jobs, SL_CLOCK_NEVER);

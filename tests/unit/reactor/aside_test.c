@@ -9,7 +9,10 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/clock.h"
@@ -134,6 +137,68 @@ static void post__runs_in_order_on_a_thread_of_its_own(void **state)
     assert_true(sl_aside_destroy(&aside, S));
     assert_null(aside);
     detach(reactor);
+}
+
+/* Of the thread that a job runs on. */
+struct settled {
+    struct sl_aside_job job; /* first */
+    cpu_set_t cores;
+    int nice;
+    bool is_done;
+};
+
+static void settled_work(struct sl_aside_job *job)
+{
+    struct settled *settled = (struct settled *)job;
+    assert_int_equal(sched_getaffinity(0, sizeof settled->cores, &settled->cores), 0);
+    settled->nice = getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
+}
+
+static void settled_done(struct sl_aside_job *job)
+{
+    ((struct settled *)job)->is_done = true;
+}
+
+static bool is_settled(void *ctx)
+{
+    return ((const struct settled *)ctx)->is_done;
+}
+
+static void *pinned_thread(void *arg)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (size_t core = 0; CPU_COUNT(&one) == 0; core++) {
+        if (CPU_ISSET(core, (const cpu_set_t *)arg)) {
+            CPU_SET(core, &one);
+        }
+    }
+    assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
+    struct sl_reactor *reactor = attached();
+    struct sl_aside *aside;
+    struct settled settled = {.job = {.work = settled_work, .done = settled_done}};
+    assert_int_equal(sl_aside_create(reactor, "test", &aside), 0);
+    sl_aside_post(aside, &settled.job);
+    sl_reactor_drive_until(reactor, is_settled, &settled);
+    assert_true(CPU_EQUAL(&settled.cores, (const cpu_set_t *)arg));
+    assert_true(settled.nice > getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid)));
+    assert_true(sl_aside_destroy(&aside, S));
+    detach(reactor);
+    return NULL;
+}
+
+/* Its thread would have the reactor's core otherwise, and as much of it as the reactor. */
+static void post__of_a_pinned_reactor_leaves_it_the_core(void **state)
+{
+    (void)state;
+    cpu_set_t all;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    if (getpriority(PRIO_PROCESS, 0) >= 10) {
+        skip(); /* there is hardly anything behind that */
+    }
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, pinned_thread, &all), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
 static void post__may_come_from_done(void **state)
@@ -389,6 +454,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(post__runs_in_order_on_a_thread_of_its_own),
+        cmocka_unit_test(post__of_a_pinned_reactor_leaves_it_the_core),
         cmocka_unit_test(post__may_come_from_done),
         cmocka_unit_test(destroy__without_a_job_makes_no_thread),
         cmocka_unit_test(destroy__cancels_what_has_not_begun),
