@@ -16,6 +16,8 @@ struct benchmark {
 static const struct benchmark benchmarks[] = {
     {"bulk", "dense pulls and pushes from 64 KB to 64 MB, beside bare sockets and iperf3",
      sl_bench_bulk_run},
+    {"checkpoint", "what checkpoints cost a ps that serves, what they hold, and how fast they load",
+     sl_bench_checkpoint_run},
     {"dpdk", "frames over DPDK's memif, beside bare packets over memif", sl_bench_dpdk_run},
     {"generate", "writes a click log from a planted model, to train on", sl_bench_generate_run},
     {"ipc", "shared memory, TCP over loopback and memcpy in turns, beside ps-lite's figures",

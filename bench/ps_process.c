@@ -49,7 +49,9 @@ struct sl_bench_ps {
 struct launch {
     char program[PATH_BYTES];
     char workers[2 * SL_LIMIT_WORKERS]; /* "w,w,..." */
-    const char *arguments[16];
+    const char *arguments[32];
+    uint32_t argument_count;
+    char adds[12], level[12];
     char settings[4][64];     /* "NAME=value" */
     const char **environment; /* ours, but for what a ps reads, and the settings */
     cpu_set_t cores;
@@ -64,6 +66,12 @@ static const char *const PS_VARIABLES[] = {
     "STARLING_TCP_CONGESTION=",
     "STARLING_SECRET_FILE=",
     "STARLING_LOG=",
+    "STARLING_CHECKPOINT_DIR=",
+    "STARLING_CHECKPOINT_EVERY=",
+    "STARLING_CHECKPOINT_ADDS=",
+    "STARLING_CHECKPOINT_KEEP=",
+    "STARLING_CHECKPOINT_LEVEL=",
+    "STARLING_RESTORE=",
     "TF_CONFIG=",
 };
 
@@ -222,27 +230,49 @@ static int make_environment(const struct sl_bench_ps_options *options, struct la
     return 0;
 }
 
+static void add(struct launch *launch, const char *argument)
+{
+    sl_assert(launch->argument_count + 1 < sizeof launch->arguments / sizeof *launch->arguments);
+    launch->arguments[launch->argument_count++] = argument;
+}
+
+static void add_flag(struct launch *launch, const char *flag, const char *value)
+{
+    add(launch, flag);
+    add(launch, value);
+}
+
+static void add_checkpoints(const struct sl_bench_ps_options *options, struct launch *launch)
+{
+    (void)snprintf(launch->adds, sizeof launch->adds, "%u", options->checkpoint_adds);
+    (void)snprintf(launch->level, sizeof launch->level, "%u", options->checkpoint_level);
+    add_flag(launch, "--checkpoint-dir", options->checkpoint_dir);
+    add_flag(launch, "--checkpoint-every", "0");
+    add_flag(launch, "--checkpoint-adds", launch->adds);
+    add_flag(launch, "--checkpoint-level", launch->level);
+    if (options->restores) {
+        add_flag(launch, "--restore", "newest");
+    }
+}
+
 static void make_arguments(const struct sl_bench_ps_options *options, const char *hosts,
                            struct launch *launch)
 {
-    uint32_t count = 0;
-    launch->arguments[count++] = launch->program;
-    launch->arguments[count++] = "--ps-hosts";
-    launch->arguments[count++] = hosts;
-    launch->arguments[count++] = "--job-name";
-    launch->arguments[count++] = "ps";
-    launch->arguments[count++] = "--task-index";
-    launch->arguments[count++] = "0";
-    launch->arguments[count++] = "--lease";
-    launch->arguments[count++] = LEASE_S;
+    add(launch, launch->program);
+    add_flag(launch, "--ps-hosts", hosts);
+    add_flag(launch, "--job-name", "ps");
+    add_flag(launch, "--task-index", "0");
+    add_flag(launch, "--lease", LEASE_S);
+    if (options->checkpoint_dir != NULL) {
+        add_checkpoints(options, launch);
+    }
     if (options->worker_count == 0) {
         return;
     }
     for (uint32_t i = 0; i < options->worker_count; i++) {
         memcpy(launch->workers + 2 * (size_t)i, i + 1 < options->worker_count ? "w," : "w", 2);
     }
-    launch->arguments[count++] = "--worker-hosts";
-    launch->arguments[count++] = launch->workers;
+    add_flag(launch, "--worker-hosts", launch->workers);
 }
 
 static int prepare(const struct sl_bench_ps_options *options, struct sl_bench_ps *ps,
@@ -346,6 +376,16 @@ void sl_bench_ps_stop(struct sl_bench_ps **ps)
         (void)close(gone->log_fd);
     }
     free(gone);
+}
+
+void sl_bench_ps_kill(struct sl_bench_ps **ps)
+{
+    if (*ps != NULL && !has_ended(*ps)) {
+        (void)kill((*ps)->pid, SIGKILL);
+        (void)waitpid((*ps)->pid, &(*ps)->status, 0);
+        (*ps)->pid = 0;
+    }
+    sl_bench_ps_stop(ps);
 }
 
 /* ---- The start */
@@ -473,4 +513,14 @@ void sl_bench_ps_show_log(struct sl_bench_ps *ps)
                      WIFSIGNALED(ps->status) ? WTERMSIG(ps->status) : WEXITSTATUS(ps->status));
     }
     show_log(ps);
+}
+
+pid_t sl_bench_ps_pid(const struct sl_bench_ps *ps)
+{
+    return ps->pid;
+}
+
+int sl_bench_ps_log_fd(const struct sl_bench_ps *ps)
+{
+    return ps->log_fd;
 }

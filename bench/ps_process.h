@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "core/err.h"
 #include "core/limits.h"
@@ -15,6 +16,12 @@ struct sl_bench_ps_options {
     bool polling;           /* NETWORK_PS_POLLING */
     uint32_t worker_count;  /* that the cluster expects: workers with a clock */
     const char *congestion; /* of TCP; NULL: the system's */
+    /* Where checkpoints are, which are made when a client asks, and at an orderly end; NULL: none.
+     */
+    const char *checkpoint_dir;
+    uint32_t checkpoint_adds;  /* in a row that add; 0: each is full */
+    uint32_t checkpoint_level; /* of zstd; 0: not packed */
+    bool restores;             /* it begins from the newest */
 };
 
 struct sl_bench_ps;
@@ -27,6 +34,9 @@ int sl_bench_ps_start(const struct sl_bench_ps_options *options, struct sl_bench
 /* Ends it (SIGTERM, after a second SIGKILL) and waits for it. */
 void sl_bench_ps_stop(struct sl_bench_ps **ps);
 
+/* Ends it by SIGKILL: without the checkpoint of an orderly end. */
+void sl_bench_ps_kill(struct sl_bench_ps **ps);
+
 /* "127.0.0.1:port" of its coordinator. */
 const char *sl_bench_ps_coordinator(const struct sl_bench_ps *ps);
 
@@ -37,6 +47,10 @@ void sl_bench_ps_unpark(struct sl_bench_ps *ps);
 
 /* Processor time of all its threads so far, in seconds. */
 double sl_bench_ps_cpu_seconds(const struct sl_bench_ps *ps);
+
+/* For ps_look.h; 0: it has ended. */
+pid_t sl_bench_ps_pid(const struct sl_bench_ps *ps);
+int sl_bench_ps_log_fd(const struct sl_bench_ps *ps);
 
 /* Says whether it has ended, and prints the last lines of its log to stderr: something else has
  * failed, and this may say why. */

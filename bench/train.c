@@ -1,16 +1,12 @@
 /* starling-bench train: a job of one ps and several workers on a generated click log, from the
  * reading of the data to the last push, and where its time goes. */
 #include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <signal.h>
 #include <starling.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
@@ -18,14 +14,13 @@
 #include "bench/contest.h"
 #include "bench/options.h"
 #include "bench/ps_process.h"
+#include "bench/scratch.h"
 #include "core/log.h"
 
-#define OWN_OF_STEP      0.6 /* the target, of lr */
-#define WORKERS_MAX      64
-#define ARGUMENTS_MAX    40
-#define NUMBER_BYTES     24
-#define REMOVALS_MAX     100
-#define REMOVAL_PAUSE_US 10000
+#define OWN_OF_STEP   0.6 /* the target, of lr */
+#define WORKERS_MAX   64
+#define ARGUMENTS_MAX 40
+#define NUMBER_BYTES  24
 
 enum { MODELS = 3 };
 static const char *const MODEL_NAMES[MODELS] = {"lr", "fm", "deepfm"};
@@ -40,11 +35,9 @@ struct options {
 
 struct bench {
     const struct options *options;
-    char folder[SL_BENCH_PATH_BYTES - 64]; /* ours, removed at the end */
+    struct sl_bench_scratch scratch;
     char data[SL_BENCH_PATH_BYTES];
     char program[SL_BENCH_PATH_BYTES]; /* starling-worker */
-    pid_t cleaner;                     /* 0: none */
-    int cleaner_pipe;
     struct sl_bench_contestant contestants[MODELS];
     struct entry {
         const struct bench *bench;
@@ -72,7 +65,7 @@ static const struct sl_bench_quantity QUANTITIES[QUANTITY_COUNT] = {
 
 static void report_path(const struct bench *bench, uint64_t worker, char *path, size_t room)
 {
-    int used = snprintf(path, room, "%s/report.json", bench->folder);
+    int used = snprintf(path, room, "%s/report.json", bench->scratch.path);
     if (worker > 0) {
         (void)snprintf(path + used, room - (size_t)used, ".%" PRIu64, worker);
     }
@@ -246,78 +239,11 @@ static int generate(struct bench *bench)
     const struct options *options = bench->options;
     char rows[NUMBER_BYTES];
     (void)snprintf(rows, sizeof rows, "%" PRIu64, options->rows);
-    char *argv[] = {"generate", "--out",       bench->folder, "--rows",
-                    rows,       "--test-rows", "1000",        NULL};
-    (void)snprintf(bench->data, sizeof bench->data, "%s/train.tsv", bench->folder);
+    char *argv[] = {"generate", "--out", bench->scratch.path, "--rows", rows, "--test-rows",
+                    "1000",     NULL};
+    (void)snprintf(bench->data, sizeof bench->data, "%s/train.tsv", bench->scratch.path);
     return sl_bench_generate_run((int)(sizeof argv / sizeof argv[0]) - 1, argv) == 0 ? 0
                                                                                      : SL_ERR_IO;
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
-{
-    (void)status;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
-/* A process that removes the folder when we end, however that happens: it waits for the end of a
- * pipe whose other end only we have. Signals are blocked: Ctrl-C is not for it. */
-static int start_cleaner(struct bench *bench)
-{
-    int ends[2];
-    char byte;
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return SL_ERR_IO;
-    }
-    (void)fflush(NULL); /* what is buffered is ours to write, once */
-    bench->cleaner = fork();
-    if (bench->cleaner == 0) {
-        (void)close(ends[1]);
-        while (read(ends[0], &byte, 1) < 0 && errno == EINTR) {
-        }
-        /* Workers end with us, but a moment later, and may write once more. */
-        for (uint32_t i = 0; i < REMOVALS_MAX && access(bench->folder, F_OK) == 0; i++) {
-            (void)usleep(i > 0 ? REMOVAL_PAUSE_US : 0);
-            (void)nftw(bench->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-        }
-        _exit(0);
-    }
-    (void)close(ends[0]);
-    bench->cleaner_pipe = ends[1];
-    return bench->cleaner < 0 ? SL_ERR_IO : 0;
-}
-
-/* A folder, and who removes it: no signal comes between the two. */
-static int make_folder(struct bench *bench)
-{
-    const char *where = getenv("TMPDIR");
-    sigset_t all, before;
-    (void)snprintf(bench->folder, sizeof bench->folder, "%s/starling-bench-train-XXXXXX",
-                   where == NULL || where[0] == '\0' ? "/tmp" : where);
-    (void)sigfillset(&all);
-    (void)sigprocmask(SIG_SETMASK, &all, &before);
-    int err = 0;
-    if (mkdtemp(bench->folder) == NULL) {
-        bench->folder[0] = '\0';
-        sl_log_error("no folder can be made in $TMPDIR or /tmp");
-        err = SL_ERR_IO;
-    } else if (start_cleaner(bench) != 0) {
-        sl_log_error("no process can be started: %s", strerror(errno));
-        err = SL_ERR_IO;
-    }
-    (void)sigprocmask(SIG_SETMASK, &before, NULL);
-    return err;
-}
-
-static void clean_up(const struct bench *bench)
-{
-    if (bench->cleaner > 0) {
-        (void)close(bench->cleaner_pipe);
-        (void)waitpid(bench->cleaner, NULL, 0);
-    } else if (bench->folder[0] != '\0') {
-        (void)rmdir(bench->folder); /* nothing is in it yet */
-    }
 }
 
 static int prepare(struct bench *bench)
@@ -327,7 +253,7 @@ static int prepare(struct bench *bench)
         sl_log_error("there is no starling-worker beside this program");
         return SL_ERR_NOT_FOUND;
     }
-    int err = make_folder(bench);
+    int err = sl_bench_scratch_init(&bench->scratch, NULL, "train");
     if (err != 0) {
         return err;
     }
@@ -427,7 +353,7 @@ int sl_bench_train_run(int argc, char **argv)
     bench->options = &options;
     int err = prepare(bench);
     err = err != 0 ? err : measure(bench);
-    clean_up(bench);
+    sl_bench_scratch_fini(&bench->scratch);
     free(bench);
     return err == 0 ? 0 : 1;
 }

@@ -90,6 +90,39 @@ class BenchTest(harness.StarlingTest):
         self.assertEqual(bench.wait(), -signal.SIGINT)
         self.wait_until(lambda: not folders())
 
+    def test_checkpoint_in_all_its_parts(self):
+        left = os.path.join(self.folder, "left")
+        os.mkdir(left)
+        report, output = self.bench("checkpoint", "--rows", 3000, "--dim", 6, "--connections", 2,
+                                    "--pull-rate", 500, "--push-rate", 200, "--touched", 0.2,
+                                    env={"TMPDIR": left})
+        self.assertEqual(os.listdir(left), [])
+        of = {(figure["name"], figure["quantity"]): figure["samples"][0]
+              for figure in report["figures"]}
+        for name in ("full checkpoints", "adding checkpoints"):
+            self.assertGreater(of[name, "a checkpoint"], 0)
+            self.assertGreater(of[name, "p99"], 0)
+            self.assertGreater(of[name, "peak memory"], 1 << 20)
+            self.assertIn(f"memory in {name} / before", output)
+        row = 16 + 4 * 12  # with its head, and the slots of adagrad
+        full = of["full, idle ps, level 0", "bytes"]
+        adds = of["adds 0.2 of the rows, idle ps, level 0", "bytes"]
+        self.assertGreater(full, 3000 * row)
+        self.assertLess(full, 3000 * row + 8192)
+        self.assertGreater(adds, 600 * row)
+        self.assertLess(adds, 600 * row + 8192)
+        self.assertLess(of["full, idle ps, level 1", "bytes"], full)
+        self.assertEqual(of["full again, idle ps, level 0", "bytes"], full)
+        for level in (0, 1):
+            for name in (f"start from level {level}", f"read() of level {level}"):
+                self.assertGreater(of[name, "bytes"], 0)
+            self.assertIn(f"restore, level {level}, raw bytes / memcpy", output)
+
+    def test_checkpoint_where_nothing_can_be_written(self):
+        nowhere = os.path.join(self.folder, "nowhere")
+        output = self.run_to_end("starling-bench", "checkpoint", "--dir", nowhere, *QUICK, status=1)
+        self.assertIn(f"no folder can be made in {nowhere}", output)
+
     def test_serving_without_redis(self):
         report, output = self.bench("serving", "--part", "one-row", "--rows", 100,
                                     env={"PATH": self.folder})
