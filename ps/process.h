@@ -8,6 +8,7 @@
 #include "core/err.h"
 #include "core/secret.h"
 
+struct sl_disk;
 struct sl_dpdk_options;
 struct sl_etcd_options;
 struct sl_transport_tls;
@@ -27,8 +28,9 @@ struct sl_process_checkpoint {
     uint32_t keep;         /* complete ones, 1 at least */
     uint32_t level;        /* of zstd; 0: not packed */
     bool restores;
-    uint64_t restore_number; /* 0: the newest that is complete, or none where there is none */
-    bool fall_back;          /* to the newest before it that is whole, where it is damaged */
+    uint64_t restore_number;    /* 0: the newest that is complete, or none where there is none */
+    bool fall_back;             /* to the newest before it that is whole, where it is damaged */
+    const struct sl_disk *disk; /* outlives the run; NULL: the machine's */
 };
 
 struct sl_process_options {

@@ -24,6 +24,7 @@
 struct sl_process_manifest {
     struct sl_aside_job job; /* first */
     struct sl_process *process;
+    const struct sl_disk *disk;
     const char *directory;
     struct sl_checkpoint_manifest manifest;
     struct sl_checkpoint_scope scope;
@@ -43,6 +44,18 @@ struct sl_process_checkpoints {
     struct sl_message_checkpoint_file *files; /* [reactor_count] */
     uint32_t asks_left;                       /* for the last one */
 };
+
+const struct sl_disk *sl_process_disk(const struct sl_process_checkpoint *options)
+{
+    return options->disk != NULL ? options->disk : sl_disk_system();
+}
+
+/* Since 1970. */
+static int64_t now_s(const struct sl_process *process)
+{
+    const struct sl_process_stand_in *stand_in = process->stand_in;
+    return stand_in != NULL ? stand_in->time_s(stand_in->ctx) : (int64_t)time(NULL);
+}
 
 /* ---- Parts ----------------------------------------------------------------------------------- */
 
@@ -102,7 +115,7 @@ static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result
 static void core_checkpoint(void *ctx, uint64_t number, uint64_t base)
 {
     struct sl_process_core *core = ctx;
-    sl_server_checkpoint_begin(core->server, number, base, (int64_t)time(NULL));
+    sl_server_checkpoint_begin(core->server, number, base, now_s(core->process));
 }
 
 void sl_process_on_checkpoint(void *ctx, uint64_t number, uint64_t base)
@@ -130,7 +143,7 @@ void sl_process_on_checkpoint(void *ctx, uint64_t number, uint64_t base)
 static void manifest_work(struct sl_aside_job *job)
 {
     struct sl_process_manifest *work = (struct sl_process_manifest *)job;
-    const struct sl_disk *disk = sl_disk_system();
+    const struct sl_disk *disk = work->disk;
     work->err = sl_checkpoint_folder_publish(disk, work->directory, &work->manifest, work->scope,
                                              work->writer, work->reason, sizeof work->reason);
     if (work->err == 0) {
@@ -196,7 +209,7 @@ static void manifest_done(struct sl_aside_job *job)
 }
 
 /* Errors: NO_MEMORY. */
-static int fill_manifest(struct sl_checkpoint_manifest *manifest,
+static int fill_manifest(const struct sl_process *process, struct sl_checkpoint_manifest *manifest,
                          const struct sl_message_checkpoint_complete *complete)
 {
     int err = sl_checkpoint_manifest_init(complete->file_count, manifest);
@@ -206,7 +219,7 @@ static int fill_manifest(struct sl_checkpoint_manifest *manifest,
     manifest->number = complete->number;
     manifest->base = complete->base;
     manifest->time_s =
-        complete->time_ms == 0 ? (int64_t)time(NULL) : (int64_t)(complete->time_ms / 1000);
+        complete->time_ms == 0 ? now_s(process) : (int64_t)(complete->time_ms / 1000);
     for (uint32_t i = 0; i < complete->file_count; i++) {
         manifest->files[i].bytes = complete->files[i].bytes;
         manifest->files[i].hash = complete->files[i].hash;
@@ -221,7 +234,7 @@ void sl_process_on_checkpoint_complete(void *ctx,
     struct sl_process *process = ctx;
     const struct sl_process_checkpoint *options = &process->options.checkpoint;
     struct sl_process_manifest *work = calloc(1, sizeof *work);
-    if (work == NULL || fill_manifest(&work->manifest, complete) != 0) {
+    if (work == NULL || fill_manifest(process, &work->manifest, complete) != 0) {
         free(work);
         sl_member_checkpoint_fail(process->member, complete->number, SL_ERR_NO_MEMORY,
                                   "no memory for the manifest");
@@ -229,6 +242,7 @@ void sl_process_on_checkpoint_complete(void *ctx,
     }
     work->job = (struct sl_aside_job){.work = manifest_work, .done = manifest_done};
     work->process = process;
+    work->disk = sl_process_disk(options);
     work->directory = options->directory;
     work->keep = options->keep;
     work->writer = process->task_index;
@@ -338,7 +352,7 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
         return 0;
     }
     const struct sl_server_checkpoint_options server = {
-        .disk = sl_disk_system(),
+        .disk = sl_process_disk(options),
         .directory = options->directory,
         .level = options->level,
         .ended = on_ended,

@@ -18,6 +18,14 @@ struct sl_process_checkpoints;
 struct sl_process_restore;
 struct sl_process_store;
 
+/* What a simulation does in place of process.c, where it puts a process together by itself. */
+struct sl_process_stand_in {
+    int (*join)(void *ctx);
+    void (*answer)(void *ctx, uint32_t core, int result);
+    int64_t (*time_s)(void *ctx);
+    void *ctx;
+};
+
 /* One reactor, with its server. Its thread's, but for what is set before start. */
 struct sl_process_core {
     struct sl_process *process;
@@ -72,9 +80,10 @@ struct sl_process {
     char why[SL_PROCESS_STAGES][SL_MESSAGE_TEXT_BYTES]; /* each written once, before the mail */
     struct sl_process_checkpoints *checkpoints;         /* NULL: there is no folder for them */
     struct sl_process_restore *restore;                 /* likewise */
-    bool is_open;                   /* clients are welcomed, or are about to be */
-    struct sl_process_store *store; /* NULL: there is none */
-    bool ends_job;                  /* of a scheduler: the signal has come */
+    bool is_open;                               /* clients are welcomed, or are about to be */
+    struct sl_process_store *store;             /* NULL: there is none */
+    bool ends_job;                              /* of a scheduler: the signal has come */
+    const struct sl_process_stand_in *stand_in; /* NULL: this is a process */
     bool abandoned; /* the last reactor's: there is nobody any more whom it serves */
 
     struct sl_mailbox *mailbox; /* the main thread's */
@@ -105,6 +114,9 @@ int sl_process_checkpoint_open(struct sl_process_core *core);
 void sl_process_on_checkpoint(void *process, uint64_t number, uint64_t base);
 void sl_process_on_checkpoint_complete(void *process,
                                        const struct sl_message_checkpoint_complete *complete);
+
+/* Where the checkpoints are. Any thread. */
+const struct sl_disk *sl_process_disk(const struct sl_process_checkpoint *options);
 
 /* A mail to the first core: nothing is written any more, and what no checkpoint holds is to be in
  * a last one. One answer follows. */

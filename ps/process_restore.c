@@ -57,8 +57,9 @@ static int find_scope(const struct find *find, uint64_t number, struct sl_checkp
                       char *reason, size_t reason_bytes)
 {
     struct sl_checkpoint_manifest manifest;
-    int err = sl_checkpoint_folder_manifest(sl_disk_system(), find->options.directory, number,
-                                            &manifest, reason, reason_bytes);
+    int err =
+        sl_checkpoint_folder_manifest(sl_process_disk(&find->options), find->options.directory,
+                                      number, &manifest, reason, reason_bytes);
     if (err == 0) {
         *scope =
             manifest.shard_count == find->shard_count ? find->own : (struct sl_checkpoint_scope){0};
@@ -71,7 +72,7 @@ static int find_scope(const struct find *find, uint64_t number, struct sl_checkp
 static int check(const struct find *find, uint64_t number, char *reason, size_t reason_bytes)
 {
     static const struct sl_checkpoint_report report = {.find = log_finding};
-    const struct sl_disk *disk = sl_disk_system();
+    const struct sl_disk *disk = sl_process_disk(&find->options);
     const char *directory = find->options.directory;
     struct sl_checkpoint_scope scope;
     int err = find_scope(find, number, &scope, reason, reason_bytes);
@@ -137,8 +138,8 @@ static void find_work(struct sl_aside_job *job)
     struct find *find = (struct find *)job;
     const struct sl_process_checkpoint *options = &find->options;
     struct sl_checkpoint_list list;
-    find->err = sl_checkpoint_folder_list(sl_disk_system(), options->directory, &list, find->reason,
-                                          sizeof find->reason);
+    find->err = sl_checkpoint_folder_list(sl_process_disk(options), options->directory, &list,
+                                          find->reason, sizeof find->reason);
     if (find->err != 0) {
         return;
     }
@@ -293,7 +294,7 @@ void sl_process_restore_core(struct sl_process_core *core, uint64_t number)
         return;
     }
     const struct sl_server_restore_options options = {
-        .disk = sl_disk_system(),
+        .disk = sl_process_disk(&core->process->options.checkpoint),
         .directory = core->process->options.checkpoint.directory,
         .number = number,
         .ended = on_loaded,

@@ -56,6 +56,10 @@ static void watch_frame(void *ctx, const struct sl_sim_frame *frame)
     mix(cluster, header->request_id + ((uint64_t)header->payload_bytes << 32));
     mix(cluster, header->status * 8U + header->type);
     cluster->frames++;
+    if (!frame->delivered && frame->from < cluster->plan->ps_count &&
+        header->type != SL_FRAME_CONTROL) {
+        sl_sim_oracle_replies(&cluster->oracle, frame->from, frame->to);
+    }
     sl_sim_credits_frame(&cluster->credits, &cluster->oracle, frame);
     if (cluster->verbose) {
         uint32_t here = frame->from, there = frame->to;
@@ -172,8 +176,14 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
         .seed = sl_hash_random(&cluster->random),
         .offset_ns = draw_offset(cluster),
         .gap_ns = plan->gap_ns,
+        .disk = cluster->disks == NULL ? NULL : &cluster->disks[index],
+        .oracle = &cluster->oracle,
     };
     sl_sim_cluster_trace(cluster, "ps/%u starts", index);
+    if (cluster->disks != NULL) {
+        sl_sim_disk_start(&cluster->disks[index]);
+        cluster->oracle.was_damaged |= cluster->disks[index].was_damaged;
+    }
     sl_sim_ps_start(&cluster->ps[index], &options);
 }
 
@@ -182,6 +192,10 @@ void sl_sim_cluster_kill_ps(struct sl_sim_cluster *cluster, uint32_t index, bool
     sl_sim_cluster_trace(cluster, "ps/%u is killed", index);
     sl_sim_oracle_crashed(&cluster->oracle, index);
     sl_sim_ps_kill(&cluster->ps[index], silent);
+    if (cluster->disks != NULL) {
+        sl_sim_disk_crashed(&cluster->disks[index], silent);
+        sl_sim_faults_restored(cluster);
+    }
 }
 
 void sl_sim_cluster_start_worker(struct sl_sim_cluster *cluster, struct sl_sim_place *place,
@@ -281,6 +295,7 @@ static uint64_t run_ps(struct sl_sim_cluster *cluster, uint32_t index)
     struct sl_sim_ps *ps = &cluster->ps[index];
     if (ps->running && effective_due(&ps->process) <= cluster->now_ns) {
         cluster->turns += sl_sim_process_step(&ps->process);
+        ps->failed = sl_sim_cluster_look_at_disk(cluster, index) || ps->failed;
     }
     if (ps->running && ps->failed) {
         sl_sim_cluster_kill_ps(cluster, index, false);
@@ -377,6 +392,7 @@ static void create(struct sl_sim_cluster *cluster)
     cluster->places = calloc(sl_sim_plan_tasks(plan), sizeof *cluster->places);
     cluster->hurt_ns = calloc(plan->network.host_count, sizeof *cluster->hurt_ns);
     sl_assert(cluster->ps != NULL && cluster->places != NULL && cluster->hurt_ns != NULL);
+    sl_sim_cluster_make_disks(cluster);
     cluster->network = sl_sim_network_create(&plan->network, &watch);
     cluster->now_ns = sl_sim_network_now(cluster->network);
     cluster->secret.byte_count = SECRET_BYTES;
@@ -477,6 +493,7 @@ void sl_sim_cluster_fini(struct sl_sim_cluster *cluster)
     sl_sim_network_destroy(&cluster->network);
     sl_sim_oracle_fini(&cluster->oracle);
     sl_sim_credits_fini(&cluster->credits);
+    sl_sim_cluster_free_disks(cluster);
     free(cluster->ps);
     free(cluster->places);
     free(cluster->hurt_ns);

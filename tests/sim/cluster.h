@@ -29,6 +29,8 @@ struct sl_sim_cluster {
     uint64_t now_ns;
     struct sl_sim_ps *ps; /* [ps_count] */
     uint64_t ps_start_ns[SL_SIM_PS_MAX];
+    struct sl_sim_disk *disks; /* [ps_count]; NULL: there are none */
+    uint64_t complete;         /* checkpoint, as the coordinator has it */
     struct sl_sim_place observer;
     struct sl_sim_place *places; /* [tasks] */
     uint64_t *hurt_ns;           /* [hosts] for how long each was out of reach, at the worst */
@@ -70,6 +72,15 @@ void sl_sim_cluster_kill_worker(struct sl_sim_cluster *cluster, struct sl_sim_pl
 /* faults.c: begins and ends what is due; returns when the next is. */
 void sl_sim_faults_schedule(struct sl_sim_cluster *cluster);
 uint64_t sl_sim_faults_run(struct sl_sim_cluster *cluster);
+
+/* A ps with a disk was killed: the next one knows its sessions, but not for how long. */
+void sl_sim_faults_restored(struct sl_sim_cluster *cluster);
+
+/* disks: what all ps have, and what befalls them. True: the ps has crashed. */
+bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index);
+void sl_sim_cluster_make_disks(struct sl_sim_cluster *cluster);
+void sl_sim_cluster_free_disks(struct sl_sim_cluster *cluster);
+void sl_sim_cluster_calm_disks(struct sl_sim_cluster *cluster);
 
 /* Whether the host may have been believed lost by now. */
 bool sl_sim_faults_taint(const struct sl_sim_cluster *cluster, uint32_t host);

@@ -51,6 +51,14 @@ static void hurt(struct sl_sim_cluster *cluster, uint32_t host, uint64_t for_ns)
     taint_if_lost(cluster);
 }
 
+/* The shards that were restored give everyone a lease from then on; who has waited for long comes
+ * back late. */
+void sl_sim_faults_restored(struct sl_sim_cluster *cluster)
+{
+    cluster->hurt_all_ns += COME_BACK_NS;
+    taint_if_lost(cluster);
+}
+
 /* ---- One by one ------------------------------------------------------------------------------ */
 
 static void block_pair(struct sl_sim_cluster *cluster, uint32_t a, uint32_t b, bool one_way,

@@ -6,8 +6,9 @@
 #include "ps/server_internal.h"
 #include "ps/shard_internal.h"
 
-#define PULL_TIMEOUT_MS 60000
-#define TURNS_OF_SECOND 400 /* of a ps that has nothing to do: heartbeats, sweeps */
+#define PULL_TIMEOUT_MS           60000
+#define TURNS_OF_SECOND           400   /* of a ps that has nothing to do: heartbeats, sweeps */
+#define TURNS_OF_SECOND_WITH_DISK 10000 /* and checkpoints */
 
 static bool goes_on(const struct sl_sim_cluster *cluster)
 {
@@ -104,12 +105,22 @@ static void check_credit(struct sl_sim_cluster *cluster)
 static void check_rest(struct sl_sim_cluster *cluster, uint64_t turns, uint64_t ns)
 {
     const struct sl_sim_network_options *network = &cluster->plan->network;
-    const uint64_t most = TURNS_OF_SECOND * cluster->plan->ps_count * (ns / SL_CLOCK_NS_PER_S + 1);
+    const uint64_t each = cluster->disks == NULL ? TURNS_OF_SECOND : TURNS_OF_SECOND_WITH_DISK;
+    const uint64_t most = each * cluster->plan->ps_count * (ns / SL_CLOCK_NS_PER_S + 1);
     if (turns > most && (!network->has_packets || network->ether.wakes)) {
         sl_sim_oracle_fail(&cluster->oracle, "rest",
                            "nothing is to be done, and the ps have %" PRIu64 " turns in %" PRIu64
                            " ms",
                            turns, sl_sim_ms(ns));
+    }
+}
+
+/* Once all is healed, and the disks too. */
+static void check_checkpoints(struct sl_sim_cluster *cluster, uint32_t before)
+{
+    if (cluster->disks != NULL && cluster->oracle.complete_count == before) {
+        sl_sim_oracle_fail(&cluster->oracle, "checkpoints",
+                           "all is healed, and no checkpoint becomes complete");
     }
 }
 
@@ -140,6 +151,8 @@ void sl_sim_final_run(struct sl_sim_cluster *cluster,
                           2 * plan->peer_timeout_ms * SL_CLOCK_NS_PER_MS + 15 * SL_CLOCK_NS_PER_S;
     struct sl_sim_worker *observer = cluster->observer.worker;
     sl_sim_network_calm(cluster->network);
+    sl_sim_cluster_calm_disks(cluster);
+    const uint32_t complete_count = cluster->oracle.complete_count;
     while (goes_on(cluster) && (cluster->now_ns < settled_ns || !sl_sim_worker_is_idle(observer))) {
         moment(cluster);
     }
@@ -149,6 +162,7 @@ void sl_sim_final_run(struct sl_sim_cluster *cluster,
     if (goes_on(cluster)) {
         sl_sim_oracle_judge(&cluster->oracle);
         check_credit(cluster);
+        check_checkpoints(cluster, complete_count);
     }
     observer->finished = true;
     uint64_t gone_ns = cluster->now_ns + 3 * plan->lease_ns;

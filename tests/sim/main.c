@@ -15,9 +15,8 @@
 struct flags {
     uint64_t first, last;
     double minutes; /* > 0: seeds from `first` on, for so long */
-    uint32_t faults;
-    bool packets; /* over DPDK's transport */
-    bool twice;   /* each seed */
+    struct sl_sim_choice choice;
+    bool twice; /* each seed */
     bool verbose;
     bool all; /* go on after a breach */
 };
@@ -38,6 +37,7 @@ static void usage(void)
            "  --faults MASK kinds of faults that may happen, as bits; 0: none\n"
            "  --transport T stream: the simulation's own, whose frames are never lost; or dpdk:\n"
            "                net/dpdk, on packet devices whose packets are\n"
+           "  --disks       every seed has disks and checkpoints, and not only some\n"
            "  --twice       runs each seed twice and compares, and not only one in 64\n"
            "  --all         goes on after a breach\n"
            "  --verbose     prints the plan and all that happens\n");
@@ -48,6 +48,7 @@ static bool parse_bare(const char *text, struct flags *flags)
     bool *const flag = strcmp(text, "--verbose") == 0 ? &flags->verbose
                        : strcmp(text, "--all") == 0   ? &flags->all
                        : strcmp(text, "--twice") == 0 ? &flags->twice
+                       : strcmp(text, "--disks") == 0 ? &flags->choice.disks
                                                       : NULL;
     if (flag != NULL) {
         *flag = true;
@@ -74,11 +75,11 @@ static bool parse(int argc, char **argv, struct flags *flags)
         } else if (strcmp(argv[i], "--minutes") == 0) {
             flags->minutes = strtod(value, &end);
         } else if (strcmp(argv[i], "--faults") == 0) {
-            flags->faults = (uint32_t)strtoul(value, &end, 0);
+            flags->choice.faults = (uint32_t)strtoul(value, &end, 0);
         } else if (strcmp(argv[i], "--transport") == 0) {
-            flags->packets = strcmp(value, "dpdk") == 0;
-            end =
-                argv[i + 1] + (flags->packets || strcmp(value, "stream") == 0 ? strlen(value) : 0);
+            flags->choice.packets = strcmp(value, "dpdk") == 0;
+            end = argv[i + 1] +
+                  (flags->choice.packets || strcmp(value, "stream") == 0 ? strlen(value) : 0);
         }
         if (end == NULL || end == value || *end != '\0') {
             return false;
@@ -96,7 +97,7 @@ static bool run_seed(const struct flags *flags, uint64_t seed, bool verbose, uin
 {
     static struct sl_sim_plan plan;
     static struct sl_sim_cluster cluster;
-    sl_sim_plan_make(&plan, seed, flags->faults, flags->packets);
+    sl_sim_plan_make(&plan, seed, &flags->choice);
     if (verbose) {
         sl_sim_plan_print(&plan);
     }
@@ -120,11 +121,12 @@ static char replay[128];
 static void set_replay(const struct flags *flags, uint64_t seed)
 {
     char faults[32] = "";
-    if (flags->faults != UINT32_MAX) {
-        snprintf(faults, sizeof faults, " --faults 0x%x", flags->faults);
+    if (flags->choice.faults != UINT32_MAX) {
+        snprintf(faults, sizeof faults, " --faults 0x%x", flags->choice.faults);
     }
-    snprintf(replay, sizeof replay, "replay: starling-sim%s --seed %" PRIu64 "%s --verbose\n",
-             flags->packets ? " --transport dpdk" : "", seed, faults);
+    snprintf(replay, sizeof replay, "replay: starling-sim%s%s --seed %" PRIu64 "%s --verbose\n",
+             flags->choice.packets ? " --transport dpdk" : "",
+             flags->choice.disks ? " --disks" : "", seed, faults);
 }
 
 static void on_abort(int signal_number)
@@ -150,7 +152,7 @@ static bool run_checked(const struct flags *flags, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    struct flags flags = {.faults = UINT32_MAX};
+    struct flags flags = {.choice.faults = UINT32_MAX};
     if (!parse(argc, argv, &flags)) {
         usage();
         return 2;

@@ -23,7 +23,10 @@ CHUNK = 50  # seeds of one run of the program
 SECONDS_MAX = 240  # of one mutation
 QUICK = {"replays are carried out again", "ssp admits one step early", "bsp commits at arrival",
          "a step's deadline is not armed", "credit is not given back", "sessions end with their "
-         "connection", "dpdk: what finds no room is acknowledged"}
+         "connection", "dpdk: what finds no room is acknowledged",
+         "disks: a restored session has no last write", "disks: a file is not synced",
+         "disks: the checksum of a block is not looked at",
+         "disks: nobody is told of a checkpoint that failed"}
 
 # name, file, what stands there (once), what shall stand there
 MUTATIONS = [
@@ -151,6 +154,51 @@ DPDK_MUTATIONS = [
      "        dpdk->awake = false; /* whoever was to be visited is gone */", ""),
 ]
 
+# Of checkpoints: with --disks.
+DISK_MUTATIONS = [
+    # One cut.
+    ("disks: rows that change during a cut are not in it as they were", "ps/table.c",
+     "    if (store->watch != NULL) {\n        store->watch->before(store->watch, records, count);",
+     "    if (store->watch != NULL && count == UINT32_MAX) {\n        store->watch->before(store->watch, records, count);"),
+    ("disks: a restored session has no last write", "ps/server_session_image.c",
+     "    session->last_write_id = image->last_write_id;",
+     "    session->last_write_id = 0 * image->last_write_id;"),
+    ("disks: a restored session's last write is the last it heard of", "ps/server_session_image.c",
+     "    session->last_write_id = image->last_write_id;",
+     "    session->last_write_id = image->id_max;"),
+    ("disks: sessions are not in the image", "ps/server_session_image.c",
+     "            if (is_lasting(at)) {", "            if (is_lasting(at) && at->client_id == 0) {"),
+    # What was acknowledged before.
+    ("disks: a file is not synced", "ps/checkpoint/writer.c",
+     "        err = sl_disk_sync(&writer->file, reason, reason_bytes);", "        err = 0;"),
+    ("disks: the manifest's name is not synced", "ps/checkpoint/disk.c",
+     "    return sl_disk_sync_folder(disk, folder, reason, reason_bytes);\n}\n\nint sl_disk_load",
+     "    return 0;\n}\n\nint sl_disk_load"),
+    ("disks: the newest is not looked at", "ps/process_restore.c",
+     "    for (uint32_t i = list->count; i > 0; i--) {",
+     "    for (uint32_t i = list->count - 1; i > 0 && i < list->count; i--) {"),
+    ("disks: what others stand on is removed", "ps/checkpoint/folder_prune.c",
+     "            keep_number(list, kept, chain.items[k].number);",
+     "            keep_number(list, kept, list->items[i].number);"),
+    ("disks: adds leave out rows that were changed", "ps/table_cut.c",
+     "    if (!sl_cut_since_holds(&cut->since, number, record->last_step)) {",
+     "    if (!cut->since.all && number < cut->since.count) {"),
+    ("disks: what adds to a checkpoint is not loaded", "ps/server_restore.c",
+     "    if (files->item + 1 < files->chain.count) {",
+     "    if (files->item + 1 < files->chain.count && files->number == 0) {"),
+    # Damage.
+    ("disks: the checksum of a block is not looked at", "ps/checkpoint/reader.c",
+     "        block->bytes_hash) {", "        block->bytes_hash && block->kind == 0) {"),
+    ("disks: a manifest's checksum is not looked at", "ps/checkpoint/manifest.c",
+     "    if (!parser->failed && out->id != sl_checkpoint_manifest_id(out)) {",
+     "    if (!parser->failed && out->id == 0) {\n        out->id = sl_checkpoint_manifest_id(out);"),
+    # It goes on.
+    ("disks: long pushes wait for ever once there was a cut", "ps/shard_cut.c",
+     "    shard->cut_wanted = false;\n    struct sl_shard_cut *cut;", "    struct sl_shard_cut *cut;"),
+    ("disks: nobody is told of a checkpoint that failed", "ps/process_checkpoint.c",
+     "        sl_member_checkpoint_fail(process->member, result->number, result->err, result->reason);\n", ""),
+]
+
 
 def copy_tree(to):
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT,
@@ -176,7 +224,7 @@ def build(work):
     return ninja.returncode == 0, ninja.stdout
 
 
-def hunt(work, seeds, transport):
+def hunt(work, seeds, flags):
     """Seeds until something objects: (what, seeds needed), or (None, seeds run)."""
     program = os.path.join(work, "build", "bin", "starling-sim")
     until = time.monotonic() + SECONDS_MAX
@@ -184,7 +232,7 @@ def hunt(work, seeds, transport):
     while first <= seeds and time.monotonic() < until:
         last = min(first + CHUNK - 1, seeds)
         try:
-            run = subprocess.run([program, "--transport", transport, "--seeds", f"{first}-{last}"],
+            run = subprocess.run([program, *flags, "--seeds", f"{first}-{last}"],
                                  capture_output=True, text=True, errors="replace", check=False,
                                  timeout=SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -211,7 +259,9 @@ def try_mutation(work, mutation, seeds):
         built, words = build(work)
         if not built:
             return "does not compile: " + words[-300:], 0, False
-        what, count = hunt(work, seeds, "dpdk" if mutation in DPDK_MUTATIONS else "stream")
+        flags = ["--transport", "dpdk"] if mutation in DPDK_MUTATIONS else \
+            ["--disks"] if mutation in DISK_MUTATIONS else []
+        what, count = hunt(work, seeds, flags)
     finally:
         with open(target, "w", encoding="utf-8") as file:
             file.write(before)
@@ -237,7 +287,7 @@ def main():
         if not built:
             sys.exit(words)
         print(f"{'mutation':<52} {'found by':<18} seeds")
-        for mutation in MUTATIONS + DPDK_MUTATIONS:
+        for mutation in MUTATIONS + DPDK_MUTATIONS + DISK_MUTATIONS:
             if flags.only not in mutation[0] or (flags.quick and mutation[0] not in QUICK):
                 continue
             what, count, found = try_mutation(work, mutation, flags.seeds)

@@ -94,7 +94,9 @@ void sl_sim_oracle_init(struct sl_sim_oracle *oracle, const struct sl_sim_plan *
     *oracle = (struct sl_sim_oracle){
         .plan = plan, .random = sl_hash_key(plan->seed ^ 0x5eed), .now_ns = now_ns};
     oracle->task_instance = calloc(sl_sim_plan_tasks(plan), sizeof *oracle->task_instance);
-    sl_assert(oracle->task_instance != NULL);
+    oracle->replied_ns =
+        calloc((size_t)plan->ps_count * plan->network.host_count, sizeof *oracle->replied_ns);
+    sl_assert(oracle->task_instance != NULL && oracle->replied_ns != NULL);
     for (uint32_t task = 0; task < sl_sim_plan_tasks(plan); task++) {
         oracle->task_instance[task] = UINT32_MAX;
     }
@@ -116,6 +118,8 @@ void sl_sim_oracle_fini(struct sl_sim_oracle *oracle)
     free(oracle->parts);
     free(oracle->looks);
     free(oracle->sights);
+    free(oracle->checkpoints);
+    free(oracle->replied_ns);
 }
 
 void sl_sim_oracle_fail(struct sl_sim_oracle *oracle, const char *of, const char *format, ...)
@@ -179,6 +183,7 @@ void sl_sim_oracle_taint(struct sl_sim_oracle *oracle, uint32_t instance)
 void sl_sim_oracle_crashed(struct sl_sim_oracle *oracle, uint32_t ps)
 {
     oracle->epochs[ps]++;
+    sl_sim_oracle_note_unanswered(oracle, ps);
 }
 
 static uint32_t epoch_of(const struct sl_sim_oracle *oracle, uint32_t shard)
@@ -213,7 +218,9 @@ uint32_t sl_sim_oracle_push(struct sl_sim_oracle *oracle, uint32_t table_index, 
                                .instance = instance,
                                .clock = clock,
                                .part_first = oracle->part_count,
+                               .begun_ns = *oracle->now_ns,
                                .ended_ns = SL_CLOCK_NEVER,
+                               .ticked_ns = SL_CLOCK_NEVER,
                                .epoch_begun = epoch_of(oracle, shard),
                                .seen = -1};
     if (table->spec.kind == SL_TABLE_SPARSE) {
@@ -244,6 +251,12 @@ void sl_sim_oracle_pushed(struct sl_sim_oracle *oracle, uint32_t index, bool ack
     unit->ended_ns = *oracle->now_ns;
     unit->epoch_ended = epoch_of(oracle, unit->shard);
     unit->acked = acked;
+}
+
+struct sl_sim_checkpoint *sl_sim_oracle_add_checkpoint(struct sl_sim_oracle *oracle)
+{
+    GROW(oracle, checkpoint);
+    return &oracle->checkpoints[oracle->checkpoint_count++];
 }
 
 /* ---- Staleness ------------------------------------------------------------------------------- */

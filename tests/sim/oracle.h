@@ -30,11 +30,23 @@ struct sl_sim_instance {
     uint32_t disturbances; /* of its connections: a replay is possible after one */
 };
 
+/* What crashes of its ps have left of a unit. */
+enum sl_sim_fate {
+    SL_SIM_FATE_SURE, /* nothing befell it: it is there if it was acknowledged */
+    SL_SIM_FATE_OPEN, /* it may be there or not */
+    SL_SIM_FATE_GONE  /* what its shard began anew from cannot hold it */
+};
+
 struct sl_sim_unit {
     uint32_t table, shard, instance, clock;
-    uint64_t witness[2];               /* keys, or elements of a dense table */
-    uint32_t part_first, part_count;   /* what it adds to shared keys */
-    uint64_t ended_ns;                 /* SL_CLOCK_NEVER: in flight */
+    uint64_t witness[2];             /* keys, or elements of a dense table */
+    uint32_t part_first, part_count; /* what it adds to shared keys */
+    uint64_t begun_ns;
+    uint64_t ended_ns;  /* SL_CLOCK_NEVER: in flight */
+    uint64_t ticked_ns; /* its iteration was, which was acknowledged */
+    enum sl_sim_fate fate;
+    bool
+        unanswered; /* when its ps crashed last, it was in flight, and nothing had been sent back */
     uint32_t epoch_begun, epoch_ended; /* of its shard's ps: crashes so far */
     bool acked;
     int8_t seen; /* in the end: 0 or 1; -1: not looked at yet */
@@ -69,6 +81,14 @@ struct sl_sim_look {
     uint64_t begun_ns;
 };
 
+/* One ps's part of a checkpoint. */
+struct sl_sim_checkpoint {
+    uint32_t ps;
+    uint64_t number;
+    uint64_t begun_ns; /* it holds what was acknowledged before */
+    uint64_t cut_ns;   /* and nothing that began later; SL_CLOCK_NEVER: it has not all files */
+};
+
 struct sl_sim_oracle {
     const struct sl_sim_plan *plan;
     uint64_t random;
@@ -84,7 +104,14 @@ struct sl_sim_oracle {
     uint32_t look_count, look_capacity;
     struct sl_sim_sight *sights;
     uint32_t sight_count, sight_capacity;
-    uint32_t *task_instance; /* [tasks_max] the newest instance of each */
+    struct sl_sim_checkpoint *checkpoints;
+    uint32_t checkpoint_count, checkpoint_capacity;
+    bool was_damaged;  /* a file on some disk */
+    uint64_t complete; /* the greatest number of one that every ps has; 0: none yet */
+    uint32_t complete_count;
+    uint64_t restored_ns[SL_SIM_PS_MAX]; /* when each began anew last */
+    uint64_t *replied_ns;                /* [ps_count][hosts] when a reply was sent there last */
+    uint32_t *task_instance;             /* [tasks_max] the newest instance of each */
     uint32_t epochs[SL_SIM_PS_MAX];
     void (*note)(void *ctx, const char *text); /* for the trace */
     void *note_ctx;
@@ -132,6 +159,31 @@ uint32_t sl_sim_oracle_look(struct sl_sim_oracle *oracle, uint32_t instance, uin
                             uint32_t clock, bool undisturbed, uint64_t begun_ns);
 void sl_sim_oracle_saw(struct sl_sim_oracle *oracle, uint32_t look, uint32_t unit, float first,
                        float second);
+
+/* The iteration's tick was acknowledged. */
+void sl_sim_oracle_ticked(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t clock);
+
+/* ---- oracle_restore.c: checkpoints ----------------------------------------------------------- */
+
+/* A reply leaves the ps for that host. */
+void sl_sim_oracle_replies(struct sl_sim_oracle *oracle, uint32_t ps, uint32_t host);
+
+/* Of the units that are in flight when the ps crashes: whether any can have been answered. */
+void sl_sim_oracle_note_unanswered(struct sl_sim_oracle *oracle, uint32_t ps);
+
+/* The ps is about to cut; all ps have written their files; all have the manifest too. */
+void sl_sim_oracle_checkpoint_begins(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
+void sl_sim_oracle_checkpoint_written(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
+void sl_sim_oracle_complete(struct sl_sim_oracle *oracle, uint64_t number);
+
+/* A ps has looked at its disk, on which somebody may have damaged a file: that is the newest. */
+void sl_sim_oracle_finds(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number, bool damaged);
+
+/* A ps has joined, and begins with nothing but this; 0: with nothing. */
+void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
+
+/* A new one, zero. */
+struct sl_sim_checkpoint *sl_sim_oracle_add_checkpoint(struct sl_sim_oracle *oracle);
 
 /* ---- The end --------------------------------------------------------------------------------- */
 

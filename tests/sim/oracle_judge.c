@@ -45,15 +45,11 @@ static const char *fate_of(const struct sl_sim_unit *unit)
 
 static void check_fate(struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit)
 {
-    uint32_t epoch = epoch_of(oracle, unit->shard);
     const char *wrong = NULL;
-    if (unit->ended_ns == SL_CLOCK_NEVER || unit->epoch_ended < epoch) {
+    if (unit->fate == SL_SIM_FATE_GONE) {
         wrong = unit->seen != 0 ? "is there, though its ps crashed since" : NULL;
-    } else if (unit->epoch_begun == epoch && unit->acked && is_kept(oracle, unit)) {
+    } else if (unit->fate == SL_SIM_FATE_SURE && unit->acked && is_kept(oracle, unit)) {
         wrong = unit->seen != 1 ? "is not there" : NULL;
-    }
-    if (unit->ended_ns == SL_CLOCK_NEVER && epoch == unit->epoch_begun) {
-        wrong = NULL; /* its worker was killed meanwhile */
     }
     if (wrong == NULL && is_dropped(oracle, unit)) {
         wrong = unit->seen != 0 ? "is there, though its worker was lost in the middle of it" : NULL;

@@ -239,21 +239,22 @@ static void draw_faults(struct sl_sim_plan *plan, uint32_t allowed, uint64_t *ra
     }
 }
 
-void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, uint32_t faults, bool packets)
+void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_sim_choice *choice)
 {
     *plan = (struct sl_sim_plan){.seed = seed};
     uint64_t random = sl_hash_key(seed + 1);
     draw_size(plan, &random);
     draw_manners(plan, &random);
-    draw_network(plan, faults, &random);
+    draw_network(plan, choice->faults, &random);
     plan->table_count = 1 + sl_sim_below(&random, SL_SIM_TABLES_MAX);
     for (uint32_t i = 0; i < plan->table_count; i++) {
         draw_table(plan, i, &random);
     }
-    draw_faults(plan, faults, &random);
-    if (packets) {
+    draw_faults(plan, choice->faults, &random);
+    if (choice->packets) {
         draw_ether(plan);
     }
+    sl_sim_plan_draw_disk(plan, choice);
 }
 
 /* ---- Words ----------------------------------------------------------------------------------- */
@@ -303,6 +304,9 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
            plan->network.connect_fail_permille, plan->network.break_per_10000);
     if (plan->network.has_packets) {
         print_ether(&plan->network.ether);
+    }
+    if (plan->disk.is_there) {
+        sl_sim_plan_print_disk(&plan->disk);
     }
     for (uint32_t i = 0; i < plan->table_count; i++) {
         const struct sl_table_spec *spec = &plan->tables[i];

@@ -9,6 +9,7 @@
 #include <starling.h>
 
 #include "core/clock.h"
+#include "tests/sim/disks.h"
 #include "tests/sim/network.h"
 
 #define SL_SIM_TABLES_MAX 4
@@ -37,6 +38,9 @@ enum sl_sim_fault_kind {
     SL_SIM_FAULT_LEAVE,
     SL_SIM_FAULT_KIND_COUNT
 };
+
+/* Not drawn as the others are: what befalls the disks. */
+#define SL_SIM_FAULTS_OF_DISKS (1U << SL_SIM_FAULT_KIND_COUNT)
 
 struct sl_sim_fault {
     enum sl_sim_fault_kind kind;
@@ -71,6 +75,7 @@ struct sl_sim_plan {
     uint64_t gap_ns;       /* of a turn */
     bool offset_clocks;
     struct sl_sim_network_options network;
+    struct sl_sim_disk_plan disk; /* of each ps */
     struct sl_table_spec tables[SL_SIM_TABLES_MAX];
     uint32_t table_count;
     struct sl_sim_fault faults[SL_SIM_FAULTS_MAX];
@@ -78,8 +83,17 @@ struct sl_sim_plan {
     uint64_t horizon_ns; /* no fault begins later, after the start */
 };
 
-/* faults: bit k allows those of kind k. packets: the transport is DPDK's. */
-void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, uint32_t faults, bool packets);
+struct sl_sim_choice {
+    uint32_t faults; /* bit k allows those of kind k; then SL_SIM_FAULTS_OF_DISKS */
+    bool packets;    /* the transport is DPDK's */
+    bool disks;      /* every seed has disks, and not only some */
+};
+
+void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_sim_choice *choice);
+
+/* plan_disk.c */
+void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);
+void sl_sim_plan_print_disk(const struct sl_sim_disk_plan *disk);
 
 static inline uint64_t sl_sim_us(uint64_t ns)
 {

@@ -3,6 +3,8 @@
 #include <stdio.h>
 
 #include "core/assert.h"
+#include "core/clock.h"
+#include "tests/sim/random.h"
 
 #define DRAIN_TURNS_MAX 2000000
 #define DRAIN_STEP_NS   (20 * SL_CLOCK_NS_PER_MS)
@@ -17,6 +19,14 @@ static uint64_t clock_now(void *ctx)
     return sl_sim_process_now(ctx);
 }
 
+static uint64_t aside_now(void *ctx)
+{
+    struct sl_sim_process *process = ctx;
+    return process->aside_us_max == 0
+               ? 0
+               : SL_CLOCK_NS_PER_US * sl_sim_below(&process->aside_random, process->aside_us_max);
+}
+
 void sl_sim_process_init(struct sl_sim_process *process, struct sl_sim_network *network,
                          uint32_t host, const char *name, uint32_t reactor_count, uint64_t seed,
                          uint64_t offset_ns, uint64_t gap_ns)
@@ -27,6 +37,7 @@ void sl_sim_process_init(struct sl_sim_process *process, struct sl_sim_network *
                                        .offset_ns = offset_ns,
                                        .reactor_count = reactor_count,
                                        .gap_ns = gap_ns,
+                                       .aside_random = seed,
                                        .due_ns = sl_sim_network_now(network)};
     process->clock = (struct sl_clock){.now_ns = clock_now, .ctx = process};
     for (uint32_t i = 0; i < reactor_count; i++) {
@@ -34,7 +45,9 @@ void sl_sim_process_init(struct sl_sim_process *process, struct sl_sim_network *
                                              .core = -1,
                                              .stepped = true,
                                              .clock = &process->clock,
-                                             .seed = (seed + i) | 1};
+                                             .seed = (seed + i) | 1,
+                                             .aside_ns = aside_now,
+                                             .aside_ctx = process};
         (void)snprintf(options.name, sizeof options.name, "%.8s.%u", name, i);
         int err = sl_reactor_create(&options, &process->reactors[i]);
         sl_assert(err == 0);

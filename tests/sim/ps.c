@@ -12,32 +12,40 @@ struct sl_sim_lost {
     struct sl_message_lost lost;
 };
 
-static void set_shard(void *ctx, uint64_t first_shard, uint64_t shard_count)
+static void set_shard(void *ctx, uint64_t shards, uint64_t restore)
 {
+    const uint64_t first_shard = shards >> 32, shard_count = shards & UINT32_MAX;
     struct sl_sim_core *core = ctx;
     struct sl_server *server = core->ps->servers[core->index];
     sl_server_set_lease(server, core->ps->lease_ns);
     int err =
         sl_server_set_shard(server, (uint32_t)first_shard + core->index, (uint32_t)shard_count);
     sl_assert(err == 0);
+    if (core->ps->options.disk != NULL) {
+        sl_process_restore_core(&core->ps->wired[core->index], restore);
+    }
 }
 
 static void joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns)
 {
     struct sl_sim_ps *ps = ctx;
+    const uint64_t shards = (uint64_t)first_shard << 32 | shard_count;
     ps->lease_ns = lease_ns;
+    const uint64_t restore = sl_sim_ps_wire_joined(ps, first_shard, shard_count);
     for (uint32_t i = 0; i < ps->options.shard_count; i++) {
         sl_reactor_post(
             ps->process.reactors[0], i,
-            (struct sl_mail){
-                .run = set_shard, .ctx = &ps->cores[i], .a = first_shard, .b = shard_count});
+            (struct sl_mail){.run = set_shard, .ctx = &ps->cores[i], .a = shards, .b = restore});
     }
 }
 
 static void failed(void *ctx, int err)
 {
-    (void)err;
-    ((struct sl_sim_ps *)ctx)->failed = true;
+    struct sl_sim_ps *ps = ctx;
+    ps->failed = true;
+    if (ps->options.disk != NULL) {
+        sl_sim_disk_failed(ps->options.disk, err);
+    }
 }
 
 static void tell_lost(void *ctx, uint64_t a, uint64_t b)
@@ -73,7 +81,7 @@ static void register_memory(struct sl_server *server)
     }
 }
 
-static void make_servers(struct sl_sim_ps *ps, uint64_t incarnation)
+static void make_servers(struct sl_sim_ps *ps)
 {
     const struct sl_sim_ps_options *options = &ps->options;
     for (uint32_t i = 0; i < options->shard_count; i++) {
@@ -90,7 +98,8 @@ static void make_servers(struct sl_sim_ps *ps, uint64_t incarnation)
             .server_count = options->shard_count,
             .coordinator = i == 0 ? ps->coordinator : NULL,
             .secret = options->secret,
-            .incarnation = incarnation,
+            .incarnation = ps->incarnation,
+            .restores = options->disk != NULL && sl_sim_disk_restores(options->disk),
         };
         int err = sl_server_create(&server, &ps->servers[i]);
         sl_assert(err == 0);
@@ -98,13 +107,17 @@ static void make_servers(struct sl_sim_ps *ps, uint64_t incarnation)
     }
 }
 
-static void join(struct sl_sim_ps *ps, uint64_t incarnation)
+static void listen_here(struct sl_sim_ps *ps)
+{
+    struct sl_endpoint here;
+    sl_sim_network_endpoint(ps->options.network, ps->options.host, &here);
+    int err = sl_server_listen(ps->servers[0], &here, &ps->bound);
+    sl_assert(err == 0);
+}
+
+void sl_sim_ps_join(struct sl_sim_ps *ps)
 {
     const struct sl_sim_ps_options *options = &ps->options;
-    struct sl_endpoint here, bound;
-    sl_sim_network_endpoint(options->network, options->host, &here);
-    int err = sl_server_listen(ps->servers[0], &here, &bound);
-    sl_assert(err == 0);
     struct sl_member_options member = {
         .reactor = ps->process.reactors[0],
         .transport = sl_sim_network_transport(options->network),
@@ -114,8 +127,8 @@ static void join(struct sl_sim_ps *ps, uint64_t incarnation)
         .shard_count = options->shard_count,
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
-        .data = bound,
-        .incarnation = incarnation,
+        .data = ps->bound,
+        .incarnation = ps->incarnation,
         .secret = options->secret,
         .start_timeout_ns = options->start_timeout_ns,
         .joined = joined,
@@ -124,7 +137,8 @@ static void join(struct sl_sim_ps *ps, uint64_t incarnation)
         .ctx = ps,
     };
     sl_sim_network_endpoint(options->network, options->coordinator_host, &member.coordinator);
-    err = sl_member_open(&member, &ps->member);
+    sl_sim_ps_wire_member(ps, &member);
+    int err = sl_member_open(&member, &ps->member);
     sl_assert(err == 0);
 }
 
@@ -136,6 +150,8 @@ void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *optio
     uint64_t random = options->seed;
     sl_sim_process_init(&ps->process, options->network, options->host, name, options->shard_count,
                         sl_hash_random(&random), options->offset_ns, options->gap_ns);
+    ps->process.aside_us_max =
+        options->disk == NULL || options->disk->is_calm ? 0 : options->disk->plan.slow_us_max;
     if (options->task_index == 0) {
         const struct sl_coordinator_options coordinator = {
             .ps_count = options->ps_count,
@@ -143,13 +159,21 @@ void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *optio
             .lease_ns = options->lease_ns,
             .send = sl_server_send_to_peer,
             .close = sl_server_close_peer,
+            .checkpoint_interval_ns = options->disk == NULL ? 0 : options->disk->plan.every_ns,
+            .checkpoint_adds = options->disk == NULL ? 0 : options->disk->plan.adds,
+            .checkpoint_timeout_ns = options->disk == NULL ? 0 : SL_SIM_CHECKPOINT_TIMEOUT_NS,
         };
         int err = sl_coordinator_create(&coordinator, &ps->coordinator);
         sl_assert(err == 0);
     }
-    uint64_t incarnation = sl_hash_random(&random) | 1;
-    make_servers(ps, incarnation);
-    join(ps, incarnation);
+    ps->incarnation = sl_hash_random(&random) | 1;
+    make_servers(ps);
+    listen_here(ps);
+    if (options->disk == NULL) {
+        sl_sim_ps_join(ps);
+    } else {
+        sl_sim_ps_wire(ps);
+    }
     sl_sim_process_look(&ps->process);
 }
 
@@ -159,6 +183,7 @@ void sl_sim_ps_kill(struct sl_sim_ps *ps, bool silent)
     ps->running = false;
     sl_sim_network_kill(ps->options.network, ps->options.host, silent);
     sl_member_close(&ps->member);
+    sl_sim_ps_unwire(ps);
     for (uint32_t i = 0; i < ps->options.shard_count; i++) {
         sl_server_destroy(&ps->servers[i]);
     }

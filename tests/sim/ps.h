@@ -3,9 +3,9 @@
 #ifndef SL_TESTS_SIM_PS_H
 #define SL_TESTS_SIM_PS_H
 
-#include "ps/coordinator.h"
-#include "ps/member.h"
-#include "ps/server.h"
+#include "ps/process_internal.h"
+#include "tests/sim/disks.h"
+#include "tests/sim/oracle.h"
 #include "tests/sim/process.h"
 
 struct sl_sim_ps_options {
@@ -16,6 +16,8 @@ struct sl_sim_ps_options {
     uint32_t peer_timeout_ms;
     const struct sl_secret *secret;
     uint64_t seed, offset_ns, gap_ns;
+    struct sl_sim_disk *disk; /* NULL: it has none, and there are no checkpoints */
+    struct sl_sim_oracle *oracle;
 };
 
 struct sl_sim_ps;
@@ -35,11 +37,37 @@ struct sl_sim_ps {
     struct sl_server *servers[SL_SIM_REACTORS_MAX];
     struct sl_coordinator *coordinator;
     struct sl_member *member;
+    struct sl_endpoint bound;
     struct sl_sim_lost *lost;
     uint64_t lease_ns; /* as the coordinator says */
-    bool running;      /* between start and stop */
-    bool failed;       /* it gave up: to be killed */
+    uint64_t incarnation;
+    bool running; /* between start and stop */
+    bool failed;  /* it gave up: to be killed */
+
+    /* With a disk: what of a process makes checkpoints and restores them, unmodified. */
+    struct sl_process wiring;
+    struct sl_process_core wired[SL_SIM_REACTORS_MAX];
+    struct sl_process_stand_in stand_in;
+    bool was_checked; /* what it has restored */
 };
+
+/* ---- ps_checkpoint.c: of a ps with a disk ---- */
+
+/* Its servers are there. */
+void sl_sim_ps_wire(struct sl_sim_ps *ps);
+
+/* Of the member, which is about to be opened: what it is told of checkpoints. */
+void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_member_options *member);
+
+/* The cluster is known: the checkpoint that it begins from. */
+uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint32_t shard_count);
+
+/* The member is gone. */
+void sl_sim_ps_unwire(struct sl_sim_ps *ps);
+
+/* ---- ps.c ---- */
+
+void sl_sim_ps_join(struct sl_sim_ps *ps);
 
 /* Asserts that there is memory. The ps stays where it is until it is killed. */
 void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *options);

@@ -444,6 +444,9 @@ static void ended_well(struct sl_sim_work *work)
     struct sl_sim_instance *instance = &work->oracle->instances[work->instance];
     instance->ticks_acked = work->ticks ? work->clock + 1 : instance->ticks_acked;
     instance->finish_acked = instance->finish_acked || work->finishes;
+    if (work->ticks) {
+        sl_sim_oracle_ticked(work->oracle, work->instance, work->clock);
+    }
     for (uint32_t i = 0; i < work->operation_count; i++) {
         if (work->operations[i].pulls) {
             judge_pull(work, &work->operations[i]);

@@ -40,9 +40,20 @@ static void apply(struct memory_disk_name *names, const struct memory_disk_chang
     }
 }
 
+/* All changes of names are on the disk, as they are some time after they were made. */
+static void write_back(struct memory_disk *disk)
+{
+    for (uint32_t i = 0; i < disk->change_count; i++) {
+        apply(disk->synced, &disk->changes[i]);
+    }
+    disk->change_count = 0;
+}
+
 static void change(struct memory_disk *disk, const char *from, const char *to, uint32_t node)
 {
-    sl_assert(disk->change_count < MEMORY_DISK_CHANGES);
+    if (disk->change_count == MEMORY_DISK_CHANGES) {
+        write_back(disk);
+    }
     struct memory_disk_change *change = &disk->changes[disk->change_count++];
     (void)snprintf(change->from, sizeof change->from, "%s", from);
     (void)snprintf(change->to, sizeof change->to, "%s", to);
@@ -78,11 +89,39 @@ static int begin(struct memory_disk *disk, bool *stops_now, char *why)
                                                     : 0;
 }
 
+static void mark_named(const struct memory_disk_name *names, bool *used)
+{
+    for (uint32_t i = 0; i < MEMORY_DISK_NODES; i++) {
+        if (names[i].path[0] != '\0') {
+            used[names[i].node] = true;
+        }
+    }
+}
+
+/* One that nothing leads to any more. */
+static uint32_t free_node(const struct memory_disk *disk)
+{
+    bool used[MEMORY_DISK_NODES] = {false};
+    mark_named(disk->names, used);
+    mark_named(disk->synced, used);
+    for (uint32_t i = 0; i < disk->change_count; i++) {
+        used[disk->changes[i].node] = true;
+    }
+    uint32_t node = 0;
+    while (node < MEMORY_DISK_NODES && (used[node] || disk->nodes[node].open > 0)) {
+        node++;
+    }
+    sl_assert(node < MEMORY_DISK_NODES);
+    return node;
+}
+
 static uint32_t add_node(struct memory_disk *disk, bool is_folder)
 {
-    sl_assert(disk->node_count < MEMORY_DISK_NODES);
-    disk->nodes[disk->node_count] = (struct memory_disk_node){.is_folder = is_folder};
-    return disk->node_count++;
+    const bool is_fresh = disk->node_count < MEMORY_DISK_NODES;
+    const uint32_t node = is_fresh ? disk->node_count++ : free_node(disk);
+    free(disk->nodes[node].bytes);
+    disk->nodes[node] = (struct memory_disk_node){.is_folder = is_folder};
+    return node;
 }
 
 static bool folder_is_there(struct memory_disk *disk, const char *path)
@@ -122,6 +161,7 @@ static int memory_open(void *ctx, const char *path, enum sl_disk_mode mode, void
         }
     }
     disk->open_files++;
+    disk->nodes[node].open++;
     *file = &disk->nodes[node];
     return 0;
 }
@@ -208,8 +248,8 @@ static int memory_close(void *ctx, void *file, char *why)
 {
     struct memory_disk *disk = ctx;
     bool stops;
-    (void)file;
     disk->open_files--;
+    ((struct memory_disk_node *)file)->open--;
     return begin(disk, &stops, why);
 }
 
@@ -228,6 +268,33 @@ static int memory_rename(void *ctx, const char *from, const char *to, char *why)
     sl_assert(folder_length(from) == folder_length(to));
     change(disk, from, to, name->node);
     return 0;
+}
+
+/* Whether the folder of that name is there, or would be there after some crash. */
+static bool may_be_there(struct memory_disk *disk, const char *path)
+{
+    char folder[MEMORY_DISK_PATH];
+    (void)snprintf(folder, sizeof folder, "%.*s", (int)folder_length(path), path);
+    return folder[0] == '\0' || find_in(disk->names, folder) != NULL ||
+           find_in(disk->synced, folder) != NULL;
+}
+
+/* What was in folders that are gone for good. */
+static void forget_removed(struct memory_disk *disk)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < disk->change_count; i++) {
+        const struct memory_disk_change *one = &disk->changes[i];
+        if (may_be_there(disk, one->to[0] != '\0' ? one->to : one->from)) {
+            disk->changes[kept++] = *one;
+        }
+    }
+    disk->change_count = kept;
+    for (uint32_t i = 0; i < MEMORY_DISK_NODES; i++) {
+        if (disk->synced[i].path[0] != '\0' && !may_be_there(disk, disk->synced[i].path)) {
+            disk->synced[i].path[0] = '\0';
+        }
+    }
 }
 
 static int memory_sync_folder(void *ctx, const char *path, char *why)
@@ -251,6 +318,7 @@ static int memory_sync_folder(void *ctx, const char *path, char *why)
         }
     }
     disk->change_count = kept;
+    forget_removed(disk);
     return 0;
 }
 
@@ -395,6 +463,15 @@ void memory_disk_restart(struct memory_disk *disk, uint64_t seed)
     for (uint32_t i = 0; i < disk->node_count; i++) {
         tear(&disk->nodes[i], &random);
     }
+    memory_disk_reopen(disk);
+}
+
+void memory_disk_reopen(struct memory_disk *disk)
+{
+    for (uint32_t i = 0; i < disk->node_count; i++) {
+        disk->nodes[i].open = 0;
+    }
+    disk->open_files = 0;
     disk->stopped = false;
     disk->stop_at = MEMORY_DISK_NEVER;
     disk->fail_at = MEMORY_DISK_NEVER;

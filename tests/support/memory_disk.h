@@ -10,7 +10,7 @@
 
 #include "ps/checkpoint/disk.h"
 
-#define MEMORY_DISK_NODES   128
+#define MEMORY_DISK_NODES   512
 #define MEMORY_DISK_CHANGES 256
 #define MEMORY_DISK_PATH    128
 #define MEMORY_DISK_NEVER   UINT64_MAX
@@ -19,7 +19,9 @@ struct memory_disk_node {
     bool is_folder;
     uint8_t *bytes;
     size_t count, capacity;
-    size_t synced; /* the bytes that a crash leaves as they are */
+    size_t synced;   /* the bytes that a crash leaves as they are */
+    uint32_t open;   /* handles of it */
+    bool is_damaged; /* the test's: by who has changed its bytes */
 };
 
 struct memory_disk_name {
@@ -57,6 +59,9 @@ void memory_disk_fini(struct memory_disk *disk);
 
 /* Comes back after a crash: what was not synced is there, or not, or in part, by the seed. */
 void memory_disk_restart(struct memory_disk *disk, uint64_t seed);
+
+/* The process is gone, the machine is not: nothing is lost, nothing is open any more. */
+void memory_disk_reopen(struct memory_disk *disk);
 
 /* The bytes of a file, to be changed in place; NULL: there is none. */
 struct memory_disk_node *memory_disk_find(struct memory_disk *disk, const char *path);

@@ -1,0 +1,60 @@
+/* The disks of a cluster's ps hosts. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/hash.h"
+#include "ps/coordinator_internal.h"
+#include "tests/sim/cluster.h"
+
+#define CALM_NS (4 * SL_CLOCK_NS_PER_S) /* between two checkpoints */
+
+void sl_sim_cluster_make_disks(struct sl_sim_cluster *cluster)
+{
+    const struct sl_sim_plan *plan = cluster->plan;
+    if (!plan->disk.is_there) {
+        return;
+    }
+    cluster->disks = calloc(plan->ps_count, sizeof *cluster->disks);
+    sl_assert(cluster->disks != NULL);
+    for (uint32_t i = 0; i < plan->ps_count; i++) {
+        sl_sim_disk_init(&cluster->disks[i], &plan->disk, sl_hash_key(plan->seed ^ 0xd15c) + i);
+    }
+}
+
+void sl_sim_cluster_free_disks(struct sl_sim_cluster *cluster)
+{
+    for (uint32_t i = 0; cluster->disks != NULL && i < cluster->plan->ps_count; i++) {
+        sl_sim_disk_fini(&cluster->disks[i]);
+    }
+    free(cluster->disks);
+}
+
+void sl_sim_cluster_calm_disks(struct sl_sim_cluster *cluster)
+{
+    for (uint32_t i = 0; cluster->disks != NULL && i < cluster->plan->ps_count; i++) {
+        sl_sim_disk_calm(&cluster->disks[i]);
+        cluster->ps[i].process.aside_us_max = 0;
+    }
+    /* From now on it is only to be seen that there are some. */
+    struct sl_coordinator *coordinator = cluster->ps[0].coordinator;
+    if (cluster->disks != NULL && coordinator != NULL) {
+        coordinator->options.checkpoint_interval_ns = CALM_NS;
+    }
+}
+
+bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index)
+{
+    if (cluster->disks == NULL) {
+        return false;
+    }
+    const struct sl_coordinator *coordinator = cluster->ps[index].coordinator;
+    const uint64_t complete = coordinator == NULL ? 0 : coordinator->checkpoint.complete;
+    if (coordinator != NULL && complete != cluster->complete) {
+        cluster->complete = complete;
+        if (complete != 0) {
+            sl_sim_oracle_complete(&cluster->oracle, complete);
+        }
+    }
+    return sl_sim_disk_look(&cluster->disks[index]);
+}

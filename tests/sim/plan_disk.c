@@ -1,0 +1,84 @@
+/* What a seed says of the ps hosts' disks, drawn apart from the rest. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/clock.h"
+#include "tests/sim/plan.h"
+#include "tests/sim/random.h"
+
+#define MS           SL_CLOCK_NS_PER_MS
+#define SEEDS_WITH   250 /* of 1000 */
+#define LEASE_NS     (10 * SL_CLOCK_NS_PER_S)
+#define KILLS_MAX    3
+#define KILLED_MS    400
+#define KILLS_SPREAD 2 /* horizons */
+
+static uint32_t draw_every(uint64_t *random, uint32_t permille)
+{
+    static const uint32_t every[] = {20, 60, 200, 600};
+    const bool is_drawn = sl_sim_chance(random, permille);
+    const uint32_t of = every[sl_sim_below(random, 4)];
+    return is_drawn ? of : 0;
+}
+
+static void draw_troubles(struct sl_sim_disk_plan *disk, uint64_t *random)
+{
+    static const uint32_t slow_us[] = {100, 3000, 50000, 1000000};
+    const bool is_slow = sl_sim_chance(random, 300);
+    disk->slow_us_max = slow_us[sl_sim_below(random, 4)];
+    disk->slow_us_max = is_slow ? disk->slow_us_max : 0;
+    disk->fail_every = draw_every(random, 250);
+    disk->stop_every = draw_every(random, 250);
+    disk->full_permille = sl_sim_chance(random, 150) ? 20 : 0;
+    disk->flip_permille = sl_sim_chance(random, 250) ? 300 : 0;
+    disk->crash_permille = sl_sim_chance(random, 500) ? 700 : 0;
+}
+
+/* More ps than in other seeds are killed: that is what checkpoints are for. */
+static void draw_kills(struct sl_sim_plan *plan, uint64_t *random)
+{
+    const uint32_t count = sl_sim_below(random, KILLS_MAX + 1);
+    for (uint32_t i = 0; i < count && plan->fault_count < SL_SIM_FAULTS_MAX; i++) {
+        plan->faults[plan->fault_count++] = (struct sl_sim_fault){
+            .kind = SL_SIM_FAULT_KILL_PS,
+            .at_ns = sl_hash_random(random) % (KILLS_SPREAD * plan->horizon_ns),
+            .duration_ns = sl_sim_between(random, 1, KILLED_MS) * MS,
+            .a = sl_sim_below(random, plan->ps_count),
+            .silent = sl_sim_chance(random, 300),
+        };
+    }
+}
+
+void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice *choice)
+{
+    struct sl_sim_disk_plan *disk = &plan->disk;
+    uint64_t random = sl_hash_key(plan->seed ^ 0xd15c0);
+    static const uint64_t every_ms[] = {10, 30, 100, 300};
+    disk->is_there = sl_sim_chance(&random, SEEDS_WITH) || choice->disks;
+    if (!disk->is_there) {
+        return;
+    }
+    disk->every_ns = every_ms[sl_sim_below(&random, 4)] * MS;
+    disk->adds = sl_sim_chance(&random, 600) ? 1 + sl_sim_below(&random, 4) : 0;
+    disk->keep = 1 + sl_sim_below(&random, 3);
+    disk->level = sl_sim_below(&random, 3);
+    disk->falls_back = sl_sim_chance(&random, 700);
+    if (sl_sim_chance(&random, 500)) {
+        plan->lease_ns = LEASE_NS; /* nobody is lost for a crash */
+    }
+    if ((choice->faults & SL_SIM_FAULTS_OF_DISKS) != 0) {
+        draw_troubles(disk, &random);
+    }
+    if ((choice->faults & 1U << SL_SIM_FAULT_KILL_PS) != 0) {
+        draw_kills(plan, &random);
+    }
+}
+
+void sl_sim_plan_print_disk(const struct sl_sim_disk_plan *disk)
+{
+    printf("disks: a checkpoint every %" PRIu64 " ms, %u add, %u are kept, level %u%s; slow by %u "
+           "us, one of %u fails, of %u crashes; of 1000: %u full, %u damaged, %u crash\n",
+           sl_sim_ms(disk->every_ns), disk->adds, disk->keep, disk->level,
+           disk->falls_back ? ", falls back" : "", disk->slow_us_max, disk->fail_every,
+           disk->stop_every, disk->full_permille, disk->flip_permille, disk->crash_permille);
+}

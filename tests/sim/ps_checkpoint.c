@@ -1,0 +1,162 @@
+/* A ps with a disk: what a process does about checkpoints, with its own code
+ * (ps/process_checkpoint.c, process_restore.c), and what the oracles hear of it. */
+#include "core/assert.h"
+#include "ps/checkpoint/folder.h"
+#include "tests/sim/ps.h"
+
+static const struct sl_sim_disk *disk_of(const struct sl_sim_ps *ps)
+{
+    return ps->options.disk;
+}
+
+/* ---- In place of the main thread ------------------------------------------------------------- */
+
+static int join(void *ctx)
+{
+    struct sl_sim_ps *ps = ctx;
+    sl_sim_oracle_finds(ps->options.oracle, ps->options.task_index,
+                        sl_process_restore_number(&ps->wiring), disk_of(ps)->was_damaged);
+    sl_sim_ps_join(ps);
+    return 0;
+}
+
+/* Nothing that stands on a damaged file is served. */
+static void check_restored(struct sl_sim_ps *ps)
+{
+    struct sl_sim_disk *disk = ps->options.disk;
+    const uint64_t number = sl_member_restore(ps->member);
+    struct sl_checkpoint_chain chain;
+    char reason[SL_DISK_PATH_BYTES];
+    if (ps->was_checked || number == 0 || disk->memory.stopped) {
+        return;
+    }
+    ps->was_checked = true;
+    const uint64_t fail_at = disk->memory.fail_at, stop_at = disk->memory.stop_at;
+    const uint64_t operations = disk->memory.operations;
+    disk->memory.fail_at = disk->memory.stop_at = MEMORY_DISK_NEVER;
+    const struct sl_checkpoint_scope scope = {.first = ps->wiring.first_shard,
+                                              .count = ps->options.shard_count};
+    int err = sl_checkpoint_folder_chain(&disk->memory.disk, SL_SIM_DISK_FOLDER, number, scope,
+                                         NULL, &chain, reason, sizeof reason);
+    disk->memory.fail_at = fail_at;
+    disk->memory.stop_at = stop_at;
+    disk->memory.operations = operations;
+    if (err != 0) {
+        sl_sim_oracle_fail(ps->options.oracle, "damage", "ps/%u has restored: %s",
+                           ps->options.task_index, reason);
+        return;
+    }
+    for (uint32_t i = 0; i < chain.count; i++) {
+        const char *path = sl_sim_disk_damage(disk, chain.items[i].number);
+        if (path != NULL) {
+            sl_sim_oracle_fail(ps->options.oracle, "damage",
+                               "ps/%u has restored checkpoint %u, although %s is damaged",
+                               ps->options.task_index, (uint32_t)number, path);
+        }
+    }
+    sl_checkpoint_chain_fini(&chain);
+}
+
+static void answer(void *ctx, uint32_t core, int result)
+{
+    struct sl_sim_ps *ps = ctx;
+    (void)core;
+    if (result != 0) {
+        ps->failed = true;
+        sl_sim_disk_failed(ps->options.disk, result);
+    } else {
+        ps->options.disk->failures = 0;
+        check_restored(ps);
+    }
+}
+
+/* The network's: processes' own begin anywhere. */
+static int64_t time_s(void *ctx)
+{
+    const struct sl_sim_ps *ps = ctx;
+    return (int64_t)(sl_sim_network_now(ps->options.network) / SL_CLOCK_NS_PER_S);
+}
+
+/* ---- Of the member --------------------------------------------------------------------------- */
+
+static void begins(void *ctx, uint64_t number, uint64_t base)
+{
+    struct sl_sim_ps *ps = ctx;
+    sl_sim_oracle_checkpoint_begins(ps->options.oracle, ps->options.task_index, number);
+    sl_process_on_checkpoint(&ps->wiring, number, base);
+}
+
+static void is_written(void *ctx, const struct sl_message_checkpoint_complete *complete)
+{
+    struct sl_sim_ps *ps = ctx;
+    sl_sim_oracle_checkpoint_written(ps->options.oracle, ps->options.task_index, complete->number);
+    sl_process_on_checkpoint_complete(&ps->wiring, complete);
+}
+
+void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_member_options *member)
+{
+    if (ps->options.disk != NULL) {
+        member->restore = sl_process_restore_number(&ps->wiring);
+        member->checkpoint_newest = sl_process_restore_greatest(&ps->wiring);
+        member->checkpoint = begins;
+        member->checkpoint_complete = is_written;
+    }
+}
+
+uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint32_t shard_count)
+{
+    uint64_t number = 0;
+    if (ps->options.disk != NULL) {
+        ps->wiring.member = ps->member;
+        ps->wiring.first_shard = first_shard;
+        ps->wiring.shard_count = shard_count;
+        number = sl_process_restore_joined(&ps->wiring);
+    }
+    sl_sim_oracle_restores(ps->options.oracle, ps->options.task_index, number);
+    return number;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+void sl_sim_ps_wire(struct sl_sim_ps *ps)
+{
+    const struct sl_sim_ps_options *options = &ps->options;
+    const struct sl_sim_disk *disk = disk_of(ps);
+    ps->stand_in =
+        (struct sl_process_stand_in){.join = join, .answer = answer, .time_s = time_s, .ctx = ps};
+    ps->wiring = (struct sl_process){
+        .options = {.kind = SL_PROCESS_PS,
+                    .task_index = options->task_index,
+                    .ps_count = options->ps_count,
+                    .worker_count = options->worker_count,
+                    .reactor_count = options->shard_count,
+                    .checkpoint = {.directory = SL_SIM_DISK_FOLDER,
+                                   .keep = disk->plan.keep,
+                                   .level = disk->plan.level,
+                                   .restores = sl_sim_disk_restores(disk),
+                                   .fall_back = sl_sim_disk_falls_back(disk),
+                                   .disk = &disk->memory.disk}},
+        .cores = ps->wired,
+        .reactors = ps->process.reactors,
+        .servers = ps->servers,
+        .task_index = options->task_index,
+        .stand_in = &ps->stand_in,
+    };
+    for (uint32_t i = 0; i < options->shard_count; i++) {
+        ps->wired[i] = (struct sl_process_core){.process = &ps->wiring,
+                                                .index = i,
+                                                .reactor = ps->process.reactors[i],
+                                                .server = ps->servers[i]};
+        int err = sl_process_checkpoint_open(&ps->wired[i]);
+        sl_assert(err == 0);
+    }
+    int err = sl_process_restore_begin(&ps->wiring);
+    sl_assert(err == 0);
+}
+
+void sl_sim_ps_unwire(struct sl_sim_ps *ps)
+{
+    ps->wiring.member = NULL;
+    sl_process_checkpoint_close(&ps->wiring);
+    sl_process_restore_close(&ps->wiring);
+}
