@@ -288,10 +288,12 @@ static void ask_for_last(struct sl_process *process)
                              process);
 }
 
-/* Reactor 0: all cores are quiet. */
+/* Reactor 0: all cores are quiet. Only a ps that is the only one does without, where it has nothing
+ * to save: others may have, and a checkpoint is one of all, for which this one has to be there. */
 static void all_quiet(struct sl_process *process, bool holds_all)
 {
-    if (holds_all || process->member == NULL) {
+    const bool is_alone = process->options.ps_count == 1;
+    if ((holds_all && is_alone) || process->member == NULL) {
         sl_process_answer(&process->cores[0], 0);
         return;
     }

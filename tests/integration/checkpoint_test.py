@@ -209,7 +209,27 @@ class SaveAndRestore(CheckpointTest):
         with self.client(coordinator) as client:
             self.assertEqual(Model(client, 1).state(), saved)
         self.drain(ps)
-        # Nothing was written: there is nothing to save.
+
+    def test_orderly_end_of_which_one_has_nothing_to_save(self):
+        ps, coordinator = self.cluster(2)
+        with self.client(coordinator) as client:
+            model = Model(client, 1)
+            model.push()
+            self.ask(client)
+            client.push(model.emb, [1], [[1.0] * 7])
+            saved = model.state()
+        self.drain(ps)
+        ps, coordinator = self.cluster(2, more=["--restore", "newest"])
+        with self.client(coordinator) as client:
+            self.assertEqual(Model(client, 1).state(), saved)
+        self.drain(ps)
+
+    def test_orderly_end_with_nothing_to_save(self):
+        ps, coordinator = self.cluster()
+        with self.client(coordinator) as client:
+            Model(client, 1).push()
+            self.ask(client)
+        self.drain(ps)
         self.assertEqual(os.listdir(self.checkpoints), ["checkpoint-000001"])
 
     def test_old_ones_are_removed(self):
