@@ -548,6 +548,10 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
 {
     *spent = 0;
     if (!request->started) {
+        if (request->server->is_quiet && sl_server_request_writes(&request->work)) {
+            sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
+            return SL_SERVER_ANSWERED;
+        }
         return run_first(request, keys, spent);
     }
     if (request->streams) {
