@@ -37,7 +37,7 @@ static void usage(void)
            "  --faults MASK kinds of faults that may happen, as bits; 0: none\n"
            "  --transport T stream: the simulation's own, whose frames are never lost; or dpdk:\n"
            "                net/dpdk, on packet devices whose packets are\n"
-           "  --disks       every seed has disks and checkpoints, and not only some\n"
+           "  --disks       with disks and checkpoints\n"
            "  --twice       runs each seed twice and compares, and not only one in 64\n"
            "  --all         goes on after a breach\n"
            "  --verbose     prints the plan and all that happens\n");

@@ -7,7 +7,6 @@
 #include "tests/sim/random.h"
 
 #define MS           SL_CLOCK_NS_PER_MS
-#define SEEDS_WITH   250 /* of 1000 */
 #define LEASE_NS     (10 * SL_CLOCK_NS_PER_S)
 #define KILLS_MAX    3
 #define KILLED_MS    400
@@ -54,7 +53,7 @@ void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice 
     struct sl_sim_disk_plan *disk = &plan->disk;
     uint64_t random = sl_hash_key(plan->seed ^ 0xd15c0);
     static const uint64_t every_ms[] = {10, 30, 100, 300};
-    disk->is_there = sl_sim_chance(&random, SEEDS_WITH) || choice->disks;
+    disk->is_there = choice->disks;
     if (!disk->is_there) {
         return;
     }
