@@ -23,6 +23,18 @@ static float any_float(uint64_t *random)
     }
 }
 
+/* By parts, since what lies between them may be anything. */
+static void assert_same(const struct sl_image_table *a, const struct sl_image_table *b)
+{
+    assert_memory_equal(&a->spec.optimizer, &b->spec.optimizer, sizeof a->spec.optimizer);
+    assert_int_equal(a->spec.initializer.kind, b->spec.initializer.kind);
+    assert_memory_equal(&a->spec.initializer.a, &b->spec.initializer.a, 2 * sizeof(float));
+    assert_true(a->spec.initializer.seed == b->spec.initializer.seed);
+    assert_memory_equal(&a->spec.consistency, &b->spec.consistency, sizeof a->spec.consistency);
+    assert_true(a->step == b->step);
+    assert_memory_equal(&a->state, &b->state, sizeof a->state);
+}
+
 /* What is read again has the same bits, whatever they are. */
 static void spec_text__round_trip(void **state)
 {
@@ -54,7 +66,7 @@ static void spec_text__round_trip(void **state)
         sl_spec_text_write(&table, text);
         sl_spec_text_init(&again);
         assert_int_equal(sl_spec_text_read(text, &again, reason, sizeof reason), 0);
-        assert_memory_equal(&again, &table, sizeof table);
+        assert_same(&again, &table);
     }
 }
 

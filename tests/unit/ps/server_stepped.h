@@ -20,7 +20,7 @@ struct stepped {
     struct sl_loop_network network;
     struct sl_stepped_pair pair; /* a: the server's side */
     struct sl_server *server;
-    struct sl_server *servers[2]; /* itself, and what the test puts behind it */
+    struct sl_server *servers[2];     /* itself, and what the test puts behind it */
     struct sl_server_options options; /* what the test wants different */
     bool registers_nothing;           /* likewise, of the network */
     struct sl_endpoint endpoint, near_endpoint, fast_endpoint;
