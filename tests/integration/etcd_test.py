@@ -122,10 +122,10 @@ class Etcd:
 class Cluster(sum_job.Cluster):
     """With a cluster store: the coordinator is wherever that says."""
 
-    def __init__(self, test, etcd, **options):
+    def __init__(self, test, etcd, extra=(), **options):
         self.etcd = etcd
         super().__init__(test, proxied=False, lease_s=LEASE_S,
-                         extra=["--cluster-store", etcd.url], **options)
+                         extra=["--cluster-store", etcd.url, *extra], **options)
         for ps in self.ps:
             ps.wait_line("ready")
 

@@ -11,6 +11,8 @@ sum   jobs of integers under both; the sums are exact, whatever was cut or kille
 replica      the same job with --replicas 1: a random worker is killed at a random moment and started
              again, then ps/1. It says how long pushes waited for the backup.
 replica_sum  jobs of integers with --replicas 1: a random worker is killed, then ps/1; exact sums.
+store_sum    likewise with --cluster-store: the leader of an etcd of three is killed, and then the ps
+             that hosts the coordinator.
 
 Consistency modes take turns. Exit status 1 when any run was not as it should be."""
 
@@ -23,12 +25,13 @@ import signal
 import sys
 import time
 
+import etcd_test
 import failures_test
 import harness
 import sum_job
 
 AUC_TOLERANCE = 0.003
-KINDS = ("kill", "cut", "sum", "replica", "replica_sum")
+KINDS = ("kill", "cut", "sum", "replica", "replica_sum", "store_sum")
 TRAINING_KINDS = {"kill", "cut", "replica"}
 MODES = failures_test.MODES
 WORKERS = 8
@@ -219,12 +222,13 @@ class Soak:
         workers[victim] = start(victim)
         return victim
 
-    def kill_ps(self, cluster):
-        """Kills ps/1; returns the seconds until its backup serves."""
+    def kill_ps(self, cluster, victim=1):
+        """Kills one of the two ps; returns the seconds until its backup serves."""
         begin = time.monotonic()
-        cluster.ps[1].signal(signal.SIGKILL)
-        cluster.ps[1].wait()
-        cluster.ps[0].wait_line("ps/0 serves the shards of ps/1 from now on")
+        cluster.ps[victim].signal(signal.SIGKILL)
+        cluster.ps[victim].wait()
+        other = 1 - victim
+        cluster.ps[other].wait_line(f"ps/{other} serves the shards of ps/{victim} from now on")
         return time.monotonic() - begin
 
     def kill_both(self, cluster, workers, start, seconds):
@@ -271,6 +275,25 @@ class Soak:
         cluster.ps[0].signal(signal.SIGTERM)
         self.end(cluster.ps[0])
         return f"worker/{victim} and ps/1 killed, served again in {waited:.2f} s, " \
+               f"{acknowledged} pushes acknowledged, exact"
+
+    def store_sum(self, round_, mode):
+        etcd = etcd_test.Etcd(round_, 3)
+        cluster = etcd_test.Cluster(round_, etcd, worker_count=4, extra=["--replicas", 1])
+        job = sum_job.SumJob(round_, cluster, mode, iterations=600, gated=True)
+        workers = job.start_all()
+        workers[0].wait_line("iteration 8")
+        etcd.kill_leader()
+        time.sleep(self.random.uniform(0, 1))
+        host = cluster.host()
+        waited = self.kill_ps(cluster, host)
+        job.open_gate()
+        for worker in workers:
+            self.end(worker)
+        acknowledged = job.check()
+        cluster.ps[1 - host].signal(signal.SIGTERM)
+        self.end(cluster.ps[1 - host])
+        return f"etcd's leader and ps/{host} killed, served again in {waited:.2f} s, " \
                f"{acknowledged} pushes acknowledged, exact"
 
     # All of them
