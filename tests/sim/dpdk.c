@@ -20,6 +20,7 @@ struct pair {
     struct pair *next;
     uint64_t number, id;  /* the connector's */
     struct flow flows[2]; /* [by the connector] */
+    uint32_t hosts[2];    /* likewise; the acceptor's since it has accepted */
 };
 
 /* What was taken with one send, until it is `sent`. */
@@ -149,7 +150,7 @@ static void tell_watch(const struct end *end, const struct sl_frame *header, con
                                        .by_connector = end->connector != delivered,
                                        .delivered = delivered,
                                        .from = end->host,
-                                       .to = end->host,
+                                       .to = end->pair->hosts[!end->connector],
                                        .header = *header,
                                        .payload = payload};
     watch->frame(watch->ctx, &frame);
@@ -205,6 +206,7 @@ static struct end *arrive(struct sl_conn *conn)
     struct end *own = end_make(end->network, end->host, end->events, end->ctx);
     own->pair = pair_find(end->network->dpdk, inner->id_peers);
     sl_assert(own->pair != NULL); /* somebody of ours has asked for it */
+    own->pair->hosts[false] = own->host;
     conn->ctx = own;
     return own;
 }
@@ -352,6 +354,7 @@ static int connect_to(struct sl_transport *transport, const struct sl_endpoint *
     }
     struct sl_dpdk_conn *conn = (struct sl_dpdk_conn *)*out;
     end->pair = pair_make(network->dpdk, conn->id);
+    end->pair->hosts[true] = end->host;
     end->connector = true;
     if (network->hosts[host].dead ||
         sl_sim_chance(&network->dpdk->random, network->options.connect_fail_permille)) {
