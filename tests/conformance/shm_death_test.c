@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,6 +58,8 @@ static void nurse(int fd)
     while (read(fd, &order, sizeof order) == (ssize_t)sizeof order) {
         pid_t pid = fork();
         if (pid == 0) {
+            (void)prctl(PR_SET_PDEATHSIG,
+                        SIGKILL); /* one that is stopped would keep our output open */
             close(fd);
             live(&order);
         }
