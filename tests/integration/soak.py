@@ -11,8 +11,8 @@ sum   jobs of integers under both; the sums are exact, whatever was cut or kille
 replica      the same job with --replicas 1: a random worker is killed at a random moment and started
              again, then ps/1. It says how long pushes waited for the backup.
 replica_sum  jobs of integers with --replicas 1: a random worker is killed, then ps/1; exact sums.
-store_sum    likewise with --cluster-store: the leader of an etcd of three is killed, and then the ps
-             that hosts the coordinator.
+store, store_sum  likewise with --cluster-store: a worker is killed, the leader of an etcd of three, and
+             then the ps that hosts the coordinator.
 
 Consistency modes take turns. Exit status 1 when any run was not as it should be."""
 
@@ -31,8 +31,8 @@ import harness
 import sum_job
 
 AUC_TOLERANCE = 0.003
-KINDS = ("kill", "cut", "sum", "replica", "replica_sum", "store_sum")
-TRAINING_KINDS = {"kill", "cut", "replica"}
+KINDS = ("kill", "cut", "sum", "replica", "replica_sum", "store", "store_sum")
+TRAINING_KINDS = {"kill", "cut", "replica", "store"}
 MODES = failures_test.MODES
 WORKERS = 8
 LEASE_S = 2
@@ -212,6 +212,11 @@ class Soak:
             ps.wait_line("ready")
         return cluster
 
+    def stored(self, round_, worker_count):
+        """Likewise, with an etcd of three."""
+        return etcd_test.Cluster(round_, etcd_test.Etcd(round_, 3), worker_count=worker_count,
+                                 extra=["--replicas", 1])
+
     def kill_one(self, workers, start):
         """Kills a worker, and starts another in its place as starling-launch does."""
         victim = self.random.randrange(len(workers))
@@ -222,33 +227,26 @@ class Soak:
         workers[victim] = start(victim)
         return victim
 
-    def kill_ps(self, cluster, victim=1):
-        """Kills one of the two ps; returns the seconds until its backup serves."""
+    def kill_servers(self, cluster):
+        """Kills ps/1; with a cluster store its leader, and then the ps that hosts the coordinator.
+        Waits until the backup serves; returns the index of the ps, and the words for it."""
+        victim, killed = 1, ""
+        if isinstance(cluster, etcd_test.Cluster):
+            cluster.etcd.kill_leader()
+            time.sleep(self.random.uniform(0, 1))
+            victim, killed = cluster.host(), "etcd's leader and "
+        other = 1 - victim
         begin = time.monotonic()
         cluster.ps[victim].signal(signal.SIGKILL)
         cluster.ps[victim].wait()
-        other = 1 - victim
         cluster.ps[other].wait_line(f"ps/{other} serves the shards of ps/{victim} from now on")
-        return time.monotonic() - begin
+        return victim, f"{killed}ps/{victim} killed, served again in {time.monotonic() - begin:.2f} s"
 
-    def kill_both(self, cluster, workers, start, seconds):
-        """A worker and then ps/1, within so many seconds of the job."""
-        first, second = sorted(self.random.uniform(0, seconds) for _ in range(2))
-        time.sleep(first)
-        victim = self.kill_one(workers, start)
-        time.sleep(second - first)
-        if not all(worker.running() for worker in workers):
-            raise TooLate
-        waited = self.kill_ps(cluster)
-        for worker in workers:
-            self.end(worker)
-        cluster.ps[0].signal(signal.SIGTERM)
-        self.end(cluster.ps[0])
-        return f"worker/{victim} killed after {first:.2f} s, ps/1 after {second + 1:.2f} s, " \
-               f"served again in {waited:.2f} s"
+    def end_survivor(self, cluster, dead_ps):
+        cluster.ps[1 - dead_ps].signal(signal.SIGTERM)
+        self.end(cluster.ps[1 - dead_ps])
 
-    def replica(self, round_, mode):
-        cluster = self.replicated(round_, WORKERS)
+    def train(self, round_, mode, cluster):
         args = self.training(round_, mode)
 
         def start(index):
@@ -257,44 +255,44 @@ class Soak:
 
         workers = [start(index) for index in range(WORKERS)]
         cluster.ps[0].wait_line("table fm/bias")
-        said = self.kill_both(cluster, workers, start, self.undisturbed[mode][1] / 2)
-        return f"{said}, {self.judge(round_, mode)}"
+        first, second = sorted(self.random.uniform(0, self.undisturbed[mode][1] / 2) for _ in range(2))
+        time.sleep(first)
+        worker = self.kill_one(workers, start)
+        time.sleep(second - first)
+        if not all(worker.running() for worker in workers):
+            raise TooLate
+        ps, said = self.kill_servers(cluster)
+        for each in workers:
+            self.end(each)
+        self.end_survivor(cluster, ps)
+        return f"worker/{worker} killed after {first:.2f} s, after {second - first:.2f} s {said}, " \
+               f"{self.judge(round_, mode)}"
+
+    def count(self, round_, mode, cluster):
+        job = sum_job.SumJob(round_, cluster, mode, iterations=600, gated=True)
+        workers = job.start_all()
+        workers[0].wait_line("iteration 8")
+        worker = self.kill_one(workers, job.start)
+        time.sleep(self.random.uniform(0, 1))
+        ps, said = self.kill_servers(cluster)
+        job.open_gate()
+        for each in workers:
+            self.end(each)
+        acknowledged = job.check()
+        self.end_survivor(cluster, ps)
+        return f"worker/{worker} killed, {said}, {acknowledged} pushes acknowledged, exact"
+
+    def replica(self, round_, mode):
+        return self.train(round_, mode, self.replicated(round_, WORKERS))
 
     def replica_sum(self, round_, mode):
-        cluster = self.replicated(round_, 4)
-        job = sum_job.SumJob(round_, cluster, mode, iterations=600, gated=True)
-        workers = job.start_all()
-        workers[0].wait_line("iteration 8")
-        victim = self.kill_one(workers, job.start)
-        time.sleep(self.random.uniform(0, 1))
-        waited = self.kill_ps(cluster)
-        job.open_gate()
-        for worker in workers:
-            self.end(worker)
-        acknowledged = job.check()
-        cluster.ps[0].signal(signal.SIGTERM)
-        self.end(cluster.ps[0])
-        return f"worker/{victim} and ps/1 killed, served again in {waited:.2f} s, " \
-               f"{acknowledged} pushes acknowledged, exact"
+        return self.count(round_, mode, self.replicated(round_, 4))
+
+    def store(self, round_, mode):
+        return self.train(round_, mode, self.stored(round_, WORKERS))
 
     def store_sum(self, round_, mode):
-        etcd = etcd_test.Etcd(round_, 3)
-        cluster = etcd_test.Cluster(round_, etcd, worker_count=4, extra=["--replicas", 1])
-        job = sum_job.SumJob(round_, cluster, mode, iterations=600, gated=True)
-        workers = job.start_all()
-        workers[0].wait_line("iteration 8")
-        etcd.kill_leader()
-        time.sleep(self.random.uniform(0, 1))
-        host = cluster.host()
-        waited = self.kill_ps(cluster, host)
-        job.open_gate()
-        for worker in workers:
-            self.end(worker)
-        acknowledged = job.check()
-        cluster.ps[1 - host].signal(signal.SIGTERM)
-        self.end(cluster.ps[1 - host])
-        return f"etcd's leader and ps/{host} killed, served again in {waited:.2f} s, " \
-               f"{acknowledged} pushes acknowledged, exact"
+        return self.count(round_, mode, self.stored(round_, 4))
 
     # All of them
 

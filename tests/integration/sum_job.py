@@ -61,7 +61,7 @@ class Cluster:
 
     @property
     def worker_flags(self):
-        return ["--ps-hosts", self.hosts(self.coordinator.rpartition(":")[0]), "--worker-hosts",
+        return ["--ps-hosts", self.hosts(BEFORE if self.control else self.behind), "--worker-hosts",
                 ",".join("abcdefgh"[:self.worker_count])]
 
     def data_endpoint(self, port):
