@@ -52,6 +52,10 @@ struct sl_coordinator_ps {
     uint32_t backup;     /* likewise, the other; SL_MESSAGE_NO_BACKUP: none */
     bool in_step;        /* the backup has all that was acknowledged */
     uint64_t deposed_id; /* the process that the last take-over was from */
+
+    /* What it said of pairs that it is the primary of, before the cluster came together here. */
+    struct sl_message_pair reports[SL_MESSAGE_PAIRS_MAX];
+    uint32_t report_count;
 };
 
 enum sl_coordinator_end {

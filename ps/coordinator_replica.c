@@ -2,6 +2,7 @@
  * the ps behind it: one of the two is their primary, the other may be their backup. What changes
  * that begins a new epoch, which only the coordinator issues. */
 #include <stdio.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "core/log.h"
@@ -86,16 +87,6 @@ static void begin_epoch(struct sl_coordinator *coordinator, struct sl_coordinato
     moved(coordinator, pair);
 }
 
-void sl_coordinator_replica_begin(struct sl_coordinator *coordinator)
-{
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        struct sl_coordinator_ps *pair = &coordinator->ps[task];
-        if (pair->replicas > 0 && pair->epoch == 0) {
-            begin_epoch(coordinator, pair, task, behind(coordinator, task));
-        }
-    }
-}
-
 static void take_report(struct sl_coordinator *coordinator, uint32_t task,
                         const struct sl_message_pair *report)
 {
@@ -123,11 +114,40 @@ static void take_report(struct sl_coordinator *coordinator, uint32_t task,
                 report->task_index, pair->backup, (unsigned long long)pair->epoch, task);
 }
 
+/* A coordinator that has begun anew, in the first epoch, in which the ps are already: they have
+ * said how it goes. A backup that serves was there before, too; another has nothing, and a primary
+ * that takes it for the one before waits for it. */
+static void take_early_reports(struct sl_coordinator *coordinator, uint32_t task)
+{
+    const struct sl_coordinator_ps *ps = &coordinator->ps[task];
+    for (uint32_t i = 0; i < ps->report_count; i++) {
+        struct sl_message_pair report = ps->reports[i];
+        const bool is_own = report.task_index == task; /* else nobody can be in the first epoch */
+        report.in_step = report.in_step && coordinator->ps[behind(coordinator, task)].serving;
+        if (is_own) {
+            take_report(coordinator, task, &report);
+        }
+    }
+}
+
+void sl_coordinator_replica_begin(struct sl_coordinator *coordinator)
+{
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        struct sl_coordinator_ps *pair = &coordinator->ps[task];
+        if (pair->replicas > 0 && pair->epoch == 0) {
+            begin_epoch(coordinator, pair, task, behind(coordinator, task));
+            take_early_reports(coordinator, task);
+        }
+    }
+}
+
 void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
                                      const struct sl_coordinator_member *member,
                                      const struct sl_message_register *reg, bool is_new)
 {
     const uint32_t task = member->hello.task_index;
+    coordinator->ps[task].report_count = reg->pair_count;
+    memcpy(coordinator->ps[task].reports, reg->pairs, sizeof reg->pairs);
     for (uint32_t which = 0; which < PAIRS_OF_A_PS; which++) {
         const uint32_t owner = pair_of(coordinator, task, which);
         struct sl_coordinator_ps *pair = &coordinator->ps[owner];

@@ -14,18 +14,27 @@
 #define PS_COUNT 3
 
 /* A ps with backups, at tcp://host<peer>:1, which says how one pair gets on; epoch 0: none. */
-static void register_with(struct fixture *f, sl_coordinator_peer peer, struct sl_message_pair pair,
-                          uint32_t shards)
+static void register_as(struct fixture *f, sl_coordinator_peer peer, struct sl_message_pair pair,
+                        uint32_t shards, bool serving)
 {
     struct sl_message message = {
         .kind = SL_MESSAGE_REGISTER,
         .id = 1,
-        .reg = {.shard_count = shards, .replicas = 1, .pair_count = pair.epoch == 0 ? 0 : 1},
+        .reg = {.shard_count = shards,
+                .replicas = 1,
+                .serving = serving,
+                .pair_count = pair.epoch == 0 ? 0 : 1},
     };
     message.reg.pairs[0] = pair;
     (void)snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://host%u:1",
                    (unsigned)peer);
     say(f, peer, message);
+}
+
+static void register_with(struct fixture *f, sl_coordinator_peer peer, struct sl_message_pair pair,
+                          uint32_t shards)
+{
+    register_as(f, peer, pair, shards, false);
 }
 
 static void report(struct fixture *f, sl_coordinator_peer peer, uint32_t task, uint64_t epoch,
@@ -170,6 +179,48 @@ static void coordinator_replica__who_takes_over_is_told_of_losses(void **state)
     assert_int_equal(told, 1);
 }
 
+/* Another coordinator, which knows nothing: ps/0 to ps/2 come back to it, the first `old` of them
+ * as they were, the others as new processes. ps/1 says how its shards get on. */
+static void begin_again(struct fixture *f, uint32_t old, bool in_step)
+{
+    fixture_remake(f, PS_COUNT, 1);
+    assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
+    register_worker(f, 1, 1);
+    for (uint32_t task = 0; task < PS_COUNT; task++) {
+        const struct sl_message_pair pair = {
+            .task_index = task, .epoch = task < old ? 1 : 0, .in_step = task != 1 || in_step};
+        assert_int_equal(hello(f, 11 + task, SL_MESSAGE_ROLE_PS, task), 0);
+        f->sent_count = 0;
+        register_as(f, 11 + task, pair, 1, task < old);
+    }
+}
+
+static void coordinator_replica__one_that_begins_anew_is_told_who_is_in_step(void **state)
+{
+    struct fixture *f = *state;
+    begin_again(f, PS_COUNT, true);
+    expect_pairs(f, "0:e1 0>1! 1:e1 1>2! 2:e1 2>0!");
+    cut(f, 12);
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
+    expect_pairs(f, "0:e2 0>- 1:e2 2>- 2:e1 2>0!");
+}
+
+/* Its replies wait for the word of a coordinator: of this one now. */
+static void coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step(void **state)
+{
+    struct fixture *f = *state;
+    begin_again(f, PS_COUNT, false);
+    expect_pairs(f, "0:e1 0>1! 1:e2 1>2 2:e1 2>0!");
+}
+
+/* A backup that has come since has nothing, whatever its primary knows. */
+static void coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backup(void **state)
+{
+    struct fixture *f = *state;
+    begin_again(f, PS_COUNT - 1, true);
+    expect_pairs(f, "0:e1 0>1! 1:e2 1>2 2:e1 2>0");
+}
+
 static void coordinator_replica__what_cannot_be_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -198,6 +249,9 @@ int main(void)
         TEST(coordinator_replica__one_out_of_step_does_not_take_over),
         TEST(coordinator_replica__a_report_of_failure_begins_an_epoch),
         TEST(coordinator_replica__who_takes_over_is_told_of_losses),
+        TEST(coordinator_replica__one_that_begins_anew_is_told_who_is_in_step),
+        TEST(coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step),
+        TEST(coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backup),
         TEST(coordinator_replica__what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
