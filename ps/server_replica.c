@@ -24,8 +24,25 @@ int sl_server_replica_create(struct sl_server *server)
     return 0;
 }
 
+static struct sl_server_loss *take_loss(struct sl_server_replica *replica)
+{
+    struct sl_server_loss *loss = replica->losses;
+    if (loss != NULL) {
+        replica->losses = loss->next;
+    }
+    return loss;
+}
+
+static void forget_losses(struct sl_server_replica *replica)
+{
+    while (replica->losses != NULL) {
+        free(take_loss(replica));
+    }
+}
+
 void sl_server_replica_destroy(struct sl_server *server)
 {
+    forget_losses(server->replica);
     sl_outbox_fini(&server->replica->outbox);
     free(server->replica);
     server->replica = NULL;
@@ -39,9 +56,40 @@ void sl_server_replica_report(struct sl_server *server, bool in_step)
                         in_step);
 }
 
+void sl_server_replica_lost(struct sl_server *server, const struct sl_message_lost *lost)
+{
+    struct sl_server_replica *replica = server->replica;
+    if (!replica->pair.is_primary) {
+        return;
+    }
+    struct sl_server_loss *loss = malloc(sizeof *loss);
+    if (loss == NULL) {
+        sl_log_error("shard %u: no memory to remember that worker/%u is lost",
+                     server->options.shard.index, lost->task_index);
+        return;
+    }
+    *loss = (struct sl_server_loss){.lost = *lost};
+    struct sl_server_loss **last = &replica->losses;
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = loss;
+}
+
+/* It serves now. */
+static void hear_losses(struct sl_server *server)
+{
+    struct sl_server_loss *loss;
+    while ((loss = take_loss(server->replica)) != NULL) {
+        sl_server_lost(server, &loss->lost);
+        free(loss);
+    }
+}
+
 void sl_server_replica_open(struct sl_server *server)
 {
     server->replica->waits_for_backup = false;
+    hear_losses(server);
     for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
         if (conn->kind == SL_SERVER_CONN_DATA && conn->session != NULL && !conn->welcomed) {
             sl_server_welcome(conn);
@@ -54,6 +102,7 @@ void sl_server_replica_forget(struct sl_server *server)
 {
     struct sl_server_replica *replica = server->replica;
     sl_server_feed_drop(server);
+    forget_losses(replica);
     if (replica->feed != NULL) {
         sl_server_drop(replica->feed, SL_ERR_CLOSED, "the shard has another epoch");
     }
@@ -72,6 +121,7 @@ void sl_server_replica_took_over(struct sl_server *server)
     replica->takes_over = false;
     replica->is_touched = true;
     sl_server_sessions_await(server);
+    hear_losses(server);
     sl_log_info("shard %u: the backup takes over (epoch %" PRIu64 ")", server->options.shard.index,
                 replica->pair.epoch);
     sl_server_ship_open(server);

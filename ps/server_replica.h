@@ -28,15 +28,23 @@ enum sl_server_link {
     SL_SERVER_LINK_IN_STEP, /* the backup has it: all is logged, and replies wait */
 };
 
+/* That a primary was told of before it served. */
+struct sl_server_loss {
+    struct sl_server_loss *next;
+    struct sl_message_lost lost;
+};
+
 struct sl_server_replica {
     struct sl_server *server;
-    struct sl_server_pair pair; /* as the coordinator has said last; epoch 0: nothing yet */
-    uint64_t state;             /* which one this is: two shards with the same one are in step */
+    struct sl_server_pair pair;    /* as the coordinator has said last; epoch 0: nothing yet */
+    uint64_t state;                /* which one this is: two shards with the same one are in step */
+    struct sl_server_loss *losses; /* for when it serves, in their order */
 
     /* The primary: */
     bool waits_for_backup; /* nobody is welcomed before there is a backup, or word that there is
                             * none: in the first epoch that it hears of */
-    bool is_touched;       /* a client was welcomed: a backup that begins now needs an image */
+    bool is_touched;       /* a client was welcomed, or lost: a backup that begins now needs an
+                            * image */
     enum sl_server_link link;
     bool is_in_step;   /* it has been told so: the backup has all that was answered */
     bool has_given_up; /* the coordinator has been told that the epoch has no backup in step */
@@ -98,6 +106,10 @@ void sl_server_replica_destroy(struct sl_server *server);
 /* A hello of a client has come, or of a primary: false, and it is refused, when this server is not
  * the one to speak with now. */
 bool sl_server_replica_admits(struct sl_server_conn *conn);
+
+/* A worker is lost, and this server does not serve: what is to be the primary hears of it again
+ * when it does; a backup, from its primary. */
+void sl_server_replica_lost(struct sl_server *server, const struct sl_message_lost *lost);
 
 /* Welcomes those who wait. */
 void sl_server_replica_open(struct sl_server *server);

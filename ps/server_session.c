@@ -322,9 +322,12 @@ void sl_server_session_detach(struct sl_server_conn *conn)
 void sl_server_lost(struct sl_server *server, const struct sl_message_lost *lost)
 {
     sl_reactor_assert_owner(server->options.reactor);
-    if (lost->role != SL_MESSAGE_ROLE_WORKER || lost->task_index >= SL_LIMIT_WORKERS ||
-        (server->shard != NULL && !sl_server_replica_serves(server))) {
-        return; /* a backup hears of it from its primary */
+    if (lost->role != SL_MESSAGE_ROLE_WORKER || lost->task_index >= SL_LIMIT_WORKERS) {
+        return;
+    }
+    if (server->shard != NULL && !sl_server_replica_serves(server)) {
+        sl_server_replica_lost(server, lost);
+        return;
     }
     struct sl_server_session *session = server->sessions.workers[lost->task_index];
     if (session != NULL && session->client_id != lost->client_id) {
@@ -334,6 +337,9 @@ void sl_server_lost(struct sl_server *server, const struct sl_message_lost *lost
         server->sessions.lost_early[lost->task_index / 8] |=
             (uint8_t)(1U << (lost->task_index % 8));
         return;
+    }
+    if (server->replica != NULL) {
+        server->replica->is_touched = true;
     }
     if (session == NULL) {
         const struct sl_server_entry_head head = {.kind = SL_SERVER_ENTRY_LOST,

@@ -326,6 +326,87 @@ static void replica__a_backup_that_comes_later_gets_an_image(void **state)
     assert_int_equal(pair->failed_count, 0);
 }
 
+/* A worker of the job is lost, as the coordinator says. */
+static void lose_worker(struct sl_server *server, uint32_t worker, uint64_t client_id)
+{
+    const struct sl_message_lost lost = {.role = SL_MESSAGE_ROLE_WORKER,
+                                         .task_index = worker,
+                                         .client_id = client_id,
+                                         .why = "of the test"};
+    sl_server_lost(server, &lost);
+}
+
+/* Of two workers only worker/0 is there: it waits for nobody. */
+static void expect_alone(struct stepped_peer *peer, uint64_t id, uint32_t clock)
+{
+    stepped_tick(peer, id, clock);
+    assert_int_equal(stepped_reply(peer, id)->status, 0);
+    stepped_pull(peer, id + 1, clock + 1, 0);
+    assert_int_equal(stepped_reply(peer, id + 1)->status, 0);
+}
+
+/* worker/1, whose client was 9, counts neither here nor at the backup. */
+static void expect_lost_at_both(struct pair *pair)
+{
+    stepped_join(&pair->peer, &pair->stepped, 0, 7);
+    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
+    expect_alone(&pair->peer, 1, 0);
+    stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S);
+    tell(pair, pair->backup, 9, true, false);
+    turns(pair, 5);
+    pair->peer.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    expect_alone(&pair->peer, 3, 1);
+}
+
+/* A ps that was started anew is told at once who does not count. */
+static void replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten(void **state)
+{
+    struct pair *pair = *state;
+    tell(pair, pair->stepped.server, 1, true, true);
+    lose_worker(pair->stepped.server, 1, 9);
+    turns(pair, 5);
+    tell(pair, pair->backup, 1, false, false);
+    stepped_pass(&pair->stepped, 3 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->in_step_count, 1);
+    expect_lost_at_both(pair);
+}
+
+static void replica__a_loss_before_there_is_a_backup_is_in_its_image(void **state)
+{
+    struct pair *pair = *state;
+    tell(pair, pair->stepped.server, 1, true, false);
+    lose_worker(pair->stepped.server, 1, 9);
+    begin_later(pair);
+    stepped_pass(&pair->stepped, 3 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->in_step_count, 1);
+    expect_lost_at_both(pair);
+}
+
+/* The coordinator tells it as soon as it has begun the epoch; the backup has yet to carry out what
+ * came before. */
+static void replica__a_loss_while_the_backup_takes_over_is_not_forgotten(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, 0);
+    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
+    for (uint32_t i = 0; !sl_server_feed_waits(pair->backup); i++) {
+        assert_true(i < 1000);
+        turns(pair, 1);
+    }
+    tell(pair, pair->backup, 2, true, false);
+    assert_true(pair->backup->replica->takes_over);
+    lose_worker(pair->backup, 1, 9);
+    turns(pair, 100);
+    pair->peer.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    expect_alone(&pair->peer, 2, 0);
+}
+
 /* A request of which the image has a part: the rest follows. */
 static void replica__the_rest_of_a_request_follows_the_image(void **state)
 {
@@ -408,6 +489,9 @@ int main(void)
         TEST(replica__failures_are_remembered_too),
         TEST(replica__what_was_done_in_part_is_done_there),
         TEST(replica__a_backup_that_comes_later_gets_an_image),
+        TEST(replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten),
+        TEST(replica__a_loss_before_there_is_a_backup_is_in_its_image),
+        TEST(replica__a_loss_while_the_backup_takes_over_is_not_forgotten),
         TEST(replica__the_rest_of_a_request_follows_the_image),
         TEST(replica__a_backup_out_of_step_says_so),
     };
