@@ -47,6 +47,7 @@ void sl_server_feed_admit(struct sl_server_conn *conn)
     replica->state = conn->hello.state;
     replica->feed = conn;
     replica->received = replica->acked = replica->position;
+    replica->credit_bytes = replica->credit_requests = 0; /* of what an earlier one brought */
     conn->kind = SL_SERVER_CONN_FEED;
     const size_t ahead = server->buffers.bytes / AHEAD_PART;
     conn->credit = (struct sl_credit){

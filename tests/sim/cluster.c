@@ -86,7 +86,8 @@ static void watch_ended(void *ctx, uint32_t host, uint64_t pair, bool connector,
                          connector ? "connector" : "acceptor", sl_err_name(err));
     if (host == sl_sim_plan_observer_host(plan)) {
         disturb(cluster, &cluster->observer);
-    } else if (host >= sl_sim_plan_task_host(plan, 0)) {
+    } else if (host >= sl_sim_plan_task_host(plan, 0) &&
+               host < sl_sim_plan_task_host(plan, sl_sim_plan_tasks(plan))) {
         disturb(cluster, &cluster->places[host - sl_sim_plan_task_host(plan, 0)]);
     }
 }
@@ -136,6 +137,7 @@ static void watch_breach(void *ctx, const char *what)
 static struct sl_sim_place *place_of(const struct sl_sim_cluster *cluster, uint32_t host)
 {
     const struct sl_sim_plan *plan = cluster->plan;
+    sl_assert(host < sl_sim_plan_task_host(plan, sl_sim_plan_tasks(plan)));
     return host == sl_sim_plan_observer_host(plan)
                ? (struct sl_sim_place *)(uintptr_t)&cluster->observer
                : &cluster->places[host - sl_sim_plan_task_host(plan, 0)];
@@ -145,6 +147,11 @@ struct sl_sim_process *sl_sim_cluster_process(const struct sl_sim_cluster *clust
 {
     if (host < cluster->plan->ps_count) {
         return cluster->ps[host].running ? &cluster->ps[host].process : NULL;
+    }
+    if (sl_sim_cluster_is_scheduler(cluster, host)) {
+        return cluster->scheduler.running
+                   ? (struct sl_sim_process *)(uintptr_t)&cluster->scheduler.process
+                   : NULL;
     }
     struct sl_sim_worker *worker = place_of(cluster, host)->worker;
     return worker != NULL && worker->stage != SL_SIM_STAGE_DEAD ? &worker->process : NULL;
@@ -165,6 +172,7 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
     const struct sl_sim_ps_options options = {
         .network = cluster->network,
         .host = index,
+        .coordinator_host = sl_sim_plan_coordinator_host(plan),
         .task_index = index,
         .ps_count = plan->ps_count,
         .shard_count = plan->shards_of_ps,
@@ -176,6 +184,8 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
         .seed = sl_hash_random(&cluster->random),
         .offset_ns = draw_offset(cluster),
         .gap_ns = plan->gap_ns,
+        .hosts_coordinator = index == 0 && !plan->replica.apart,
+        .has_replica = plan->replica.is_there,
         .disk = cluster->disks == NULL ? NULL : &cluster->disks[index],
         .oracle = &cluster->oracle,
     };
@@ -190,10 +200,14 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
 void sl_sim_cluster_kill_ps(struct sl_sim_cluster *cluster, uint32_t index, bool silent)
 {
     sl_sim_cluster_trace(cluster, "ps/%u is killed", index);
-    sl_sim_oracle_crashed(&cluster->oracle, index);
+    if (!cluster->plan->replica.is_there) {
+        sl_sim_oracle_crashed(&cluster->oracle, index);
+    }
     sl_sim_ps_kill(&cluster->ps[index], silent);
     if (cluster->disks != NULL) {
         sl_sim_disk_crashed(&cluster->disks[index], silent);
+    }
+    if (cluster->disks != NULL || cluster->plan->replica.is_there) {
         sl_sim_faults_restored(cluster);
     }
 }
@@ -256,11 +270,6 @@ void sl_sim_cluster_kill_worker(struct sl_sim_cluster *cluster, struct sl_sim_pl
 
 /* ---- What is due ----------------------------------------------------------------------------- */
 
-static uint64_t effective_due(const struct sl_sim_process *process)
-{
-    return process->due_ns > process->paused_until_ns ? process->due_ns : process->paused_until_ns;
-}
-
 static void poll_place(struct sl_sim_cluster *cluster, struct sl_sim_place *place)
 {
     struct sl_sim_worker *worker = place->worker;
@@ -283,17 +292,17 @@ static uint64_t run_place(struct sl_sim_cluster *cluster, struct sl_sim_place *p
         if (place->start_ns <= cluster->now_ns) {
             sl_sim_cluster_start_worker(cluster, place, task);
         }
-    } else if (effective_due(&place->worker->process) <= cluster->now_ns) {
+    } else if (sl_sim_process_due(&place->worker->process) <= cluster->now_ns) {
         cluster->turns += sl_sim_process_step(&place->worker->process);
         poll_place(cluster, place);
     }
-    return place->worker != NULL ? effective_due(&place->worker->process) : place->start_ns;
+    return place->worker != NULL ? sl_sim_process_due(&place->worker->process) : place->start_ns;
 }
 
 static uint64_t run_ps(struct sl_sim_cluster *cluster, uint32_t index)
 {
     struct sl_sim_ps *ps = &cluster->ps[index];
-    if (ps->running && effective_due(&ps->process) <= cluster->now_ns) {
+    if (ps->running && sl_sim_process_due(&ps->process) <= cluster->now_ns) {
         cluster->turns += sl_sim_process_step(&ps->process);
         ps->failed = sl_sim_cluster_look_at_disk(cluster, index) || ps->failed;
     }
@@ -304,7 +313,7 @@ static uint64_t run_ps(struct sl_sim_cluster *cluster, uint32_t index)
     if (!ps->running && cluster->ps_start_ns[index] <= cluster->now_ns) {
         sl_sim_cluster_start_ps(cluster, index);
     }
-    return ps->running ? effective_due(&ps->process) : cluster->ps_start_ns[index];
+    return ps->running ? sl_sim_process_due(&ps->process) : cluster->ps_start_ns[index];
 }
 
 /* One step of some pulls, whatever state the cluster is in. */
@@ -354,6 +363,7 @@ static void moment(struct sl_sim_cluster *cluster)
     for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
         (void)run_ps(cluster, i);
     }
+    sl_sim_cluster_run_scheduler(cluster);
     (void)run_place(cluster, &cluster->observer, UINT32_MAX);
     for (uint32_t task = 0; task < sl_sim_plan_tasks(cluster->plan); task++) {
         (void)run_place(cluster, &cluster->places[task], task);
@@ -361,11 +371,12 @@ static void moment(struct sl_sim_cluster *cluster)
     /* What one did may be news for another. */
     for (uint32_t host = 0; host < cluster->plan->network.host_count; host++) {
         const struct sl_sim_process *process = sl_sim_cluster_process(cluster, host);
-        uint64_t due_ns = process != NULL                  ? effective_due(process)
+        uint64_t due_ns = process != NULL                  ? sl_sim_process_due(process)
                           : host < cluster->plan->ps_count ? cluster->ps_start_ns[host]
                                                            : place_of(cluster, host)->start_ns;
         next_ns = sooner(next_ns, due_ns);
     }
+    sl_sim_cluster_look_at_pairs(cluster);
     if (next_ns == SL_CLOCK_NEVER || next_ns > LIMIT_NS) {
         sl_sim_oracle_fail(&cluster->oracle, "progress",
                            "nothing more happens, and the run is not over");
@@ -400,6 +411,7 @@ static void create(struct sl_sim_cluster *cluster)
     sl_sim_oracle_init(&cluster->oracle, plan, &cluster->now_ns);
     cluster->oracle.note = note;
     cluster->oracle.note_ctx = cluster;
+    cluster->oracle.acknowledged = plan->replica.is_there ? sl_sim_cluster_acknowledged : NULL;
     cluster->observe_ns = SL_CLOCK_NEVER;
     for (uint32_t i = 0; i < SL_SIM_FAULTS_MAX; i++) {
         cluster->fault_begin_ns[i] = cluster->fault_end_ns[i] = SL_CLOCK_NEVER;
@@ -421,6 +433,7 @@ static void start(struct sl_sim_cluster *cluster)
     for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
         cluster->ps_start_ns[i] = soon(cluster);
     }
+    sl_sim_cluster_start_scheduler(cluster);
     cluster->observer = (struct sl_sim_place){.lives = OBSERVER_LIVES, .start_ns = soon(cluster)};
     for (uint32_t task = 0; task < sl_sim_plan_tasks(cluster->plan); task++) {
         cluster->places[task] =
@@ -489,6 +502,9 @@ void sl_sim_cluster_fini(struct sl_sim_cluster *cluster)
         if (cluster->ps[i].running) {
             sl_sim_ps_kill(&cluster->ps[i], false);
         }
+    }
+    if (cluster->scheduler.running) {
+        sl_sim_ps_kill(&cluster->scheduler, false);
     }
     sl_sim_network_destroy(&cluster->network);
     sl_sim_oracle_fini(&cluster->oracle);

@@ -18,6 +18,13 @@ struct sl_sim_place {
     bool crashes;                 /* how the next one that fails goes */
 };
 
+/* The shards of one ps, and their backups, as the coordinator has them. */
+struct sl_sim_pair {
+    uint64_t epoch;
+    uint32_t primary;
+    uint64_t holder; /* incarnation of the primary; 0: nobody yet */
+};
+
 struct sl_sim_cluster {
     const struct sl_sim_plan *plan;
     bool verbose;
@@ -29,8 +36,10 @@ struct sl_sim_cluster {
     uint64_t now_ns;
     struct sl_sim_ps *ps; /* [ps_count] */
     uint64_t ps_start_ns[SL_SIM_PS_MAX];
-    struct sl_sim_disk *disks; /* [ps_count]; NULL: there are none */
-    uint64_t complete;         /* checkpoint, as the coordinator has it */
+    struct sl_sim_ps scheduler; /* the coordinator's process, where it has one of its own */
+    struct sl_sim_disk *disks;  /* [ps_count]; NULL: there are none */
+    uint64_t complete;          /* checkpoint, as the coordinator has it */
+    struct sl_sim_pair pairs[SL_SIM_PS_MAX]; /* with replicas */
     struct sl_sim_place observer;
     struct sl_sim_place *places; /* [tasks] */
     uint64_t *hurt_ns;           /* [hosts] for how long each was out of reach, at the worst */
@@ -57,6 +66,11 @@ void sl_sim_cluster_fini(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_trace(struct sl_sim_cluster *cluster, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+static inline bool sl_sim_cluster_is_scheduler(const struct sl_sim_cluster *cluster, uint32_t host)
+{
+    return cluster->plan->replica.apart && host == sl_sim_plan_coordinator_host(cluster->plan);
+}
+
 /* The process on a host; NULL: none. */
 struct sl_sim_process *sl_sim_cluster_process(const struct sl_sim_cluster *cluster, uint32_t host);
 
@@ -81,6 +95,19 @@ bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index)
 void sl_sim_cluster_make_disks(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_free_disks(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_calm_disks(struct sl_sim_cluster *cluster);
+
+/* replicas: without them, nothing is done. The coordinator's process begins, or takes a turn. */
+void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster);
+void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster);
+
+/* What the coordinator has decided since, and who believes it. After each moment. */
+void sl_sim_cluster_look_at_pairs(struct sl_sim_cluster *cluster);
+
+/* Of the oracle: a push was acknowledged; ctx: the cluster. */
+void sl_sim_cluster_acknowledged(void *ctx, const struct sl_sim_unit *unit);
+
+/* All is healed, and nothing goes on: every shard has a backup, and that has what the shard has. */
+void sl_sim_cluster_compare_pairs(struct sl_sim_cluster *cluster);
 
 /* Whether the host may have been believed lost by now. */
 bool sl_sim_faults_taint(const struct sl_sim_cluster *cluster, uint32_t host);

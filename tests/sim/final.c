@@ -67,8 +67,7 @@ static void check_server(struct sl_sim_oracle *oracle, const struct sl_server *s
         sl_sim_oracle_fail(oracle, "memory", "%s keeps %u sessions longer than their lease", name,
                            server->sessions.away_count);
     }
-    /* A coordinator that started anew does not know of workers that are gone for good. */
-    bool waits_for_nobody = oracle->epochs[0] == 0;
+    bool waits_for_nobody = !sl_sim_oracle_forgets(oracle);
     if (waits_for_nobody && server->shard != NULL && server->shard->staging.entry_count != 0) {
         sl_sim_oracle_fail(oracle, "memory", "%s keeps %u pushes aside after all workers have gone",
                            name, server->shard->staging.entry_count);
@@ -78,9 +77,10 @@ static void check_server(struct sl_sim_oracle *oracle, const struct sl_server *s
 static void check_memory(struct sl_sim_cluster *cluster)
 {
     for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
-        for (uint32_t k = 0; k < cluster->plan->shards_of_ps; k++) {
-            check_server(&cluster->oracle, cluster->ps[i].servers[k],
-                         sl_reactor_name(cluster->ps[i].process.reactors[k]));
+        const struct sl_sim_ps *ps = &cluster->ps[i];
+        for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
+            check_server(&cluster->oracle, ps->servers[k],
+                         sl_reactor_name(ps->process.reactors[k % cluster->plan->shards_of_ps]));
         }
     }
 }
@@ -163,6 +163,7 @@ void sl_sim_final_run(struct sl_sim_cluster *cluster,
         sl_sim_oracle_judge(&cluster->oracle);
         check_credit(cluster);
         check_checkpoints(cluster, complete_count);
+        sl_sim_cluster_compare_pairs(cluster);
     }
     observer->finished = true;
     uint64_t gone_ns = cluster->now_ns + 3 * plan->lease_ns;

@@ -38,6 +38,7 @@ static void usage(void)
            "  --transport T stream: the simulation's own, whose frames are never lost; or dpdk:\n"
            "                net/dpdk, on packet devices whose packets are\n"
            "  --disks       with disks and checkpoints\n"
+           "  --replicas    with backups of all shards; not with disks, nor over packets\n"
            "  --twice       runs each seed twice and compares, and not only one in 64\n"
            "  --all         goes on after a breach\n"
            "  --verbose     prints the plan and all that happens\n");
@@ -45,11 +46,12 @@ static void usage(void)
 
 static bool parse_bare(const char *text, struct flags *flags)
 {
-    bool *const flag = strcmp(text, "--verbose") == 0 ? &flags->verbose
-                       : strcmp(text, "--all") == 0   ? &flags->all
-                       : strcmp(text, "--twice") == 0 ? &flags->twice
-                       : strcmp(text, "--disks") == 0 ? &flags->choice.disks
-                                                      : NULL;
+    bool *const flag = strcmp(text, "--verbose") == 0    ? &flags->verbose
+                       : strcmp(text, "--all") == 0      ? &flags->all
+                       : strcmp(text, "--twice") == 0    ? &flags->twice
+                       : strcmp(text, "--disks") == 0    ? &flags->choice.disks
+                       : strcmp(text, "--replicas") == 0 ? &flags->choice.replicas
+                                                         : NULL;
     if (flag != NULL) {
         *flag = true;
     }
@@ -126,7 +128,10 @@ static void set_replay(const struct flags *flags, uint64_t seed)
     }
     snprintf(replay, sizeof replay, "replay: starling-sim%s%s --seed %" PRIu64 "%s --verbose\n",
              flags->choice.packets ? " --transport dpdk" : "",
-             flags->choice.disks ? " --disks" : "", seed, faults);
+             flags->choice.disks      ? " --disks"
+             : flags->choice.replicas ? " --replicas"
+                                      : "",
+             seed, faults);
 }
 
 static void on_abort(int signal_number)

@@ -251,6 +251,9 @@ void sl_sim_oracle_pushed(struct sl_sim_oracle *oracle, uint32_t index, bool ack
     unit->ended_ns = *oracle->now_ns;
     unit->epoch_ended = epoch_of(oracle, unit->shard);
     unit->acked = acked;
+    if (acked && oracle->acknowledged != NULL) {
+        oracle->acknowledged(oracle->note_ctx, unit);
+    }
 }
 
 struct sl_sim_checkpoint *sl_sim_oracle_add_checkpoint(struct sl_sim_oracle *oracle)
@@ -330,7 +333,9 @@ void sl_sim_oracle_saw(struct sl_sim_oracle *oracle, uint32_t look, uint32_t uni
     bool stages = oracle->tables[of->table].spec.consistency.mode == SL_CONSISTENCY_BSP;
     uint32_t epoch = epoch_of(oracle, of->shard);
     bool must = !stages && of->acked && of->ended_ns < oracle->looks[look].begun_ns &&
-                of->epoch_begun == epoch;
+                of->epoch_begun == epoch &&
+                oracle->looks[look].begun_ns >
+                    oracle->doubled_ns[sl_sim_oracle_ps_of(oracle->plan, of->shard)];
     if (must && (!sight.seen[0] || !sight.seen[1])) {
         sl_sim_oracle_fail(oracle, "exactly-once",
                            "a pull from t%u does not show a push to shard %u that was acknowledged "

@@ -113,7 +113,10 @@ struct sl_sim_oracle {
     uint64_t *replied_ns;                /* [ps_count][hosts] when a reply was sent there last */
     uint32_t *task_instance;             /* [tasks_max] the newest instance of each */
     uint32_t epochs[SL_SIM_PS_MAX];
+    uint64_t doubled_ns[SL_SIM_PS_MAX];        /* with replicas: when two had its shards last */
+    uint64_t moved_ns[SL_SIM_PS_MAX];          /* likewise: when they went to another ps last */
     void (*note)(void *ctx, const char *text); /* for the trace */
+    void (*acknowledged)(void *ctx, const struct sl_sim_unit *unit); /* may be NULL */
     void *note_ctx;
     char breach[512];      /* "": none */
     const char *breach_of; /* "exactly-once", "staleness", … */
@@ -181,6 +184,14 @@ void sl_sim_oracle_finds(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t num
 
 /* A ps has joined, and begins with nothing but this; 0: with nothing. */
 void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
+
+/* ---- oracle_replicas.c ---- */
+
+/* The shards of the ps are gone: those who had them are. */
+void sl_sim_oracle_loses(struct sl_sim_oracle *oracle, uint32_t ps);
+
+/* The coordinator began anew, and does not know which workers are gone for good. */
+bool sl_sim_oracle_forgets(const struct sl_sim_oracle *oracle);
 
 /* A new one, zero. */
 struct sl_sim_checkpoint *sl_sim_oracle_add_checkpoint(struct sl_sim_oracle *oracle);

@@ -23,9 +23,8 @@ static bool is_kept(const struct sl_sim_oracle *oracle, const struct sl_sim_unit
     if (!stages(oracle, unit)) {
         return true;
     }
-    /* A coordinator that started anew does not know of workers that are gone for good: iterations
-     * may wait for them, for ever. */
-    bool may_wait = oracle->epochs[0] > 0;
+    /* Iterations may wait for workers that are gone for good, for ever. */
+    bool may_wait = sl_sim_oracle_forgets(oracle);
     return !instance->tainted && !may_wait &&
            (unit->clock < instance->ticks_acked || instance->finish_acked);
 }
@@ -160,7 +159,10 @@ static void judge_sight(struct sl_sim_oracle *oracle, const struct sl_sim_sight 
     if (sight->seen[0] != sight->seen[1]) {
         breach(oracle, sight, "shows a part");
     }
-    if (sight->seen[0] && unit->seen == 0) {
+    /* Pulls do not wait for backups: a take-over undoes what was not acknowledged. */
+    uint64_t moved_ns = oracle->moved_ns[sl_sim_oracle_ps_of(oracle->plan, unit->shard)];
+    bool was_undone = !unit->acked && look->begun_ns <= moved_ns;
+    if (sight->seen[0] && unit->seen == 0 && !was_undone) {
         breach(oracle, sight, "shows what is gone later");
     }
     if (puller->tainted || !puller->has_clock) {

@@ -32,7 +32,11 @@ void sl_sim_oracle_note_unanswered(struct sl_sim_oracle *oracle, uint32_t ps)
         if (unit->ended_ns == SL_CLOCK_NEVER &&
             sl_sim_oracle_ps_of(oracle->plan, unit->shard) == ps) {
             const uint32_t host = sl_sim_plan_task_host(oracle->plan, task);
-            unit->unanswered = *replied_to(oracle, ps, host) < unit->begun_ns;
+            /* With backups, the one behind may have answered for it. */
+            const uint32_t other =
+                oracle->plan->replica.is_there ? (ps + 1) % oracle->plan->ps_count : ps;
+            unit->unanswered = *replied_to(oracle, ps, host) < unit->begun_ns &&
+                               *replied_to(oracle, other, host) < unit->begun_ns;
         }
     }
 }

@@ -89,7 +89,8 @@ static void draw_network(struct sl_sim_plan *plan, uint32_t faults, uint64_t *ra
         plan->lease_ns = 10 * S; /* nobody is lost for want of luck */
     }
     network->peer_timeout_ms = plan->peer_timeout_ms;
-    network->host_count = sl_sim_plan_task_host(plan, sl_sim_plan_tasks(plan));
+    network->host_count =
+        sl_sim_plan_task_host(plan, sl_sim_plan_tasks(plan)) + (plan->replica.apart ? 1 : 0);
 }
 
 static uint32_t draw_share(uint64_t *random, const uint16_t of[4])
@@ -245,6 +246,7 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_s
     uint64_t random = sl_hash_key(seed + 1);
     draw_size(plan, &random);
     draw_manners(plan, &random);
+    sl_sim_plan_draw_replicas(plan, choice);
     draw_network(plan, choice->faults, &random);
     plan->table_count = 1 + sl_sim_below(&random, SL_SIM_TABLES_MAX);
     for (uint32_t i = 0; i < plan->table_count; i++) {
@@ -255,6 +257,7 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_s
         draw_ether(plan);
     }
     sl_sim_plan_draw_disk(plan, choice);
+    sl_sim_plan_draw_losses(plan, choice);
 }
 
 /* ---- Words ----------------------------------------------------------------------------------- */
@@ -304,6 +307,10 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
            plan->network.connect_fail_permille, plan->network.break_per_10000);
     if (plan->network.has_packets) {
         print_ether(&plan->network.ether);
+    }
+    if (plan->replica.is_there) {
+        printf("each shard has a backup; the coordinator is on %s\n",
+               plan->replica.apart ? "a host of its own" : "ps/0");
     }
     if (plan->disk.is_there) {
         sl_sim_plan_print_disk(&plan->disk);

@@ -52,6 +52,12 @@ struct sl_sim_fault {
     uint32_t amount; /* told_us_max, microseconds of a turn */
 };
 
+/* With it each shard has a backup on the next ps. */
+struct sl_sim_replica_plan {
+    bool is_there;
+    bool apart; /* the coordinator has a host of its own, the last; else it is on ps 0 */
+};
+
 struct sl_sim_plan {
     uint64_t seed;
     uint32_t ps_count, shards_of_ps, shard_count;
@@ -76,6 +82,7 @@ struct sl_sim_plan {
     bool offset_clocks;
     struct sl_sim_network_options network;
     struct sl_sim_disk_plan disk; /* of each ps */
+    struct sl_sim_replica_plan replica;
     struct sl_table_spec tables[SL_SIM_TABLES_MAX];
     uint32_t table_count;
     struct sl_sim_fault faults[SL_SIM_FAULTS_MAX];
@@ -87,6 +94,7 @@ struct sl_sim_choice {
     uint32_t faults; /* bit k allows those of kind k; then SL_SIM_FAULTS_OF_DISKS */
     bool packets;    /* the transport is DPDK's */
     bool disks;      /* ps hosts have disks, and make checkpoints */
+    bool replicas;   /* shards have backups, where there are neither packets nor disks */
 };
 
 void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_sim_choice *choice);
@@ -94,6 +102,10 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_s
 /* plan_disk.c */
 void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);
 void sl_sim_plan_print_disk(const struct sl_sim_disk_plan *disk);
+
+/* plan_replicas.c: before the network is drawn, and in the end. */
+void sl_sim_plan_draw_replicas(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);
+void sl_sim_plan_draw_losses(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);
 
 static inline uint64_t sl_sim_us(uint64_t ns)
 {
@@ -105,7 +117,7 @@ static inline uint64_t sl_sim_ms(uint64_t ns)
     return ns / SL_CLOCK_NS_PER_MS;
 }
 
-/* Hosts: the ps processes, the observer, then the tasks. */
+/* Hosts: the ps processes, the observer, the tasks, then the coordinator, when it is apart. */
 static inline uint32_t sl_sim_plan_observer_host(const struct sl_sim_plan *plan)
 {
     return plan->ps_count;
@@ -119,6 +131,11 @@ static inline uint32_t sl_sim_plan_task_host(const struct sl_sim_plan *plan, uin
 static inline uint32_t sl_sim_plan_tasks(const struct sl_sim_plan *plan)
 {
     return plan->worker_count + plan->joiner_count;
+}
+
+static inline uint32_t sl_sim_plan_coordinator_host(const struct sl_sim_plan *plan)
+{
+    return plan->replica.apart ? sl_sim_plan_task_host(plan, sl_sim_plan_tasks(plan)) : 0;
 }
 
 /* Prints it, a line an item. */

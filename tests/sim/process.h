@@ -47,6 +47,12 @@ static inline void sl_sim_process_wake(struct sl_sim_process *process, uint64_t 
     process->due_ns = at_ns < process->due_ns ? at_ns : process->due_ns;
 }
 
+/* When to step it next: not while it stands still. */
+static inline uint64_t sl_sim_process_due(const struct sl_sim_process *process)
+{
+    return process->due_ns > process->paused_until_ns ? process->due_ns : process->paused_until_ns;
+}
+
 /* Turns of all reactors until done(ctx), while its clock alone goes on and no other process moves:
  * for one that has been cut off from the network. Asserts that it ends. */
 void sl_sim_process_drain(struct sl_sim_process *process, bool (*done)(void *ctx), void *ctx);

@@ -17,9 +17,9 @@ static void set_shard(void *ctx, uint64_t shards, uint64_t restore)
     const uint64_t first_shard = shards >> 32, shard_count = shards & UINT32_MAX;
     struct sl_sim_core *core = ctx;
     struct sl_server *server = core->ps->servers[core->index];
+    const uint32_t local = core->index % core->ps->options.shard_count;
     sl_server_set_lease(server, core->ps->lease_ns);
-    int err =
-        sl_server_set_shard(server, (uint32_t)first_shard + core->index, (uint32_t)shard_count);
+    int err = sl_server_set_shard(server, (uint32_t)first_shard + local, (uint32_t)shard_count);
     sl_assert(err == 0);
     if (core->ps->options.disk != NULL) {
         sl_process_restore_core(&core->ps->wired[core->index], restore);
@@ -32,11 +32,15 @@ static void joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64
     const uint64_t shards = (uint64_t)first_shard << 32 | shard_count;
     ps->lease_ns = lease_ns;
     const uint64_t restore = sl_sim_ps_wire_joined(ps, first_shard, shard_count);
-    for (uint32_t i = 0; i < ps->options.shard_count; i++) {
+    for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
+        const bool is_guest = i >= ps->options.shard_count;
+        const uint64_t of =
+            is_guest ? (uint64_t)ps->wiring.pairs[1].first_shard << 32 | shard_count : shards;
         sl_reactor_post(
-            ps->process.reactors[0], i,
-            (struct sl_mail){.run = set_shard, .ctx = &ps->cores[i], .a = shards, .b = restore});
+            ps->process.reactors[0], i % ps->options.shard_count,
+            (struct sl_mail){.run = set_shard, .ctx = &ps->cores[i], .a = of, .b = restore});
     }
+    sl_sim_ps_pair_joined(ps);
 }
 
 static void failed(void *ctx, int err)
@@ -63,9 +67,9 @@ static void lost(void *ctx, const struct sl_message_lost *told)
     sl_assert(record != NULL);
     *record = (struct sl_sim_lost){.next = ps->lost, .lost = *told};
     ps->lost = record;
-    for (uint32_t i = 0; i < ps->options.shard_count; i++) {
+    for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
         sl_reactor_post(
-            ps->process.reactors[0], i,
+            ps->process.reactors[0], i % ps->options.shard_count,
             (struct sl_mail){.run = tell_lost, .ctx = &ps->cores[i], .a = (uintptr_t)record});
     }
 }
@@ -81,13 +85,18 @@ static void register_memory(struct sl_server *server)
     }
 }
 
+uint32_t sl_sim_ps_server_count(const struct sl_sim_ps *ps)
+{
+    return ps->options.shard_count * (ps->options.has_replica ? 2 : 1);
+}
+
 static void make_servers(struct sl_sim_ps *ps)
 {
     const struct sl_sim_ps_options *options = &ps->options;
-    for (uint32_t i = 0; i < options->shard_count; i++) {
+    for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
         ps->cores[i] = (struct sl_sim_core){.ps = ps, .index = i};
         struct sl_server_options server = {
-            .reactor = ps->process.reactors[i],
+            .reactor = ps->process.reactors[i % options->shard_count],
             .transport = sl_sim_network_transport(options->network),
             .transport_options = {.medium =
                                       sl_sim_network_medium(options->network, options->host, 0),
@@ -95,12 +104,13 @@ static void make_servers(struct sl_sim_ps *ps)
             .task_index = options->task_index,
             .local_index = i,
             .servers = ps->servers,
-            .server_count = options->shard_count,
+            .server_count = options->is_scheduler ? 0 : options->shard_count,
             .coordinator = i == 0 ? ps->coordinator : NULL,
             .secret = options->secret,
             .incarnation = ps->incarnation,
             .restores = options->disk != NULL && sl_sim_disk_restores(options->disk),
         };
+        sl_sim_ps_pair_server(ps, &server);
         int err = sl_server_create(&server, &ps->servers[i]);
         sl_assert(err == 0);
         register_memory(ps->servers[i]);
@@ -138,8 +148,10 @@ void sl_sim_ps_join(struct sl_sim_ps *ps)
     };
     sl_sim_network_endpoint(options->network, options->coordinator_host, &member.coordinator);
     sl_sim_ps_wire_member(ps, &member);
+    sl_sim_ps_pair_member(ps, &member);
     int err = sl_member_open(&member, &ps->member);
     sl_assert(err == 0);
+    ps->wiring.member = ps->member;
 }
 
 void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *options)
@@ -152,7 +164,7 @@ void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *optio
                         sl_hash_random(&random), options->offset_ns, options->gap_ns);
     ps->process.aside_us_max =
         options->disk == NULL || options->disk->is_calm ? 0 : options->disk->plan.slow_us_max;
-    if (options->task_index == 0) {
+    if (options->hosts_coordinator) {
         const struct sl_coordinator_options coordinator = {
             .ps_count = options->ps_count,
             .worker_count = options->worker_count,
@@ -167,9 +179,12 @@ void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *optio
         sl_assert(err == 0);
     }
     ps->incarnation = sl_hash_random(&random) | 1;
+    sl_sim_ps_pair(ps);
     make_servers(ps);
     listen_here(ps);
-    if (options->disk == NULL) {
+    if (options->is_scheduler) {
+        ps->member = NULL;
+    } else if (options->disk == NULL) {
         sl_sim_ps_join(ps);
     } else {
         sl_sim_ps_wire(ps);
@@ -184,7 +199,7 @@ void sl_sim_ps_kill(struct sl_sim_ps *ps, bool silent)
     sl_sim_network_kill(ps->options.network, ps->options.host, silent);
     sl_member_close(&ps->member);
     sl_sim_ps_unwire(ps);
-    for (uint32_t i = 0; i < ps->options.shard_count; i++) {
+    for (uint32_t i = sl_sim_ps_server_count(ps); i-- > 0;) {
         sl_server_destroy(&ps->servers[i]);
     }
     if (ps->coordinator != NULL) {

@@ -16,6 +16,9 @@ struct sl_sim_ps_options {
     uint32_t peer_timeout_ms;
     const struct sl_secret *secret;
     uint64_t seed, offset_ns, gap_ns;
+    bool hosts_coordinator;
+    bool is_scheduler; /* it does nothing else: no shards, one reactor */
+    bool has_replica;
     struct sl_sim_disk *disk; /* NULL: it has none, and there are no checkpoints */
     struct sl_sim_oracle *oracle;
 };
@@ -33,8 +36,8 @@ struct sl_sim_lost; /* news on their way to the reactors; freed with the ps */
 struct sl_sim_ps {
     struct sl_sim_process process;
     struct sl_sim_ps_options options;
-    struct sl_sim_core cores[SL_SIM_REACTORS_MAX];
-    struct sl_server *servers[SL_SIM_REACTORS_MAX];
+    struct sl_sim_core cores[2 * SL_SIM_REACTORS_MAX];
+    struct sl_server *servers[2 * SL_SIM_REACTORS_MAX]; /* with backups, those behind the own */
     struct sl_coordinator *coordinator;
     struct sl_member *member;
     struct sl_endpoint bound;
@@ -44,7 +47,8 @@ struct sl_sim_ps {
     bool running; /* between start and stop */
     bool failed;  /* it gave up: to be killed */
 
-    /* With a disk: what of a process makes checkpoints and restores them, unmodified. */
+    /* With a disk: what of a process makes checkpoints and restores them, unmodified; with backups,
+     * what knows who has them. */
     struct sl_process wiring;
     struct sl_process_core wired[SL_SIM_REACTORS_MAX];
     struct sl_process_stand_in stand_in;
@@ -65,7 +69,24 @@ uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint3
 /* The member is gone. */
 void sl_sim_ps_unwire(struct sl_sim_ps *ps);
 
+/* ---- ps_replica.c: of a ps with backups; without, nothing is done ---- */
+
+/* Before its servers are made. */
+void sl_sim_ps_pair(struct sl_sim_ps *ps);
+
+/* Of the server, which is about to be created. */
+void sl_sim_ps_pair_server(struct sl_sim_ps *ps, struct sl_server_options *server);
+
+/* Of the member, which is about to be opened. */
+void sl_sim_ps_pair_member(const struct sl_sim_ps *ps, struct sl_member_options *member);
+
+/* The servers have been told their shards. */
+void sl_sim_ps_pair_joined(struct sl_sim_ps *ps);
+
 /* ---- ps.c ---- */
+
+/* Its own, and those with the backups of others. */
+uint32_t sl_sim_ps_server_count(const struct sl_sim_ps *ps);
 
 void sl_sim_ps_join(struct sl_sim_ps *ps);
 

@@ -112,7 +112,9 @@ uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint3
         ps->wiring.shard_count = shard_count;
         number = sl_process_restore_joined(&ps->wiring);
     }
-    sl_sim_oracle_restores(ps->options.oracle, ps->options.task_index, number);
+    if (!ps->options.has_replica) {
+        sl_sim_oracle_restores(ps->options.oracle, ps->options.task_index, number);
+    }
     return number;
 }
 

@@ -52,7 +52,7 @@ static void start_client(struct sl_sim_worker *worker)
     const struct sl_sim_worker_options *from = &worker->options;
     struct sl_endpoint endpoint;
     char coordinator[SL_LIMIT_ENDPOINT_BYTES];
-    sl_sim_network_endpoint(from->network, 0, &endpoint);
+    sl_sim_network_endpoint(from->network, sl_sim_plan_coordinator_host(from->plan), &endpoint);
     sl_endpoint_format(&endpoint, coordinator, sizeof coordinator);
     const struct sl_client_options options = {
         .coordinator = coordinator,

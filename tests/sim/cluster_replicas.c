@@ -1,0 +1,241 @@
+/* A cluster whose shards have backups: the coordinator's process, and who has which shards. */
+#include <inttypes.h>
+
+#include "core/clock.h"
+#include "core/hash.h"
+#include "ps/coordinator_internal.h"
+#include "ps/server_replica.h"
+#include "ps/shard_internal.h"
+#include "tests/sim/cluster.h"
+
+#define SCHEDULER_TASK 999 /* no ps */
+
+void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
+{
+    const struct sl_sim_plan *plan = cluster->plan;
+    if (!plan->replica.apart) {
+        return;
+    }
+    const struct sl_sim_ps_options options = {
+        .network = cluster->network,
+        .host = sl_sim_plan_coordinator_host(plan),
+        .task_index = SCHEDULER_TASK,
+        .ps_count = plan->ps_count,
+        .shard_count = 1,
+        .worker_count = plan->worker_count,
+        .lease_ns = plan->lease_ns,
+        .start_timeout_ns = plan->start_timeout_ns,
+        .peer_timeout_ms = plan->peer_timeout_ms,
+        .secret = plan->secret ? &cluster->secret : NULL,
+        .seed = sl_hash_random(&cluster->random),
+        .gap_ns = plan->gap_ns,
+        .hosts_coordinator = true,
+        .is_scheduler = true,
+        .oracle = &cluster->oracle,
+    };
+    sl_sim_cluster_trace(cluster, "the coordinator starts");
+    sl_sim_ps_start(&cluster->scheduler, &options);
+}
+
+void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster)
+{
+    struct sl_sim_ps *scheduler = &cluster->scheduler;
+    if (scheduler->running && sl_sim_process_due(&scheduler->process) <= cluster->now_ns) {
+        cluster->turns += sl_sim_process_step(&scheduler->process);
+    }
+}
+
+/* ---- Who has what ---------------------------------------------------------------------------- */
+
+/* Every look at the coordinator sees one decision at most of each pair that matters: one turn of
+ * its process lies between two. */
+static const struct sl_coordinator *coordinator_of(const struct sl_sim_cluster *cluster)
+{
+    const struct sl_sim_ps *at =
+        cluster->plan->replica.apart ? &cluster->scheduler : &cluster->ps[0];
+    return at->running ? at->coordinator : NULL;
+}
+
+/* The shard lives at its own ps, and at the one behind that, behind its own shards. */
+static struct sl_server *server_of(const struct sl_sim_cluster *cluster, uint32_t shard, bool guest)
+{
+    const struct sl_sim_plan *plan = cluster->plan;
+    const uint32_t owner = sl_sim_oracle_ps_of(plan, shard);
+    const struct sl_sim_ps *ps = &cluster->ps[guest ? (owner + 1) % plan->ps_count : owner];
+    const uint32_t local = shard % plan->shards_of_ps + (guest ? plan->shards_of_ps : 0);
+    return ps->running ? ps->servers[local] : NULL;
+}
+
+static bool is_primary(const struct sl_server *server)
+{
+    return server != NULL && server->replica->pair.is_primary;
+}
+
+/* The one that has been told so last; NULL: nobody is, now. */
+static struct sl_server *primary_of(const struct sl_sim_cluster *cluster, uint32_t shard)
+{
+    struct sl_server *own = server_of(cluster, shard, false);
+    struct sl_server *guest = server_of(cluster, shard, true);
+    if (is_primary(own) && is_primary(guest)) {
+        return own->replica->pair.epoch > guest->replica->pair.epoch ? own : guest;
+    }
+    return is_primary(own) ? own : is_primary(guest) ? guest : NULL;
+}
+
+/* Two may be, for a while; but not in one epoch. */
+static void look_at_doubles(struct sl_sim_cluster *cluster, uint32_t owner)
+{
+    for (uint32_t i = 0; i < cluster->plan->shards_of_ps; i++) {
+        const uint32_t shard = owner * cluster->plan->shards_of_ps + i;
+        const struct sl_server *own = server_of(cluster, shard, false);
+        const struct sl_server *guest = server_of(cluster, shard, true);
+        if (!is_primary(own) || !is_primary(guest)) {
+            continue;
+        }
+        cluster->oracle.doubled_ns[owner] = cluster->now_ns;
+        if (own->replica->pair.epoch == guest->replica->pair.epoch) {
+            sl_sim_oracle_fail(&cluster->oracle, "epochs",
+                               "shard %u has two primaries in epoch %" PRIu64, shard,
+                               own->replica->pair.epoch);
+        }
+    }
+}
+
+static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
+                         const struct sl_coordinator *coordinator)
+{
+    struct sl_sim_pair *pair = &cluster->pairs[owner];
+    const struct sl_coordinator_ps *told = &coordinator->ps[owner];
+    const uint64_t holder = coordinator->ps[told->primary].client_id;
+    if (told->epoch == 0 || (told->epoch == pair->epoch && holder == pair->holder)) {
+        return;
+    }
+    sl_sim_cluster_trace(cluster, "the shards of ps/%u: epoch %" PRIu64 ", ps/%u, backup %d", owner,
+                         told->epoch, told->primary, (int)told->backup);
+    if (told->epoch < pair->epoch) {
+        sl_sim_oracle_fail(&cluster->oracle, "epochs",
+                           "the shards of ps/%u were in epoch %" PRIu64 ", and are in %" PRIu64,
+                           owner, pair->epoch, told->epoch);
+    }
+    if (pair->holder != 0 && told->primary != pair->primary) {
+        cluster->oracle.moved_ns[owner] = cluster->now_ns;
+    } else if (pair->holder != 0 && holder != pair->holder) {
+        sl_sim_oracle_loses(&cluster->oracle, owner);
+    }
+    *pair = (struct sl_sim_pair){.epoch = told->epoch, .primary = told->primary, .holder = holder};
+}
+
+void sl_sim_cluster_look_at_pairs(struct sl_sim_cluster *cluster)
+{
+    const struct sl_coordinator *coordinator =
+        cluster->plan->replica.is_there ? coordinator_of(cluster) : NULL;
+    for (uint32_t owner = 0; coordinator != NULL && owner < cluster->plan->ps_count; owner++) {
+        look_at_pair(cluster, owner, coordinator);
+        look_at_doubles(cluster, owner);
+    }
+}
+
+/* ---- What they have -------------------------------------------------------------------------- */
+
+/* Column 0 of the row, or the element; 0 where there is none. */
+static float value_of(const struct sl_server *server, uint32_t table_id, uint64_t key)
+{
+    const struct sl_shard *shard = server->shard;
+    const struct sl_shard_table *table =
+        shard == NULL || table_id >= shard->table_count ? NULL : shard->tables[table_id];
+    float value = 0;
+    if (table == NULL) {
+        return 0;
+    }
+    if (table->dense != NULL) {
+        sl_dense_store_read(table->dense, key, 1, &value);
+        return value;
+    }
+    uint32_t record;
+    sl_table_store_find(table->sparse, &key, 1, &record);
+    return record == SL_TABLE_NO_RECORD ? 0
+                                        : sl_table_store_record(table->sparse, record)->values[0];
+}
+
+/* The server of its backup, if that has what is acknowledged; else NULL. */
+static const struct sl_server *in_step_with(const struct sl_sim_cluster *cluster,
+                                            const struct sl_server *primary)
+{
+    const struct sl_server_replica *replica = primary->replica;
+    const struct sl_sim_ps *ps = &cluster->ps[replica->pair.backup_task];
+    if (!replica->pair.has_backup || !replica->is_in_step || !ps->running) {
+        return NULL;
+    }
+    const struct sl_server *backup = ps->servers[replica->pair.backup_shard];
+    return backup->replica->pair.epoch == replica->pair.epoch ? backup : NULL;
+}
+
+void sl_sim_cluster_acknowledged(void *ctx, const struct sl_sim_unit *unit)
+{
+    struct sl_sim_cluster *cluster = ctx;
+    const uint32_t owner = sl_sim_oracle_ps_of(cluster->plan, unit->shard);
+    const struct sl_server *primary = primary_of(cluster, unit->shard);
+    const bool is_staged =
+        cluster->oracle.tables[unit->table].spec.consistency.mode == SL_CONSISTENCY_BSP;
+    if (is_staged || primary == NULL || primary->replica->takes_over ||
+        unit->epoch_begun != cluster->oracle.epochs[owner]) {
+        return;
+    }
+    const struct sl_server *backup = in_step_with(cluster, primary);
+    const bool is_here = value_of(primary, unit->table, unit->witness[0]) != 0;
+    const bool is_there = backup == NULL || value_of(backup, unit->table, unit->witness[0]) != 0;
+    if (!is_here || !is_there) {
+        sl_sim_oracle_fail(&cluster->oracle, "backups",
+                           "worker/%u's push of iteration %u to t%u on shard %u is acknowledged, "
+                           "and is not at its %s",
+                           cluster->oracle.instances[unit->instance].task, unit->clock, unit->table,
+                           unit->shard, is_here ? "backup" : "primary");
+    }
+}
+
+static void compare(struct sl_sim_cluster *cluster, uint32_t shard, uint32_t table, uint64_t key,
+                    const struct sl_server *primary, const struct sl_server *backup)
+{
+    const float here = value_of(primary, table, key), there = value_of(backup, table, key);
+    if (here != there) {
+        sl_sim_oracle_fail(&cluster->oracle, "backups",
+                           "key %" PRIu64 " of t%u is %g at the primary of shard %u, and %g at its "
+                           "backup",
+                           key, table, (double)here, shard, (double)there);
+    }
+}
+
+static void compare_shard(struct sl_sim_cluster *cluster, uint32_t shard)
+{
+    const struct sl_sim_oracle *oracle = &cluster->oracle;
+    const struct sl_server *primary = primary_of(cluster, shard);
+    const struct sl_server *backup = primary == NULL ? NULL : in_step_with(cluster, primary);
+    if (backup == NULL) {
+        sl_sim_oracle_fail(&cluster->oracle, "backups",
+                           "all is healed, and shard %u has no %s in step", shard,
+                           primary == NULL ? "primary" : "backup");
+        return;
+    }
+    for (uint32_t i = 0; i < oracle->unit_count; i++) {
+        const struct sl_sim_unit *unit = &oracle->units[i];
+        if (unit->shard == shard) {
+            compare(cluster, shard, unit->table, unit->witness[0], primary, backup);
+            compare(cluster, shard, unit->table, unit->witness[1], primary, backup);
+        }
+    }
+    for (uint32_t i = 0; i < cluster->plan->table_count; i++) {
+        const struct sl_sim_table *table = &oracle->tables[i];
+        for (uint32_t k = 0; k < table->shared_count; k++) {
+            if (table->shared_shard[k] == shard) {
+                compare(cluster, shard, i, table->shared[k], primary, backup);
+            }
+        }
+    }
+}
+
+void sl_sim_cluster_compare_pairs(struct sl_sim_cluster *cluster)
+{
+    for (uint32_t i = 0; cluster->plan->replica.is_there && i < cluster->plan->shard_count; i++) {
+        compare_shard(cluster, i);
+    }
+}

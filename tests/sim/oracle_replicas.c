@@ -1,0 +1,16 @@
+/* Backups: what becomes of pushes when shards are lost, and when they are not. */
+#include <inttypes.h>
+
+#include "tests/sim/oracle.h"
+
+bool sl_sim_oracle_forgets(const struct sl_sim_oracle *oracle)
+{
+    return !oracle->plan->replica.is_there && oracle->epochs[0] > 0;
+}
+
+void sl_sim_oracle_loses(struct sl_sim_oracle *oracle, uint32_t ps)
+{
+    sl_sim_oracle_note(oracle, "the shards of ps/%u are lost", ps);
+    sl_sim_oracle_crashed(oracle, ps);
+    sl_sim_oracle_restores(oracle, ps, 0);
+}

@@ -1,0 +1,68 @@
+/* A ps with backups: who has which, with the process's own code (ps/process_replica.c). */
+#include "core/assert.h"
+#include "tests/sim/ps.h"
+
+static void answer(void *ctx, uint32_t core, int result)
+{
+    struct sl_sim_ps *ps = ctx;
+    (void)core;
+    ps->failed = ps->failed || result != 0;
+}
+
+void sl_sim_ps_pair(struct sl_sim_ps *ps)
+{
+    const struct sl_sim_ps_options *options = &ps->options;
+    if (!options->has_replica) {
+        return;
+    }
+    ps->stand_in = (struct sl_process_stand_in){.answer = answer, .ctx = ps};
+    ps->wiring = (struct sl_process){
+        .options = {.kind = SL_PROCESS_PS,
+                    .task_index = options->task_index,
+                    .ps_count = options->ps_count,
+                    .worker_count = options->worker_count,
+                    .reactor_count = options->shard_count,
+                    .replicas = 1},
+        .incarnation = ps->incarnation,
+        .cores = ps->wired,
+        .reactors = ps->process.reactors,
+        .servers = ps->servers,
+        .task_index = options->task_index,
+        .stand_in = &ps->stand_in,
+    };
+    for (uint32_t i = 0; i < options->shard_count; i++) {
+        ps->wired[i] = (struct sl_process_core){
+            .process = &ps->wiring, .index = i, .reactor = ps->process.reactors[i]};
+    }
+}
+
+void sl_sim_ps_pair_server(struct sl_sim_ps *ps, struct sl_server_options *server)
+{
+    if (ps->options.has_replica) {
+        server->has_replica = true;
+        server->pair_moved = sl_process_on_pair_moved;
+        server->pair_failed = sl_process_on_pair_failed;
+        server->pair_ctx = &ps->wired[server->local_index % ps->options.shard_count];
+    }
+}
+
+static void on_cluster(void *ctx, const struct sl_message_cluster *cluster)
+{
+    sl_process_on_cluster(&((struct sl_sim_ps *)ctx)->wiring, cluster);
+}
+
+void sl_sim_ps_pair_member(const struct sl_sim_ps *ps, struct sl_member_options *member)
+{
+    if (ps->options.has_replica) {
+        member->replicas = 1;
+        member->cluster = on_cluster;
+    }
+}
+
+void sl_sim_ps_pair_joined(struct sl_sim_ps *ps)
+{
+    if (ps->options.has_replica) {
+        ps->wiring.has_shards = true;
+        sl_process_replica_tell(&ps->wiring);
+    }
+}
