@@ -47,6 +47,14 @@ static const struct sl_cli_option table[] = {
      .target = &options.worker_reactors,
      .most = SL_LIMIT_REACTORS,
      .help = "The same of each worker, by NETWORK_WORKER_CORE_NUMBER."},
+    {.kind = SL_CLI_U64,
+     .name = "replicas",
+     .target = &options.replicas,
+     .metavar = "N",
+     .most = 1,
+     .help = "Backups of each shard, 0 or 1, on another ps, so that a ps may die: --ps 2 at least. "
+             "The job goes on without one that ends badly, or, with --restart-ps, with another in "
+             "its place; but for ps 0, which hosts the coordinator, with --cluster-store only."},
     {.kind = SL_CLI_STRING,
      .name = "ps-args",
      .target = &options.ps_args,
@@ -140,8 +148,9 @@ static const struct sl_cli_option table[] = {
      .metavar = "N",
      .most = 1e9,
      .help = "A ps that ends by a signal or with an exit status other than 0 is started again, up "
-             "to N times in all, from the newest checkpoint: with --restore newest only. The "
-             "workers wait for it, for their --timeout."},
+             "to N times in all: with --replicas 1 it becomes the backup of what its backup serves "
+             "now; with --restore newest it begins from the newest checkpoint, for which the "
+             "workers wait, for their --timeout. With one of the two only."},
     {.kind = SL_CLI_SECTION, .name = "Watching over it"},
     {.kind = SL_CLI_STRING,
      .name = "log-dir",
@@ -214,12 +223,21 @@ static int plan_job(struct sl_plan *plan, struct sl_report *report, char *reason
         err = sl_checkpoint_choice_read(&options.checkpoint, false, &checkpoint, reason,
                                         reason_bytes);
     }
-    if (err == 0 && options.ps_restarts > 0 && checkpoint.restore != SL_CHECKPOINT_RESTORE_NEWEST) {
+    if (err == 0 && options.replicas != 0 && checkpoint.dir != NULL) {
         snprintf(reason, reason_bytes,
-                 "--restart-ps says nothing without --checkpoint-dir and --restore newest: a ps "
-                 "that is started again would begin with nothing");
+                 "--replicas 1 does not go with --checkpoint-dir: a ps does not know which of the "
+                 "two copies to write");
         err = SL_ERR_INVALID;
     }
+    if (err == 0 && options.ps_restarts > 0 && options.replicas == 0 &&
+        checkpoint.restore != SL_CHECKPOINT_RESTORE_NEWEST) {
+        snprintf(reason, reason_bytes,
+                 "--restart-ps says nothing without --checkpoint-dir and --restore newest, or "
+                 "--replicas 1: a ps that is started again would begin with nothing");
+        err = SL_ERR_INVALID;
+    }
+    const char *store = getenv(SL_STORE_CHOICE_VARIABLE);
+    options.coordinator_lasts = options.store != NULL || (store != NULL && store[0] != '\0');
     if (err != 0) {
         return err;
     }

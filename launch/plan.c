@@ -112,6 +112,14 @@ static int append_flag(struct sl_words *argv, const char *name, const char *valu
     return err != 0 ? err : sl_words_append(argv, value);
 }
 
+/* "--name 3", where it is not 0. */
+static int append_number(struct sl_words *argv, const char *name, uint64_t number)
+{
+    char text[24];
+    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)number);
+    return append_flag(argv, name, number == 0 ? NULL : text);
+}
+
 static int append_checkpoint(struct sl_words *argv, const struct sl_checkpoint_choice_flags *flags)
 {
     int err = append_flag(argv, "--checkpoint-dir", flags->dir);
@@ -137,11 +145,8 @@ static int append_shared(struct sl_plan_task *task, const struct sl_launch_optio
     if (err != 0 || task->role != SL_CLUSTER_PS) {
         return err;
     }
-    if (options->lease_s != 0) {
-        char seconds[24];
-        snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)options->lease_s);
-        err = append_flag(argv, "--lease", seconds);
-    }
+    err = append_number(argv, "--lease", options->lease_s);
+    err = err != 0 ? err : append_number(argv, "--replicas", options->replicas);
     err = err != 0 ? err : append_checkpoint(argv, &options->checkpoint);
     err = err == 0 && options->rdma ? sl_words_append(argv, "--rdma") : err;
     return err == 0 && options->insecure ? sl_words_append(argv, "--insecure") : err;
@@ -188,6 +193,17 @@ int sl_plan_check_security(const struct sl_launch_options *options,
     return err;
 }
 
+static int check_replicas(const struct sl_launch_options *options,
+                          const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
+{
+    if (options->replicas == 0 || count_items(hosts->ps) >= 2) {
+        return 0;
+    }
+    (void)snprintf(reason, reason_bytes,
+                   "--replicas 1 needs a second ps, to have the backups: --ps 2 or more");
+    return SL_ERR_INVALID;
+}
+
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
                     const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
 {
@@ -212,7 +228,8 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
             return err;
         }
     }
-    int err = append_shared(task, options);
+    int err = check_replicas(options, hosts, reason, reason_bytes);
+    err = err != 0 ? err : append_shared(task, options);
     err = err != 0 ? err : append_devices(task, options, hosts, reason, reason_bytes);
     if (is_ps) {
         return err != 0 || options->ps_args == NULL

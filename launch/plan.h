@@ -39,8 +39,8 @@ int sl_plan_init(struct sl_plan *plan, uint32_t ps_count, uint32_t worker_count)
 void sl_plan_fini(struct sl_plan *plan);
 
 /* Appends to the task's argv the program, the cluster flags, and the user's arguments for its role:
- * the same whatever way leads to the machine. Errors: INVALID (--ps-args), NO_MEMORY, with reason.
- */
+ * the same whatever way leads to the machine. Errors: INVALID (--ps-args, --replicas), NO_MEMORY,
+ * with reason. */
 int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *options,
                     const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes);
 

@@ -192,20 +192,73 @@ static void rest(struct supervisor *all, struct sl_run *process, const struct sl
                 (unsigned long long)policy->restarts, (unsigned long long)policy->restarts_max);
 }
 
+/* With backups what the coordinator knows is who has which shard: nothing begins where it ended. */
+static bool ends_the_coordinator(const struct supervisor *all, const struct sl_run *process)
+{
+    return all->options->replicas != 0 && !all->options->coordinator_lasts &&
+           process->task->index == 0;
+}
+
+static uint32_t count_ps(const struct supervisor *all)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < all->count; i++) {
+        count += all->processes[i].task->role == SL_CLUSTER_PS;
+    }
+    return count;
+}
+
+/* Its shards have their backups on the next ps, and it has those of the one before. */
+static bool has_backup(const struct supervisor *all, const struct sl_run *process)
+{
+    const uint32_t count = count_ps(all), index = process->task->index;
+    for (uint32_t i = 0; i < all->count; i++) {
+        const struct sl_run *other = &all->processes[i];
+        const bool is_beside = other->task->role == SL_CLUSTER_PS && other != process &&
+                               (other->task->index == (index + 1) % count ||
+                                index == (other->task->index + 1) % count);
+        if (is_beside && other->child.pid == 0) {
+            return false;
+        }
+    }
+    return all->options->replicas != 0;
+}
+
+static void lose(struct supervisor *all, const struct sl_run *process)
+{
+    char text[512];
+    sl_run_describe_end(process, "is lost", text, sizeof text);
+    sl_log_warn("%s; the job goes on without it", text);
+    go_on_without(all, process->task->name);
+}
+
 /* One that has ended well before the workers was told to by somebody else. */
 static void judge_ps(struct supervisor *all, struct sl_run *process, bool early)
 {
-    const bool may_rest = early && all->phase == RUNNING && !sl_run_ended_well(process);
-    if (may_rest && sl_policy_judge(&all->ps_policy, process->wait_status) == SL_POLICY_RESTART) {
-        rest(all, process, &all->ps_policy);
-    } else {
+    enum sl_policy_verdict verdict = SL_POLICY_FAIL;
+    if (early && all->phase == RUNNING && !sl_run_ended_well(process)) {
+        if (ends_the_coordinator(all, process)) {
+            sl_log_error("ps/0 hosts the coordinator: it may die with --cluster-store only");
+        } else {
+            all->ps_policy.continues = has_backup(all, process);
+            verdict = sl_policy_judge(&all->ps_policy, process->wait_status);
+        }
+    }
+    switch (verdict) {
+    case SL_POLICY_FAIL:
         fail(all, process, early ? "ended early" : "failed");
+        break;
+    case SL_POLICY_RESTART:
+        rest(all, process, &all->ps_policy);
+        break;
+    case SL_POLICY_CONTINUE:
+        lose(all, process);
+        break;
     }
 }
 
 static void judge_worker(struct supervisor *all, struct sl_run *process)
 {
-    char text[512];
     switch (sl_policy_judge(&all->policy, process->wait_status)) {
     case SL_POLICY_FAIL:
         fail(all, process, "failed");
@@ -214,9 +267,7 @@ static void judge_worker(struct supervisor *all, struct sl_run *process)
         rest(all, process, &all->policy);
         break;
     case SL_POLICY_CONTINUE:
-        sl_run_describe_end(process, "is lost", text, sizeof text);
-        sl_log_warn("%s; the job goes on without it", text);
-        go_on_without(all, process->task->name);
+        lose(all, process);
         break;
     }
 }

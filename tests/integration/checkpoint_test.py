@@ -484,7 +484,8 @@ class Launched(CheckpointTest):
                       ["--restart-ps", 1, "--checkpoint-dir", "c", "--restore", 3]):
             launcher = self.start("starling-launch", *flags, "--", "--data", "x")
             self.assertEqual(launcher.wait(), 2, launcher.output)
-            self.assertIn("--restart-ps says nothing without --checkpoint-dir and --restore newest",
+            self.assertIn("--restart-ps says nothing without --checkpoint-dir and --restore newest, "
+                          "or --replicas 1",
                           launcher.output)
 
 

@@ -404,6 +404,96 @@ class Losses(LaunchTest):
         self.assertIn("the report", self.launched("--restart-workers", 1, "--log-dir", logs))
 
 
+# Ps $VICTIMS end as $END says, the first $TIMES times that one of them runs.
+LOSSY_PS = """#!/bin/sh
+all="$*"
+while [ "$1" != --task-index ]; do shift; done
+index=$2
+trap 'echo drained; exit 0' TERM
+echo "ps args: $all"
+touch "$FOLDER/up-$index"
+case " $VICTIMS " in *" $index "*)
+    echo run >> "$FOLDER/runs-$index"
+    [ "$(wc -l < "$FOLDER/runs-$index")" -gt "$TIMES" ] || eval "$END"
+    echo "ps/$index goes on"
+esac
+while :; do sleep 0.05; done
+"""
+
+
+class Replicas(LaunchTest):
+    """Ps that end badly, where their shards have backups. The worker ends when the test says so."""
+
+    def lossy(self, *args, victims="1", end="kill -9 $$", times=1, ps=3, **env):
+        self.script("starling-ps", LOSSY_PS)
+        self.worker('until [ -e "$FOLDER/enough" ]; do sleep 0.05; done\n')
+        return self.launch("--ps", ps, "--replicas", 1, *args,
+                           env={"VICTIMS": victims, "END": end, "TIMES": str(times), **env})
+
+    def ends(self, process, status=0):
+        self.file("enough", "")
+        self.assertEqual(process.wait(), status, process.output)
+        return process.output
+
+    def fails(self, process):
+        self.assertEqual(process.wait(), 1, process.output)
+        return process.output
+
+    def test_it_needs_two_ps(self):
+        self.assertIn("--replicas 1 needs a second ps, to have the backups: --ps 2 or more",
+                      self.launched("--replicas", 1, status=2))
+        self.assertIn("--replicas", self.launched("--ps", 3, "--replicas", 2, status=2))
+        self.assertIn("--replicas 1 does not go with --checkpoint-dir",
+                      self.launched("--ps", 2, "--replicas", 1, "--checkpoint-dir",
+                                    os.path.join(self.folder, "c"), status=2))
+
+    def test_a_ps_is_started_again(self):
+        process = self.lossy("--restart-ps", 1)
+        process.wait_line("ps/1 failed: killed by signal 9 (Killed); it is started again in 1 s "
+                          "(restart 1 of 1)")
+        process.wait_line("ps/1 goes on")
+        output = self.ends(process)
+        self.assertEqual(output.count("--task-index 1 --replicas 1"), 2)
+        self.assertEqual(output.count("drained"), 3)
+
+    def test_the_job_goes_on_without_one(self):
+        process = self.lossy("--restart-ps", 1, end="exit 1", times=9)
+        process.wait_line("ps/1 is lost: exit status 1; the job goes on without it")
+        output = self.ends(process)
+        self.assertIn("(restart 1 of 1)", output)
+        self.assertIn("the job ends without ps/1: lost on the way", output)
+        self.assertEqual(output.count("drained"), 2)
+
+    def test_the_job_ends_with_a_ps_and_its_backup(self):
+        for victims in ("1 2", "2 3", "1 0"):
+            with self.subTest(victims=victims):
+                output = self.fails(self.lossy(
+                    victims=victims, ps=4, times=99,
+                    STARLING_CLUSTER_STORE="etcd://127.0.0.1:1/x"))
+                self.assertIn("ended early: killed by signal 9", output)
+
+    def test_two_that_are_not_side_by_side(self):
+        process = self.lossy(victims="1 3", ps=5)
+        process.wait_line("ps/1 is lost: killed by signal 9 (Killed); the job goes on without it")
+        process.wait_line("ps/3 is lost: killed by signal 9 (Killed); the job goes on without it")
+        self.ends(process)
+
+    def test_ps_0_hosts_the_coordinator(self):
+        output = self.fails(self.lossy("--restart-ps", 9, victims="0", times=99))
+        self.assertIn("ps/0 hosts the coordinator: it may die with --cluster-store only", output)
+        self.assertIn("ps/0 ended early: killed by signal 9", output)
+
+    def test_ps_0_with_a_store(self):
+        process = self.lossy("--restart-ps", 1, "--cluster-store", "etcd://127.0.0.1:1/x",
+                             victims="0")
+        process.wait_line("ps/0 goes on")
+        self.ends(process)
+
+    def test_a_bad_flag_ends_the_job(self):
+        self.assertIn("ps/1 ended early: exit status 2",
+                      self.fails(self.lossy("--restart-ps", 9, end="exit 2", times=99)))
+
+
 class Rdma(LaunchTest):
     def test_every_ps_is_told(self):
         output = self.launched("--ps", 2, "--rdma")

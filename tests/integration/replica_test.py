@@ -160,6 +160,54 @@ class Scheduler(dmlc_test.DmlcTest):
             self.assertEqual(process.wait(), 0, process.output + scheduler.output)
 
 
+class Launched(harness.StarlingTest):
+    """Under the launcher a ps that is killed is not the end of the job."""
+
+    def launch(self, *flags):
+        data = self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 2000)
+        launcher = self.start("starling-launch", "--ps", 3, "--workers", 2, "--replicas", 1,
+                              "--lease", LEASE_S, *flags, "--", "--data", data, "--model", "lr",
+                              "--epochs", 5000, "--timeout", 60, "--batch-size", 100)
+        wait_count(launcher, "they are in step", 3)
+        return launcher
+
+    def kill(self, launcher, index):
+        with open(f"/proc/{launcher.pid}/task/{launcher.pid}/children", encoding="ascii") as file:
+            children = file.read().split()
+        for child in children:
+            with open(f"/proc/{child}/cmdline", "rb") as file:
+                words = file.read().decode().split("\0")
+            if words[0].endswith("starling-ps") and words[words.index("--task-index") + 1] == str(index):
+                os.kill(int(child), signal.SIGKILL)
+                return
+        self.fail(f"no ps/{index}:\n{launcher.output}")
+
+    def end(self, launcher):
+        """It ends as it is told, and nothing has failed."""
+        launcher.signal(signal.SIGTERM)
+        self.assertEqual(launcher.wait(), 128 + signal.SIGTERM, launcher.output)
+        self.assertNotIn("training failed", launcher.output)
+
+    def test_a_ps_is_started_again_and_becomes_the_backup(self):
+        launcher = self.launch("--restart-ps", 2)
+        self.kill(launcher, 1)
+        launcher.wait_line("ps/1 failed: killed by signal 9 (Killed); it is started again in 1 s")
+        launcher.wait_line("ps/2 serves the shards of ps/1 from now on")
+        wait_count(launcher, "they are in step", 5)
+        self.kill(launcher, 2)
+        launcher.wait_line("ps/1 serves the shards of ps/1 from now on")
+        wait_count(launcher, "they are in step", 7)
+        self.end(launcher)
+
+    def test_the_job_goes_on_without_a_ps(self):
+        launcher = self.launch()
+        self.kill(launcher, 2)
+        launcher.wait_line("ps/2 is lost: killed by signal 9 (Killed); the job goes on without it")
+        launcher.wait_line("ps/0 serves the shards of ps/2 from now on")
+        launcher.wait_line("connected again")
+        self.end(launcher)
+
+
 class Refused(harness.StarlingTest):
     def refuses(self, *words, args=()):
         output = self.run_to_end("starling-ps", *args, status=2)

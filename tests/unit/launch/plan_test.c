@@ -17,7 +17,8 @@ static char *some_arguments[] = {(char *)"--data", (char *)"d", NULL};
 static char *command_of(enum sl_cluster_role role, const struct sl_launch_options *options)
 {
     struct sl_plan plan;
-    const struct sl_plan_hosts hosts = {.ps = (char *)"h:1", .workers = (char *)"w"};
+    const struct sl_plan_hosts hosts = {
+        .ps = options->replicas != 0 ? (char *)"h:1,h:2" : (char *)"h:1", .workers = (char *)"w"};
     char reason[256] = "";
     assert_int_equal(sl_plan_init(&plan, 1, 1), 0);
     struct sl_plan_task *task = &plan.tasks[role == SL_CLUSTER_PS ? 0 : 1];
@@ -74,6 +75,28 @@ static void plan_command__hands_on_what_is_for_all(void **state)
                 "'d'");
 }
 
+static void plan_command__replicas_need_two_ps(void **state)
+{
+    (void)state;
+    const struct sl_launch_options options = {
+        .bin_dir = "/bin", .worker_args = no_arguments, .replicas = 1};
+    char *text = command_of(SL_CLUSTER_PS, &options);
+    assert_non_null(strstr(text, "'h:1,h:2'"));
+    assert_non_null(strstr(text, " '--replicas' '1'"));
+    free(text);
+    text = command_of(SL_CLUSTER_WORKER, &options);
+    assert_null(strstr(text, "--replicas"));
+    free(text);
+    struct sl_plan plan;
+    const struct sl_plan_hosts hosts = {.ps = (char *)"h:1", .workers = (char *)"w"};
+    char reason[256] = "";
+    assert_int_equal(sl_plan_init(&plan, 1, 1), 0);
+    assert_int_equal(sl_plan_command(&plan.tasks[0], &options, &hosts, reason, sizeof reason),
+                     SL_ERR_INVALID);
+    assert_non_null(strstr(reason, "--replicas 1 needs a second ps"));
+    sl_plan_fini(&plan);
+}
+
 static void plan_command__devices_are_of_the_role(void **state)
 {
     (void)state;
@@ -128,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_command__says_nothing_that_was_not_said),
         cmocka_unit_test(plan_command__hands_on_what_is_for_all),
+        cmocka_unit_test(plan_command__replicas_need_two_ps),
         cmocka_unit_test(plan_command__devices_are_of_the_role),
         cmocka_unit_test(plan_check_security__loopback_needs_no_secret),
         cmocka_unit_test(plan_check_security__other_addresses_do),
