@@ -63,29 +63,6 @@ static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinat
     }
 }
 
-/* All begin from the least that they can begin from. Where one is serving, which is 0, it is the
- * coordinator that has started anew: the others come in the place of those that are gone, each from
- * its own. */
-static void form(struct sl_coordinator *coordinator)
-{
-    const uint32_t count = coordinator->options.ps_count;
-    uint64_t least = coordinator->ps[0].restore;
-    for (uint32_t task = 1; task < count; task++) {
-        uint64_t restore = coordinator->ps[task].restore;
-        least = restore < least ? restore : least;
-    }
-    coordinator->formed = true;
-    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
-    if (least != 0) {
-        sl_log_info("the job begins from checkpoint %" PRIu64, least);
-        coordinator->restore = least;
-        for (uint32_t task = 0; task < count; task++) {
-            coordinator->ps[task].restore = least;
-            sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, task);
-        }
-    }
-}
-
 /* Nobody is missing: tells the cluster to everyone who is owed it. */
 static void publish(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
@@ -94,7 +71,9 @@ static void publish(struct sl_coordinator *coordinator, uint64_t now_ns)
     }
     sl_coordinator_job_begin(coordinator, now_ns);
     if (!coordinator->formed) {
-        form(coordinator);
+        coordinator->formed = true;
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+        sl_coordinator_restore_form(coordinator);
         sl_coordinator_checkpoint_formed(coordinator, now_ns);
     }
     sl_coordinator_replica_begin(coordinator);
@@ -194,33 +173,6 @@ static void log_return(const struct sl_coordinator_member *member,
     sl_log_warn("%s came back at %s%s", member->name, reg->data_endpoint, from);
 }
 
-/* The job has not begun: whether it begins from a checkpoint is the same for all. */
-static bool restore_agrees(struct sl_coordinator *coordinator,
-                           const struct sl_coordinator_member *member,
-                           const struct sl_message *message)
-{
-    uint64_t mine = message->reg.restore;
-    for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        const struct sl_coordinator_member *other = coordinator->members[i];
-        if (other == member || !is_ps(other) || !other->registered) {
-            continue;
-        }
-        const struct sl_coordinator_ps *known = &coordinator->ps[other->hello.task_index];
-        if (known->serving || (known->restore == 0) == (mine == 0)) {
-            continue;
-        }
-        bool is_mine = mine != 0;
-        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_INVALID,
-                              "%s has checkpoint %" PRIu64
-                              " to begin from, %s has none: either all "
-                              "begin from one, or none does",
-                              is_mine ? member->name : other->name, is_mine ? mine : known->restore,
-                              is_mine ? other->name : member->name);
-        return false;
-    }
-    return true;
-}
-
 /* A ps says where it is. One that comes back must have as many shards as before, since the keys are
  * spread over them. */
 static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
@@ -233,7 +185,8 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
                               "%s with %u shards: %s", member->name, reg->shard_count, why);
         return false;
     }
-    if (!coordinator->formed && !reg->serving && !restore_agrees(coordinator, member, message)) {
+    if (!coordinator->formed && !reg->serving &&
+        !sl_coordinator_restore_agrees(coordinator, member, message)) {
         return false;
     }
     struct sl_coordinator_ps *known = &coordinator->ps[member->hello.task_index];
@@ -250,6 +203,8 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     if (is_new || !coordinator->formed) {
         known->restore = reg->serving ? 0 : reg->restore;
         known->serving = reg->serving;
+        known->complete = reg->complete;
+        known->unfinished = reg->unfinished;
     }
     known->restarted = known->restarted || (is_known && is_new);
     known->shard_count = reg->shard_count;

@@ -40,10 +40,12 @@ struct sl_coordinator_ps {
     bool gone;            /* that process was lost, or left before the end, and none came since */
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
     char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES];
-    char host[SL_MESSAGE_NAME_BYTES]; /* as it registered */
-    bool serving;                     /* it had begun when it registered first */
-    uint64_t restore;                 /* the checkpoint that it begins from; 0: none */
-    bool owes_checkpoint;             /* its part of the one that is being made, or its manifest */
+    char host[SL_MESSAGE_NAME_BYTES];     /* as it registered */
+    bool serving;                         /* it had begun when it registered first */
+    uint64_t restore;                     /* the checkpoint that it begins from; 0: none */
+    struct sl_message_numbers complete;   /* as it registered; of use before the job begins */
+    struct sl_message_numbers unfinished; /* likewise */
+    bool owes_checkpoint; /* its part of the one that is being made, or its manifest */
 
     /* Of its shards: coordinator_replica.c. */
     uint32_t replicas;   /* as it registered */
@@ -286,6 +288,17 @@ void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t no
 
 /* Tells the cluster at once to those who know an older one, unless somebody is missing. */
 void sl_coordinator_cluster_look(struct sl_coordinator *coordinator, uint64_t now_ns);
+
+/* ---- coordinator_restore.c ---- */
+
+/* The job has not begun: whether there is one checkpoint that this ps and all that are there can
+ * begin from, or all can begin with nothing; else refuses it. */
+bool sl_coordinator_restore_agrees(struct sl_coordinator *coordinator,
+                                   const struct sl_coordinator_member *member,
+                                   const struct sl_message *message);
+
+/* Every ps has registered: which one each begins from. */
+void sl_coordinator_restore_form(struct sl_coordinator *coordinator);
 
 /* ---- coordinator_replica.c ---- */
 

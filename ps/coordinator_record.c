@@ -528,7 +528,11 @@ static void forget(struct sl_coordinator *coordinator)
 void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        coordinator->members[i]->heard_ns = now_ns;
+        struct sl_coordinator_member *member = coordinator->members[i];
+        member->heard_ns = now_ns;
+        /* Which checkpoints a ps can begin from is not in the records: it says so again. */
+        member->registered =
+            member->registered && (coordinator->formed || member->hello.role != SL_MESSAGE_ROLE_PS);
     }
     coordinator->stage_ns = coordinator->stage == SL_COORDINATOR_GATHERING ? 0 : now_ns;
     settle_ends(coordinator, now_ns);

@@ -143,6 +143,8 @@ static void register_once(struct sl_member *member)
                 .ps_count = options->ps_count,
                 .worker_count = options->worker_count,
                 .restore = member->joined ? 0 : options->restore,
+                .complete = options->complete,
+                .unfinished = options->unfinished,
                 .checkpoint_newest = sl_member_checkpoint_newest(member),
                 .serving = member->joined,
                 .replicas = options->replicas,

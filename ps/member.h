@@ -35,8 +35,10 @@ struct sl_member_options {
     bool checksum;
     uint64_t heartbeat_ns;      /* between two; 0, or not below the lease: a quarter of that */
     uint64_t start_timeout_ns;  /* to join; later, to register anew before that is tried again */
-    uint64_t restore;           /* the checkpoint that it can begin from, and shall; 0: none */
+    uint64_t restore;           /* the checkpoint that it shall begin from; 0: none */
     uint64_t checkpoint_newest; /* the greatest number of one that it knows of, complete or not */
+    struct sl_message_numbers complete;   /* those that it has whole: it can begin from them too */
+    struct sl_message_numbers unfinished; /* of which it has files, and no manifest */
 
     /* The cluster is known, once: this process has its shards first_shard and on of shard_count. */
     void (*joined)(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64_t lease_ns);

@@ -226,6 +226,7 @@ int sl_process_join(struct sl_process *process)
         fast = process->bound_fast;
     }
     const bool has_folder = options->checkpoint.directory != NULL;
+    const struct sl_process_found found = sl_process_restore_found(process);
     const struct sl_member_options member = {
         .reactor = process->reactors[0],
         .transport = sl_transport_find(options->coordinator.scheme),
@@ -250,8 +251,10 @@ int sl_process_join(struct sl_process *process)
         .checksum = options->checksum,
         .heartbeat_ns = options->heartbeat_ns,
         .start_timeout_ns = options->start_timeout_ns,
-        .restore = sl_process_restore_number(process),
-        .checkpoint_newest = sl_process_restore_greatest(process),
+        .restore = found.number,
+        .checkpoint_newest = found.greatest,
+        .complete = found.complete,
+        .unfinished = found.unfinished,
         .joined = on_joined,
         .cluster = sl_process_on_cluster,
         .failed = on_join_failed,

@@ -131,9 +131,16 @@ void sl_process_checkpoint_close(struct sl_process *process);
  * comes later is answered. */
 int sl_process_restore_begin(struct sl_process *process);
 
-/* What it can begin from, 0: nothing; and the greatest number that was in the folder. Reactor 0. */
-uint64_t sl_process_restore_number(const struct sl_process *process);
-uint64_t sl_process_restore_greatest(const struct sl_process *process);
+/* What was found. */
+struct sl_process_found {
+    uint64_t number;                      /* that it shall begin from; 0: nothing */
+    uint64_t greatest;                    /* in the folder, whole or not; 0: none */
+    struct sl_message_numbers complete;   /* as they are registered */
+    struct sl_message_numbers unfinished; /* likewise */
+};
+
+/* All of it 0 before, and without a folder. Reactor 0. */
+struct sl_process_found sl_process_restore_found(const struct sl_process *process);
 
 /* The cluster is known: what this process begins from, 0: nothing. Reactor 0. */
 uint64_t sl_process_restore_joined(struct sl_process *process);

@@ -29,15 +29,14 @@ struct find {
     struct sl_checkpoint_scope own; /* where the shards are as many as now; count 0: not known */
     uint32_t shard_count;           /* as many as now */
     int err;
-    uint64_t number;   /* 0: there is none */
-    uint64_t greatest; /* of all that there are, complete or not */
+    struct sl_process_found found;
     char reason[SL_SERVER_RESTORE_REASON_BYTES];
 };
 
 struct sl_process_restore {
     struct sl_aside *aside;
     struct find *find;
-    uint64_t number, greatest;
+    struct sl_process_found found;
     uint32_t waited; /* cores that are not loaded */
     bool failed;
     uint32_t table; /* the next that the coordinator is told */
@@ -68,28 +67,52 @@ static int find_scope(const struct find *find, uint64_t number, struct sl_checkp
     return err;
 }
 
-/* That it is complete; where damage is to be gone round, that every byte of it is right. */
-static int check(const struct find *find, uint64_t number, char *reason, size_t reason_bytes)
+/* Its manifests are as they were written, and its files are there. */
+static int check_complete(const struct find *find, uint64_t number,
+                          struct sl_checkpoint_scope scope,
+                          const struct sl_checkpoint_report *report, char *reason,
+                          size_t reason_bytes)
 {
-    static const struct sl_checkpoint_report report = {.find = log_finding};
-    const struct sl_disk *disk = sl_process_disk(&find->options);
-    const char *directory = find->options.directory;
-    struct sl_checkpoint_scope scope;
-    int err = find_scope(find, number, &scope, reason, reason_bytes);
-    if (err != 0) {
-        return err;
-    }
-    if (find->options.fall_back) {
-        return sl_checkpoint_folder_verify(disk, directory, number, scope, &report, reason,
-                                           reason_bytes);
-    }
     struct sl_checkpoint_chain chain;
-    err = sl_checkpoint_folder_chain(disk, directory, number, scope, &report, &chain, reason,
-                                     reason_bytes);
+    int err = sl_checkpoint_folder_chain(sl_process_disk(&find->options), find->options.directory,
+                                         number, scope, report, &chain, reason, reason_bytes);
     if (err == 0) {
         sl_checkpoint_chain_fini(&chain);
     }
     return err;
+}
+
+/* That it is complete; where damage is to be gone round, that every byte of it is right. */
+static int check(const struct find *find, uint64_t number, char *reason, size_t reason_bytes)
+{
+    static const struct sl_checkpoint_report report = {.find = log_finding};
+    struct sl_checkpoint_scope scope;
+    int err = find_scope(find, number, &scope, reason, reason_bytes);
+    if (err != 0 || !find->options.fall_back) {
+        return err != 0 ? err : check_complete(find, number, scope, &report, reason, reason_bytes);
+    }
+    return sl_checkpoint_folder_verify(sl_process_disk(&find->options), find->options.directory,
+                                       number, scope, &report, reason, reason_bytes);
+}
+
+static void add_number(struct sl_message_numbers *numbers, uint64_t number)
+{
+    if (numbers->count < SL_MESSAGE_NUMBERS_MAX) {
+        numbers->items[numbers->count++] = number;
+    }
+}
+
+/* One that is begun from where others do not have the newest: what is wrong with it is said then.
+ */
+static void add_if_complete(struct find *find, uint64_t number)
+{
+    char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
+    struct sl_checkpoint_scope scope;
+    if (find->found.complete.count < SL_MESSAGE_NUMBERS_MAX &&
+        find_scope(find, number, &scope, why, sizeof why) == 0 &&
+        check_complete(find, number, scope, NULL, why, sizeof why) == 0) {
+        add_number(&find->found.complete, number);
+    }
 }
 
 static bool is_damage(int err)
@@ -97,40 +120,52 @@ static bool is_damage(int err)
     return err == SL_ERR_CORRUPT || err == SL_ERR_NOT_FOUND || err == SL_ERR_VERSION;
 }
 
-/* From the newest on, but not above the one that was asked for. */
+/* Whether it can be begun from what comes next; damage that is not passed over is an error. */
+static int look_at(struct find *find, uint64_t number, uint32_t *damaged)
+{
+    char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
+    int err = check(find, number, why, sizeof why);
+    if (err == 0) {
+        find->found.number = number;
+        add_number(&find->found.complete, number);
+        return 0;
+    }
+    if (!find->options.fall_back || !is_damage(err)) {
+        (void)snprintf(find->reason, sizeof find->reason, "checkpoint %" PRIu64 ": %s%s", number,
+                       why, is_damage(err) ? FALL_BACK_HINT : "");
+        return err;
+    }
+    sl_log_warn("checkpoint %" PRIu64 " is passed over: %s", number, why);
+    (*damaged)++;
+    return 0;
+}
+
+/* From the newest on; that which is begun from is not above the one that was asked for. */
 static int look_through(struct find *find, const struct sl_checkpoint_list *list)
 {
     const struct sl_process_checkpoint *options = &find->options;
-    char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
     uint32_t damaged = 0;
-    for (uint32_t i = list->count; i > 0; i--) {
+    int err = 0;
+    for (uint32_t i = list->count; err == 0 && i > 0; i--) {
         const struct sl_checkpoint_found *found = &list->items[i - 1];
         const bool is_wanted =
             options->restore_number == 0 || found->number <= options->restore_number;
-        if (!is_wanted || found->state == SL_CHECKPOINT_INCOMPLETE) {
-            continue;
+        if (found->state == SL_CHECKPOINT_INCOMPLETE) {
+            add_number(&find->found.unfinished, found->number);
+        } else if (!is_wanted || find->found.number != 0) {
+            add_if_complete(find, found->number);
+        } else {
+            err = look_at(find, found->number, &damaged);
         }
-        int err = check(find, found->number, why, sizeof why);
-        if (err == 0) {
-            find->number = found->number;
-            return 0;
-        }
-        if (!options->fall_back || !is_damage(err)) {
-            (void)snprintf(find->reason, sizeof find->reason, "checkpoint %" PRIu64 ": %s%s",
-                           found->number, why, is_damage(err) ? FALL_BACK_HINT : "");
-            return err;
-        }
-        sl_log_warn("checkpoint %" PRIu64 " is passed over: %s", found->number, why);
-        damaged++;
     }
-    if (damaged > 0) {
+    if (err == 0 && find->found.number == 0 && damaged > 0) {
         (void)snprintf(find->reason, sizeof find->reason,
                        "of the checkpoints in %s that come into question none is whole; without "
                        "--restore the tables begin empty",
                        options->directory);
         return SL_ERR_CORRUPT;
     }
-    return 0;
+    return err;
 }
 
 static void find_work(struct sl_aside_job *job)
@@ -143,18 +178,19 @@ static void find_work(struct sl_aside_job *job)
     if (find->err != 0) {
         return;
     }
-    find->greatest = list.count == 0 ? 0 : list.items[list.count - 1].number;
+    find->found.greatest = list.count == 0 ? 0 : list.items[list.count - 1].number;
     if (options->restores) {
         find->err = look_through(find, &list);
     }
     sl_checkpoint_list_fini(&list);
     const bool is_exact = options->restore_number != 0 && !options->fall_back;
-    const bool is_missing = options->restore_number != 0 && find->number == 0;
-    if (find->err == 0 && (is_missing || (is_exact && find->number != options->restore_number))) {
+    const bool is_missing = options->restore_number != 0 && find->found.number == 0;
+    if (find->err == 0 &&
+        (is_missing || (is_exact && find->found.number != options->restore_number))) {
         (void)snprintf(find->reason, sizeof find->reason,
                        "there is no complete checkpoint %" PRIu64 " in %s; the newest before it is "
                        "%" PRIu64 " (0: none)",
-                       options->restore_number, options->directory, find->number);
+                       options->restore_number, options->directory, find->found.number);
         find->err = SL_ERR_NOT_FOUND;
     }
 }
@@ -172,12 +208,11 @@ static void find_done(struct sl_aside_job *job)
     if (err != 0) {
         sl_log_error("nothing can be restored: %s",
                      find->err != 0 ? find->reason : "no thread to look for a checkpoint");
-    } else if (find->options.restores && find->number == 0) {
+    } else if (find->options.restores && find->found.number == 0) {
         sl_log_info("%s holds no complete checkpoint: begins with nothing",
                     find->options.directory);
     }
-    restore->number = find->number;
-    restore->greatest = find->greatest;
+    restore->found = find->found;
     free(find);
     restore->find = NULL;
     if (err == 0) {
@@ -317,22 +352,17 @@ uint64_t sl_process_restore_joined(struct sl_process *process)
         restore->waited = process->options.reactor_count;
         sl_log_info("restores checkpoint %" PRIu64 " from %s; clients wait until it is loaded",
                     number, process->options.checkpoint.directory);
-    } else if (restore != NULL && restore->number != 0) {
+    } else if (restore != NULL && restore->found.number != 0) {
         sl_log_warn("begins with nothing, although %s holds checkpoint %" PRIu64
-                    ": another ps has none",
-                    process->options.checkpoint.directory, restore->number);
+                    ": it is not one of all ps",
+                    process->options.checkpoint.directory, restore->found.number);
     }
     return number;
 }
 
-uint64_t sl_process_restore_number(const struct sl_process *process)
+struct sl_process_found sl_process_restore_found(const struct sl_process *process)
 {
-    return process->restore == NULL ? 0 : process->restore->number;
-}
-
-uint64_t sl_process_restore_greatest(const struct sl_process *process)
-{
-    return process->restore == NULL ? 0 : process->restore->greatest;
+    return process->restore == NULL ? (struct sl_process_found){0} : process->restore->found;
 }
 
 int sl_process_restore_begin(struct sl_process *process)

@@ -157,6 +157,13 @@ static void build_error(struct build *build, const struct sl_message_error *from
     build->control.error = &build->error;
 }
 
+/* Likewise. */
+static uint64_t *numbers(const struct sl_message_numbers *from)
+{
+    sl_assert(from->count <= SL_MESSAGE_NUMBERS_MAX);
+    return (uint64_t *)(uintptr_t)from->items;
+}
+
 static void build_register(struct build *build, const struct sl_message_register *from)
 {
     sl_assert(from->pair_count <= SL_MESSAGE_PAIRS_MAX);
@@ -181,6 +188,10 @@ static void build_register(struct build *build, const struct sl_message_register
     }
     build->reg.pairs = build->pair_list;
     build->reg.n_pairs = from->pair_count;
+    build->reg.complete = numbers(&from->complete);
+    build->reg.n_complete = from->complete.count;
+    build->reg.unfinished = numbers(&from->unfinished);
+    build->reg.n_unfinished = from->unfinished.count;
     build->control.register_ = &build->reg;
 }
 

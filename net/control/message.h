@@ -118,7 +118,15 @@ struct sl_message_pair {
     bool in_step;
 };
 
-#define SL_MESSAGE_PAIRS_MAX 2 /* a ps is the primary of its own shards and of those of another */
+#define SL_MESSAGE_PAIRS_MAX   2 /* a ps is the primary of its own shards and of those of another */
+
+#define SL_MESSAGE_NUMBERS_MAX 64
+
+/* Of checkpoints, the newest first. */
+struct sl_message_numbers {
+    uint64_t items[SL_MESSAGE_NUMBERS_MAX];
+    uint32_t count;
+};
 
 struct sl_message_register {
     char data_endpoint[SL_LIMIT_ENDPOINT_BYTES];
@@ -126,10 +134,12 @@ struct sl_message_register {
     uint32_t ps_count, worker_count;
     char host[SL_MESSAGE_NAME_BYTES]; /* ps: net/shm/shm.h; "": not through shared memory */
     char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* ps: rdma or dpdk beside data_endpoint, or "" */
-    uint64_t restore;           /* ps: the checkpoint that it can begin from; 0: none */
-    uint64_t checkpoint_newest; /* ps: the greatest number that it knows of; 0: none */
-    bool serving;               /* ps: it has begun already, and restores nothing */
-    uint32_t replicas;          /* ps: backups of each shard, 0 or 1 */
+    uint64_t restore;                     /* ps: the checkpoint that it shall begin from; 0: none */
+    uint64_t checkpoint_newest;           /* ps: the greatest number that it knows of; 0: none */
+    struct sl_message_numbers complete;   /* ps: those that it has whole, `restore` among them */
+    struct sl_message_numbers unfinished; /* ps: of which it has files, and no manifest */
+    bool serving;                         /* ps: it has begun already, and restores nothing */
+    uint32_t replicas;                    /* ps: backups of each shard, 0 or 1 */
     struct sl_message_pair pairs[SL_MESSAGE_PAIRS_MAX];
     uint32_t pair_count;
 };

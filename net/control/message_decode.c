@@ -190,6 +190,17 @@ static bool read_pairs(const Starling__Register *from, struct sl_message_registe
     return true;
 }
 
+static bool read_numbers(const uint64_t *from, size_t count, struct sl_message_numbers *to)
+{
+    bool descend = count <= SL_MESSAGE_NUMBERS_MAX;
+    for (size_t i = 0; descend && i < count; i++) {
+        to->items[i] = from[i];
+        descend = from[i] != 0 && is_checkpoint(from[i]) && (i == 0 || from[i] < from[i - 1]);
+    }
+    to->count = (uint32_t)count;
+    return holds(descend, "register: checkpoints that are too many, or do not descend");
+}
+
 static bool read_register(const struct sl_message_memory *memory, const Starling__Register *from,
                           struct sl_message_register *to)
 {
@@ -204,6 +215,8 @@ static bool read_register(const struct sl_message_memory *memory, const Starling
                  "register: a checkpoint's number over the limit") &&
            holds(from->shard_count <= SL_LIMIT_REACTORS, "register: shard_count over the limit") &&
            holds(from->replicas <= 1, "register: more than one replica") && read_pairs(from, to) &&
+           read_numbers(from->complete, from->n_complete, &to->complete) &&
+           read_numbers(from->unfinished, from->n_unfinished, &to->unfinished) &&
            holds(from->ps_count <= SL_LIMIT_PS, "register: ps_count over the limit") &&
            holds(from->worker_count <= SL_LIMIT_WORKERS, "register: worker_count over the limit") &&
            copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,

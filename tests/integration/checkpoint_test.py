@@ -246,6 +246,66 @@ class SaveAndRestore(CheckpointTest):
         self.drain(ps)
 
 
+class FoldersOfTheirOwn(CheckpointTest):
+    """Two ps, each with a folder on a disk of its own."""
+
+    def begin(self, *more):
+        hosts = ",".join(f"127.0.0.1:{port}" for port in harness.free_ports(2))
+        ps = [self.start("starling-ps", "--ps-hosts", hosts, "--worker-hosts", "127.0.0.1:1",
+                         "--job-name", "ps", "--task-index", task, "--checkpoint-dir",
+                         f"{self.checkpoints}-{task}", "--checkpoint-every", "0", *more,
+                         env={"NETWORK_PS_CORE_NUMBER": "1"}) for task in range(2)]
+        return ps, hosts.split(",")[0]
+
+    def folder_of(self, number, task=1):
+        return os.path.join(f"{self.checkpoints}-{task}", f"checkpoint-{number:06d}")
+
+    def save(self, count, *more):
+        """So many checkpoints, then all are killed; returns what each has."""
+        ps, coordinator = self.begin(*more)
+        for process in ps:
+            process.wait_line("ready")
+        states = []
+        with self.client(coordinator) as client:
+            model = Model(client, 1)
+            for _ in range(count):
+                model.push(0.3)
+                states.append(model.state())
+                self.ask(client)
+        self.kill(ps)
+        return states
+
+    def restored(self, *more):
+        """What is there after a restart, and the number of the next checkpoint."""
+        ps, coordinator = self.begin("--restore", "newest", *more)
+        for process in ps:
+            process.wait_line("ready")
+        with self.client(coordinator) as client:
+            state, number = Model(client, 1).state(), self.ask(client)
+        self.kill(ps)
+        return state, number
+
+    def test_manifest_that_one_of_them_has(self):
+        states = self.save(3)
+        os.remove(os.path.join(self.folder_of(3), "manifest.json"))
+        self.assertEqual(self.restored(), (states[1], 4))
+
+    def test_first_manifest_that_one_of_them_has(self):
+        """All ended before it was complete: all begin with nothing, as nobody was told of it."""
+        states = self.save(1)
+        os.remove(os.path.join(self.folder_of(1), "manifest.json"))
+        state, number = self.restored()
+        self.assertNotEqual(state, states[0])
+        self.assertEqual(number, 2)
+
+    def test_disk_that_is_gone(self):
+        self.save(2)
+        shutil.rmtree(f"{self.checkpoints}-1")
+        ps, _ = self.begin("--restore", "newest")
+        ps[0].wait_line("ps/0 has checkpoint 2 to begin from, ps/1 has none")
+        self.kill(ps)
+
+
 class Damage(CheckpointTest):
     """Three checkpoints, each full; the newest is damaged in some way."""
 

@@ -15,7 +15,7 @@ static int join(void *ctx)
 {
     struct sl_sim_ps *ps = ctx;
     sl_sim_oracle_finds(ps->options.oracle, ps->options.task_index,
-                        sl_process_restore_number(&ps->wiring), disk_of(ps)->was_damaged);
+                        sl_process_restore_found(&ps->wiring).number, disk_of(ps)->was_damaged);
     sl_sim_ps_join(ps);
     return 0;
 }
@@ -96,8 +96,11 @@ static void is_written(void *ctx, const struct sl_message_checkpoint_complete *c
 void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_member_options *member)
 {
     if (ps->options.disk != NULL) {
-        member->restore = sl_process_restore_number(&ps->wiring);
-        member->checkpoint_newest = sl_process_restore_greatest(&ps->wiring);
+        const struct sl_process_found found = sl_process_restore_found(&ps->wiring);
+        member->restore = found.number;
+        member->checkpoint_newest = found.greatest;
+        member->complete = found.complete;
+        member->unfinished = found.unfinished;
         member->checkpoint = begins;
         member->checkpoint_complete = is_written;
     }

@@ -112,6 +112,28 @@ static void message_decode__refuses_odd_checkpoints(void **state)
     assert_int_equal(decode_of(&reg), SL_ERR_PROTOCOL);
 }
 
+static void message_decode__refuses_odd_lists_of_checkpoints(void **state)
+{
+    (void)state;
+    struct sl_message reg = {.kind = SL_MESSAGE_REGISTER};
+    struct sl_message_numbers *const lists[] = {&reg.reg.complete, &reg.reg.unfinished};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        struct sl_message_numbers *list = lists[i];
+        *list =
+            (struct sl_message_numbers){.items = {SL_LIMIT_CHECKPOINT_NUMBER, 7, 1}, .count = 3};
+        assert_int_equal(decode_of(&reg), SL_OK);
+        list->items[0]++;
+        assert_int_equal(decode_of(&reg), SL_ERR_PROTOCOL);
+        list->items[0] = 7;
+        assert_int_equal(decode_of(&reg), SL_ERR_PROTOCOL);
+        list->items[0] = 8;
+        list->items[2] = 0;
+        assert_int_equal(decode_of(&reg), SL_ERR_PROTOCOL);
+        list->count = 2;
+        assert_int_equal(decode_of(&reg), SL_OK);
+    }
+}
+
 static void message_decode__refuses_odd_lists_of_files(void **state)
 {
     (void)state;
@@ -183,6 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(message_decode__refuses_files_outside_their_folder),
         cmocka_unit_test(message_decode__refuses_odd_checkpoints),
+        cmocka_unit_test(message_decode__refuses_odd_lists_of_checkpoints),
         cmocka_unit_test(message_decode__refuses_odd_lists_of_files),
         cmocka_unit_test(message_decode__takes_the_largest_checkpoint),
     };

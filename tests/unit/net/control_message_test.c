@@ -89,7 +89,7 @@ static void random_register(uint64_t *seed, struct sl_message_register *to)
     to->restore = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
     to->checkpoint_newest = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
     to->serving = sl_hash_random(seed) % 2 == 0;
-    random_message_pairs(seed, to);
+    random_message_lists(seed, to);
 }
 
 static void random_body(uint64_t *seed, struct sl_message *to)

@@ -41,7 +41,7 @@ struct sl_table_spec random_message_spec(uint64_t *seed)
         .initial_accumulator = random_fraction(seed),
         .l1 = random_fraction(seed),
         .l2 = random_fraction(seed),
-        .lr_power = -random_fraction(seed),
+        .lr_power = 0.0f - random_fraction(seed), /* -0 is encoded as 0 */
         .decay_steps = (uint32_t)(1 + sl_hash_random(seed) % 1000),
         .decay_baseline = 0.5f + random_fraction(seed),
     };
@@ -132,7 +132,17 @@ void random_message_epoch(uint64_t *seed, struct sl_message_ps *to)
     }
 }
 
-void random_message_pairs(uint64_t *seed, struct sl_message_register *to)
+static void random_numbers(uint64_t *seed, struct sl_message_numbers *to)
+{
+    uint64_t number = 0;
+    to->count = (uint32_t)(sl_hash_random(seed) % (SL_MESSAGE_NUMBERS_MAX + 1));
+    for (uint32_t i = to->count; i > 0; i--) {
+        number += 1 + sl_hash_random(seed) % 1000;
+        to->items[i - 1] = number;
+    }
+}
+
+void random_message_lists(uint64_t *seed, struct sl_message_register *to)
 {
     to->replicas = (uint32_t)(sl_hash_random(seed) % 2);
     to->pair_count = (uint32_t)(sl_hash_random(seed) % (SL_MESSAGE_PAIRS_MAX + 1));
@@ -141,4 +151,6 @@ void random_message_pairs(uint64_t *seed, struct sl_message_register *to)
         to->pairs[i].epoch = sl_hash_random(seed);
         to->pairs[i].in_step = sl_hash_random(seed) % 2 == 0;
     }
+    random_numbers(seed, &to->complete);
+    random_numbers(seed, &to->unfinished);
 }

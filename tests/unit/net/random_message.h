@@ -19,6 +19,8 @@ void random_message_complete(uint64_t *seed, struct sl_message_checkpoint_comple
 
 /* Of a ps that is filled in already: who serves its shards, and has their backups. */
 void random_message_epoch(uint64_t *seed, struct sl_message_ps *to);
-void random_message_pairs(uint64_t *seed, struct sl_message_register *to);
+
+/* The pairs of a ps, and the checkpoints that it has. */
+void random_message_lists(uint64_t *seed, struct sl_message_register *to);
 
 #endif

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 
 void start_with(struct fixture *f, uint64_t interval_ns, uint32_t adds)
 {
@@ -25,6 +26,32 @@ void register_restoring(struct fixture *f, sl_coordinator_peer peer, uint64_t id
         .id = id,
         .reg = {
             .shard_count = 2, .restore = restore, .checkpoint_newest = newest, .serving = serving}};
+    (void)snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://host%u:1",
+                   (unsigned)peer);
+    say(f, peer, message);
+}
+
+static struct sl_message_numbers numbers_of(const char *text)
+{
+    struct sl_message_numbers numbers = {.count = 0};
+    char *end = NULL;
+    for (uint64_t number = strtoull(text, &end, 10); number != 0;
+         number = strtoull(end, &end, 10)) {
+        numbers.items[numbers.count++] = number;
+    }
+    return numbers;
+}
+
+void register_having(struct fixture *f, sl_coordinator_peer peer, uint64_t id, uint64_t restore,
+                     const char *complete, const char *unfinished)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_REGISTER,
+                                 .id = id,
+                                 .reg = {.shard_count = 2,
+                                         .restore = restore,
+                                         .checkpoint_newest = 20,
+                                         .complete = numbers_of(complete),
+                                         .unfinished = numbers_of(unfinished)}};
     (void)snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://host%u:1",
                    (unsigned)peer);
     say(f, peer, message);

@@ -11,6 +11,11 @@ void start_with(struct fixture *f, uint64_t interval_ns, uint32_t adds);
 void client_joins(struct fixture *f, sl_coordinator_peer peer);
 void register_restoring(struct fixture *f, sl_coordinator_peer peer, uint64_t id, uint64_t restore,
                         uint64_t newest, bool serving);
+
+/* Likewise, with the checkpoints that it has whole, and those without a manifest: each "9 7 5". It
+ * shall begin from `restore`. */
+void register_having(struct fixture *f, sl_coordinator_peer peer, uint64_t id, uint64_t restore,
+                     const char *complete, const char *unfinished);
 void ask(struct fixture *f, sl_coordinator_peer peer, uint64_t id, uint32_t timeout_ms);
 
 /* Files of these shards, "f<number>-<shard>"; of the shards of peer 11 or 12; why there are none.

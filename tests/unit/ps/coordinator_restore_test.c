@@ -69,15 +69,15 @@ static void checkpoint__ends_where_numbers_do(void **state)
     expect_nothing(f);
 }
 
-static void register__all_begin_from_the_least_checkpoint(void **state)
+static void register__all_begin_from_the_newest_that_all_have(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(hello(f, 11, PS, 0), 0);
     assert_int_equal(hello(f, 12, PS, 1), 0);
     assert_int_equal(hello(f, 1, WORKER, 0), 0);
     register_worker(f, 1, 1);
-    register_restoring(f, 11, 1, 7, 7, false);
-    register_restoring(f, 12, 1, 5, 7, false);
+    register_having(f, 11, 1, 7, "7 6 5 3", "");
+    register_having(f, 12, 1, 8, "8 5 3 2", "");
     expect_part(f, "11#1 cluster of 3 workers from 5:");
     expect_part(f, "12#1 cluster of 3 workers from 5:");
     expect_part(f, "1#1 cluster of 3 workers from 5:");
@@ -121,6 +121,57 @@ static void register__either_all_begin_from_a_checkpoint_or_none_does(void **sta
     register_restoring(f, 31, 2, 0, 6, false);
     expect_part(f, "12#2 cluster of 3 workers: ");
     expect_part(f, "31#2 cluster of 3 workers: ");
+}
+
+static void register__none_begins_from_one_above_its_own(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    register_having(f, 11, 1, 5, "7 6 5 3", ""); /* --restore 5 */
+    register_having(f, 12, 1, 7, "7 6 5 3", "");
+    expect_part(f, "11#1 cluster of 3 workers from 5:");
+    expect_part(f, "12#1 cluster of 3 workers from 5:");
+}
+
+static void register__what_no_two_have_is_not_gone_below(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    register_having(f, 11, 1, 7, "7 4", "");
+    register_having(f, 12, 1, 6, "6 5", "7"); /* 7 was never complete, but 4 was */
+    expect(f, "12#1 error invalid: ps/1 has checkpoint 6 to begin from, the newest of ps/0 is 7: "
+              "there is none that all ps have");
+    expect_nothing(f);
+}
+
+static void register__what_was_never_complete_is_not_waited_for(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    register_having(f, 11, 1, 2, "2 1", "");
+    register_having(f, 12, 1, 0, "", "2 1");
+    expect_part(f, "11#1 cluster of 3 workers: ");
+    expect_part(f, "12#1 cluster of 3 workers: ");
+    /* The other way round. */
+    fixture_remake(f, 2, 3);
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    register_having(f, 12, 1, 0, "", "1");
+    register_having(f, 11, 1, 1, "1", "");
+    expect_part(f, "11#1 cluster of 3 workers: ");
+    expect_part(f, "12#1 cluster of 3 workers: ");
+    /* Below it is one that was: of that the other should have more than nothing. */
+    fixture_remake(f, 2, 3);
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    register_having(f, 11, 1, 2, "2 1", "");
+    register_having(f, 12, 1, 0, "", "2");
+    expect(f, "12#1 error invalid: ps/0 has checkpoint 1 to begin from, ps/1 has none: either all "
+              "begin from one, or none does");
+    expect_nothing(f);
 }
 
 static void register__where_one_serves_already_each_begins_from_its_own(void **state)
@@ -267,7 +318,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows),
         CASE(checkpoint__ends_where_numbers_do),
-        CASE(register__all_begin_from_the_least_checkpoint),
+        CASE(register__all_begin_from_the_newest_that_all_have),
+        CASE(register__none_begins_from_one_above_its_own),
+        CASE(register__what_no_two_have_is_not_gone_below),
+        CASE(register__what_was_never_complete_is_not_waited_for),
         CASE(register__either_all_begin_from_a_checkpoint_or_none_does),
         CASE(register__where_one_serves_already_each_begins_from_its_own),
         CASE(end__waits_for_the_checkpoint_that_the_ps_ask_for),
