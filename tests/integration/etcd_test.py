@@ -134,6 +134,10 @@ class Cluster(sum_job.Cluster):
         return ",".join(f"{self.behind}:{control}" for control, _ in self.ports)
 
     @property
+    def worker_flags(self):
+        return [*super().worker_flags, "--cluster-store", self.etcd.url]
+
+    @property
     def found(self):
         return self.etcd.coordinator()[1]
 
