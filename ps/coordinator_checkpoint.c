@@ -57,7 +57,9 @@ static struct sl_message checkpoint_message(const struct sl_coordinator_checkpoi
 {
     return (struct sl_message){
         .kind = SL_MESSAGE_CHECKPOINT,
-        .checkpoint = {.number = checkpoint->number, .base = checkpoint->base},
+        .checkpoint = {.number = checkpoint->number,
+                       .base = checkpoint->base,
+                       .complete = checkpoint->whole},
     };
 }
 
@@ -153,7 +155,8 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
                 checkpoint->number, checkpoint->base == 0 ? "" : "what was added, ",
                 checkpoint->file_count, checkpoint->file_count == 1 ? "" : "s", (double)bytes / 1e6,
                 (double)(now_ns - checkpoint->begun_ns) / (double)SL_CLOCK_NS_PER_S);
-    checkpoint->complete = checkpoint->number;
+    checkpoint->complete = checkpoint->whole = checkpoint->number;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     checkpoint->adds = checkpoint->base == 0 ? 0 : checkpoint->adds + 1;
     idle(coordinator, now_ns);
     struct sl_message message = {
@@ -304,6 +307,10 @@ void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
         return;
     }
     checkpoint->complete = 0; /* it may not have that one's files, nor know what it held */
+    if (coordinator->ps[member->hello.task_index].restore != checkpoint->whole) {
+        checkpoint->whole = 0;
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    }
     if (checkpoint->stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
         give_up(coordinator, now_ns, SL_ERR_CLOSED, "%s was started anew", member->name);
     }

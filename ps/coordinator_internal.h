@@ -135,6 +135,7 @@ struct sl_coordinator_checkpoint {
     uint32_t file_count;
     uint64_t newest;   /* the greatest number that anyone knows of */
     uint64_t complete; /* that the next may add to; 0: it has to be a full one */
+    uint64_t whole;    /* the newest complete one, which every ps has; 0: not known */
     uint32_t adds;     /* complete ones since the last full one */
     uint64_t next_ns;  /* when the next is due; SL_CLOCK_NEVER: never */
 };

@@ -51,12 +51,13 @@ static json_t *id_json(uint64_t id)
 static json_t *job_json(const struct sl_coordinator *coordinator)
 {
     return json_pack(
-        "{sI sI ss sI sb so so ss sb si ss}", "ps", (json_int_t)coordinator->options.ps_count,
+        "{sI sI ss sI sb so so so ss sb si ss}", "ps", (json_int_t)coordinator->options.ps_count,
         "workers", (json_int_t)coordinator->worker_count, "workers_from",
         coordinator->worker_count_from, "cluster_version", (json_int_t)coordinator->cluster_version,
         "formed", coordinator->formed ? 1 : 0, "restore", id_json(coordinator->restore),
-        "checkpoint", id_json(coordinator->checkpoint.newest), "stage", STAGES[coordinator->stage],
-        "never_began", coordinator->never_began ? 1 : 0, "end_err", coordinator->end_err, "end_why",
+        "checkpoint", id_json(coordinator->checkpoint.newest), "whole",
+        id_json(coordinator->checkpoint.whole), "stage", STAGES[coordinator->stage], "never_began",
+        coordinator->never_began ? 1 : 0, "end_err", coordinator->end_err, "end_why",
         coordinator->end_why);
 }
 
@@ -240,7 +241,9 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record, ch
         coordinator->cluster_version == 0 || !read_flag(record, "formed", &coordinator->formed) ||
         !read_id(record, "restore", &coordinator->restore) ||
         !read_id(record, "checkpoint", &coordinator->checkpoint.newest) ||
+        !read_id(record, "whole", &coordinator->checkpoint.whole) ||
         coordinator->checkpoint.newest > SL_LIMIT_CHECKPOINT_NUMBER ||
+        coordinator->checkpoint.whole > coordinator->checkpoint.newest ||
         coordinator->restore > SL_LIMIT_CHECKPOINT_NUMBER ||
         !read_word(record, "stage", STAGES, STAGE_COUNT, &stage) ||
         !read_flag(record, "never_began", &coordinator->never_began) || !json_is_integer(end_err) ||
@@ -513,7 +516,7 @@ static void forget(struct sl_coordinator *coordinator)
     coordinator->cluster_version = 1;
     coordinator->formed = false;
     coordinator->restore = 0;
-    coordinator->checkpoint.newest = 0;
+    coordinator->checkpoint.newest = coordinator->checkpoint.whole = 0;
     coordinator->table_count = 0;
     coordinator->stage = SL_COORDINATOR_GATHERING;
     coordinator->stage_ns = 0;

@@ -179,7 +179,7 @@ void sl_coordinator_restore_form(struct sl_coordinator *coordinator)
     if (number != 0) {
         sl_log_info("the job begins from checkpoint %" PRIu64, number);
     }
-    coordinator->restore = number;
+    coordinator->restore = coordinator->checkpoint.whole = number;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         coordinator->ps[task].restore = number;

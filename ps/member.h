@@ -55,11 +55,10 @@ struct sl_member_options {
     /* Since it has joined, there has been no connection to the coordinator for start_timeout_ns;
      * comes again every second until there is one. May be NULL. */
     void (*absent)(void *ctx);
-    /* A checkpoint begins: sl_member_checkpoint_part or _fail is called, then or later. base: what
-     * it adds to, which this process has completed; 0: it is a full one. What was begun before is
-     * given up. Both NULL: this process has no place for checkpoints, and the coordinator is told
-     * so. */
-    void (*checkpoint)(void *ctx, uint64_t number, uint64_t base);
+    /* A checkpoint begins: sl_member_checkpoint_part or _fail is called, then or later. What it
+     * adds to, this process has completed. What was begun before is given up. Both NULL: this
+     * process has no place for checkpoints, and the coordinator is told so. */
+    void (*checkpoint)(void *ctx, const struct sl_message_checkpoint *begun);
     /* All ps have their files: the manifest is to be written, then sl_member_checkpoint_done or
      * _fail called. Valid during the call. */
     void (*checkpoint_complete)(void *ctx, const struct sl_message_checkpoint_complete *complete);

@@ -70,7 +70,7 @@ void sl_member_checkpoint_told(struct sl_member *member, const struct sl_message
                                   "it was started without a folder for checkpoints");
         return;
     }
-    member->options.checkpoint(member->options.ctx, told->number, told->base);
+    member->options.checkpoint(member->options.ctx, told);
 }
 
 void sl_member_checkpoint_complete_told(struct sl_member *member,

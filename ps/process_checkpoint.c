@@ -20,7 +20,7 @@
  * drain timeout are waited. */
 #define LAST_ASKS    3
 
-/* The manifest of a checkpoint, and what is removed for it: the thread's while it is posted. */
+/* The manifest of a checkpoint: the thread's while it is posted. */
 struct sl_process_manifest {
     struct sl_aside_job job; /* first */
     struct sl_process *process;
@@ -28,11 +28,19 @@ struct sl_process_manifest {
     const char *directory;
     struct sl_checkpoint_manifest manifest;
     struct sl_checkpoint_scope scope;
-    uint32_t writer, keep;
+    uint32_t writer;
     int err;
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
-    int prune_err;
-    uint32_t removed;
+};
+
+/* What is removed when another one begins: likewise. */
+struct prune {
+    struct sl_aside_job job; /* first */
+    const struct sl_disk *disk;
+    const char *directory;
+    struct sl_checkpoint_prune_options options;
+    int err;
+    char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
 };
 
 /* What the cores of the process have of the checkpoint that is in the making. Reactor 0's. */
@@ -118,23 +126,61 @@ static void core_checkpoint(void *ctx, uint64_t number, uint64_t base)
     sl_server_checkpoint_begin(core->server, number, base, now_s(core->process));
 }
 
-void sl_process_on_checkpoint(void *ctx, uint64_t number, uint64_t base)
+static void prune_work(struct sl_aside_job *job)
+{
+    struct prune *work = (struct prune *)job;
+    uint32_t removed;
+    work->err = sl_checkpoint_folder_prune(work->disk, work->directory, &work->options, &removed,
+                                           work->reason, sizeof work->reason);
+}
+
+static void prune_done(struct sl_aside_job *job)
+{
+    struct prune *work = (struct prune *)job;
+    if (job->err == 0 && work->err != 0) {
+        sl_log_warn("old checkpoints are not all removed: %s", work->reason);
+    }
+    free(work);
+}
+
+/* What is too old goes when it is known that every ps has the newest, not before: with folders of
+ * their own they would be left with nothing that all have. What was given up since goes too. */
+static void prune(struct sl_process *process, const struct sl_message_checkpoint *begun)
+{
+    struct prune *work = begun->complete == 0 ? NULL : calloc(1, sizeof *work);
+    if (work == NULL) {
+        return; /* the next time */
+    }
+    work->job = (struct sl_aside_job){.work = prune_work, .done = prune_done};
+    work->disk = sl_process_disk(&process->options.checkpoint);
+    work->directory = process->options.checkpoint.directory;
+    work->options = (struct sl_checkpoint_prune_options){
+        .scope = {.first = process->first_shard, .count = process->options.reactor_count},
+        .keep = process->options.checkpoint.keep,
+        .newest = begun->complete,
+        .below = begun->number};
+    sl_aside_post(process->checkpoints->aside, &work->job);
+}
+
+void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *begun)
 {
     struct sl_process *process = ctx;
     struct sl_process_checkpoints *all = process->checkpoints;
     if (!process->is_open) {
-        sl_member_checkpoint_fail(process->member, number, SL_ERR_AGAIN,
+        sl_member_checkpoint_fail(process->member, begun->number, SL_ERR_AGAIN,
                                   "it is still being restored");
         return;
     }
-    all->number = number;
+    prune(process, begun);
+    all->number = begun->number;
     all->waited = process->options.reactor_count;
     all->begun_ns = sl_reactor_now_ns(process->reactors[0]);
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-        sl_reactor_post(
-            process->reactors[0], i,
-            (struct sl_mail){
-                .run = core_checkpoint, .ctx = &process->cores[i], .a = number, .b = base});
+        sl_reactor_post(process->reactors[0], i,
+                        (struct sl_mail){.run = core_checkpoint,
+                                         .ctx = &process->cores[i],
+                                         .a = begun->number,
+                                         .b = begun->base});
     }
 }
 
@@ -143,14 +189,9 @@ void sl_process_on_checkpoint(void *ctx, uint64_t number, uint64_t base)
 static void manifest_work(struct sl_aside_job *job)
 {
     struct sl_process_manifest *work = (struct sl_process_manifest *)job;
-    const struct sl_disk *disk = work->disk;
-    work->err = sl_checkpoint_folder_publish(disk, work->directory, &work->manifest, work->scope,
-                                             work->writer, work->reason, sizeof work->reason);
-    if (work->err == 0) {
-        work->prune_err =
-            sl_checkpoint_folder_prune(disk, work->directory, work->keep, work->scope,
-                                       &work->removed, work->reason, sizeof work->reason);
-    }
+    work->err =
+        sl_checkpoint_folder_publish(work->disk, work->directory, &work->manifest, work->scope,
+                                     work->writer, work->reason, sizeof work->reason);
 }
 
 static void core_completed(void *ctx, uint64_t number, uint64_t b)
@@ -191,9 +232,6 @@ static void manifest_done(struct sl_aside_job *job)
         sl_log_warn("checkpoint %" PRIu64 " is given up, serving goes on: %s", number, why);
         sl_member_checkpoint_fail(process->member, number, err, why);
     } else {
-        if (work->prune_err != 0) {
-            sl_log_warn("old checkpoints are not all removed: %s", work->reason);
-        }
         if (process->coordinator == NULL) { /* else that says so */
             report(process, &work->manifest);
         }
@@ -244,7 +282,6 @@ void sl_process_on_checkpoint_complete(void *ctx,
     work->process = process;
     work->disk = sl_process_disk(options);
     work->directory = options->directory;
-    work->keep = options->keep;
     work->writer = process->task_index;
     work->scope = (struct sl_checkpoint_scope){.first = process->first_shard,
                                                .count = process->options.reactor_count};

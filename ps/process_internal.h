@@ -111,7 +111,7 @@ int sl_process_join(struct sl_process *process);
 int sl_process_checkpoint_open(struct sl_process_core *core);
 
 /* Of the member. */
-void sl_process_on_checkpoint(void *process, uint64_t number, uint64_t base);
+void sl_process_on_checkpoint(void *process, const struct sl_message_checkpoint *begun);
 void sl_process_on_checkpoint_complete(void *process,
                                        const struct sl_message_checkpoint_complete *complete);
 

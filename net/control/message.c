@@ -336,6 +336,7 @@ static void build_checkpoint(struct build *build, const struct sl_message_checkp
     build->checkpoint = (Starling__Checkpoint)STARLING__CHECKPOINT__INIT;
     build->checkpoint.number = from->number;
     build->checkpoint.adds_to = from->base;
+    build->checkpoint.complete = from->complete;
     build->control.checkpoint = &build->checkpoint;
 }
 

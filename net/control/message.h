@@ -194,8 +194,9 @@ struct sl_message_stats {
 };
 
 struct sl_message_checkpoint {
-    uint64_t number; /* 1 to SL_LIMIT_CHECKPOINT_NUMBER */
-    uint64_t base;   /* the checkpoint that it adds to, below number; 0: it is a full one */
+    uint64_t number;   /* 1 to SL_LIMIT_CHECKPOINT_NUMBER */
+    uint64_t base;     /* the checkpoint that it adds to, below number; 0: it is a full one */
+    uint64_t complete; /* the newest that every ps has whole, below number; 0: not known */
 };
 
 /* Of one shard, in the checkpoint's folder. */

@@ -462,7 +462,8 @@ static bool read_checkpoint(const Starling__Checkpoint *from, struct sl_message_
 {
     to->number = from->number;
     to->base = from->adds_to;
-    return is_number(from->number, from->adds_to);
+    to->complete = from->complete;
+    return is_number(from->number, from->adds_to) && is_number(from->number, from->complete);
 }
 
 static int read_part(const struct sl_message_memory *memory, const Starling__CheckpointPart *from,

@@ -108,13 +108,20 @@ int sl_checkpoint_folder_publish(const struct sl_disk *disk, const char *directo
                                  struct sl_checkpoint_scope scope, uint32_t writer, char *reason,
                                  size_t reason_bytes);
 
-/* Removes complete checkpoints but the newest `keep` (at least 1) and those that they add to; and
- * what is without a manifest and older than the newest complete one. Those with a manifest that are
- * damaged stay, for people to look at; so do files that are none of ours, and their folder.
- * *removed: checkpoints removed. Errors: NO_MEMORY, IO (some may be removed); with a reason. */
-int sl_checkpoint_folder_prune(const struct sl_disk *disk, const char *directory, uint32_t keep,
-                               struct sl_checkpoint_scope scope, uint32_t *removed, char *reason,
-                               size_t reason_bytes);
+/* Removes complete checkpoints but the newest `keep` and those that they add to; and what is
+ * without a manifest and older than the newest complete one. Those with a manifest that are damaged
+ * stay, for people to look at; so do files that are none of ours, and their folder. With `newest`,
+ * none above that counts as kept; those below `below` go, if `newest` is complete here. *removed:
+ * checkpoints removed. Errors: NO_MEMORY, IO (some may be removed); with a reason. */
+struct sl_checkpoint_prune_options {
+    struct sl_checkpoint_scope scope;
+    uint32_t keep;   /* at least 1 */
+    uint64_t newest; /* what is above it was given up by the cluster; 0: the newest that is found */
+    uint64_t below;  /* with newest, above it: what is not below this is left alone */
+};
+int sl_checkpoint_folder_prune(const struct sl_disk *disk, const char *directory,
+                               const struct sl_checkpoint_prune_options *options, uint32_t *removed,
+                               char *reason, size_t reason_bytes);
 
 /* The path of a checkpoint's folder, or of a file in it (name may be NULL), in
  * path[SL_DISK_PATH_BYTES]. Errors: TOO_LARGE, with a reason. */

@@ -87,19 +87,25 @@ static void keep_number(const struct sl_checkpoint_list *list, bool *kept, uint6
 /* Marks the newest `keep` that are complete, with what they stand on, and whatever is damaged;
  * *newest: the greatest complete number, 0: none. */
 static int choose(const struct sl_disk *disk, const char *directory,
-                  const struct sl_checkpoint_list *list, uint32_t keep,
-                  struct sl_checkpoint_scope scope, bool *kept, uint64_t *newest, char *reason,
-                  size_t reason_bytes)
+                  const struct sl_checkpoint_list *list,
+                  const struct sl_checkpoint_prune_options *options, bool *kept, uint64_t *newest,
+                  char *reason, size_t reason_bytes)
 {
+    uint32_t keep = options->keep;
     for (uint32_t i = list->count; i-- > 0;) {
         struct sl_checkpoint_chain chain;
         if (list->items[i].state == SL_CHECKPOINT_INCOMPLETE) {
             continue;
         }
-        int err = list->items[i].state == SL_CHECKPOINT_DAMAGED
-                      ? SL_ERR_CORRUPT
-                      : sl_checkpoint_folder_chain(disk, directory, list->items[i].number, scope,
-                                                   NULL, &chain, reason, reason_bytes);
+        if (options->newest != 0 && list->items[i].number > options->newest) {
+            kept[i] = list->items[i].state == SL_CHECKPOINT_DAMAGED;
+            continue;
+        }
+        int err =
+            list->items[i].state == SL_CHECKPOINT_DAMAGED
+                ? SL_ERR_CORRUPT
+                : sl_checkpoint_folder_chain(disk, directory, list->items[i].number, options->scope,
+                                             NULL, &chain, reason, reason_bytes);
         if (err == SL_ERR_NO_MEMORY || err == SL_ERR_TOO_LARGE) {
             return err;
         }
@@ -117,16 +123,16 @@ static int choose(const struct sl_disk *disk, const char *directory,
     return 0;
 }
 
-/* What stands on others goes before them. */
+/* Of those below `end`. What stands on others goes before them. */
 static int remove_others(const struct sl_disk *disk, const char *directory,
-                         const struct sl_checkpoint_list *list, const bool *kept, uint64_t newest,
+                         const struct sl_checkpoint_list *list, const bool *kept, uint64_t end,
                          uint32_t *removed, char *reason, size_t reason_bytes)
 {
     int err = 0;
     uint32_t count = 0;
     for (uint32_t i = list->count; err == 0 && i-- > 0;) {
         const struct sl_checkpoint_found *found = &list->items[i];
-        if (kept[i] || found->number >= newest) {
+        if (kept[i] || found->number >= end) {
             continue;
         }
         err = remove_checkpoint(disk, directory, found->number, reason, reason_bytes);
@@ -141,11 +147,12 @@ static int remove_others(const struct sl_disk *disk, const char *directory,
     return err;
 }
 
-int sl_checkpoint_folder_prune(const struct sl_disk *disk, const char *directory, uint32_t keep,
-                               struct sl_checkpoint_scope scope, uint32_t *removed, char *reason,
-                               size_t reason_bytes)
+int sl_checkpoint_folder_prune(const struct sl_disk *disk, const char *directory,
+                               const struct sl_checkpoint_prune_options *options, uint32_t *removed,
+                               char *reason, size_t reason_bytes)
 {
-    sl_assert(keep > 0);
+    sl_assert(options->keep > 0);
+    sl_assert(options->newest == 0 || options->below > options->newest);
     struct sl_checkpoint_list list;
     uint64_t newest = 0;
     int err = sl_checkpoint_folder_list(disk, directory, &list, reason, reason_bytes);
@@ -157,10 +164,12 @@ int sl_checkpoint_folder_prune(const struct sl_disk *disk, const char *directory
         (void)snprintf(reason, reason_bytes, "no memory to prune %s", directory);
         err = SL_ERR_NO_MEMORY;
     } else {
-        err = choose(disk, directory, &list, keep, scope, kept, &newest, reason, reason_bytes);
+        err = choose(disk, directory, &list, options, kept, &newest, reason, reason_bytes);
     }
     if (err == 0) {
-        err = remove_others(disk, directory, &list, kept, newest, removed, reason, reason_bytes);
+        const bool is_here = newest != 0 && newest == options->newest;
+        err = remove_others(disk, directory, &list, kept, is_here ? options->below : newest,
+                            removed, reason, reason_bytes);
     }
     free(kept);
     sl_checkpoint_list_fini(&list);

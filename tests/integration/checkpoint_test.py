@@ -298,6 +298,31 @@ class FoldersOfTheirOwn(CheckpointTest):
         self.assertNotEqual(state, states[0])
         self.assertEqual(number, 2)
 
+    def test_manifest_that_cannot_be_written(self):
+        """What all have is kept until all have a newer one; then it goes, with what was given up."""
+        ps, coordinator = self.begin("--checkpoint-keep", "1")
+        for process in ps:
+            process.wait_line("ready")
+        with self.client(coordinator) as client:
+            model = Model(client, 1)
+            model.push()
+            state = model.state()
+            self.ask(client)
+            model.push()
+            for number in (2, 3):
+                in_the_way = os.path.join(self.folder_of(number), "manifest.json")
+                os.makedirs(in_the_way)
+                with self.assertRaises(protocol_client.Refused) as refused:
+                    self.ask(client)
+                self.assertIn(f"checkpoint {number} is given up: ps/1", str(refused.exception))
+                os.rmdir(in_the_way)
+        self.kill(ps)
+        self.assertEqual(self.restored("--checkpoint-keep", "1"), (state, 4))
+        self.restored("--checkpoint-keep", "1")
+        for task in range(2):
+            self.assertEqual(sorted(os.listdir(f"{self.checkpoints}-{task}")),
+                             ["checkpoint-000004", "checkpoint-000005"])
+
     def test_disk_that_is_gone(self):
         self.save(2)
         shutil.rmtree(f"{self.checkpoints}-1")

@@ -79,11 +79,11 @@ static int64_t time_s(void *ctx)
 
 /* ---- Of the member --------------------------------------------------------------------------- */
 
-static void begins(void *ctx, uint64_t number, uint64_t base)
+static void begins(void *ctx, const struct sl_message_checkpoint *begun)
 {
     struct sl_sim_ps *ps = ctx;
-    sl_sim_oracle_checkpoint_begins(ps->options.oracle, ps->options.task_index, number);
-    sl_process_on_checkpoint(&ps->wiring, number, base);
+    sl_sim_oracle_checkpoint_begins(ps->options.oracle, ps->options.task_index, begun->number);
+    sl_process_on_checkpoint(&ps->wiring, begun);
 }
 
 static void is_written(void *ctx, const struct sl_message_checkpoint_complete *complete)

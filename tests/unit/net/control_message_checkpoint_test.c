@@ -67,13 +67,14 @@ static void message_decode__refuses_odd_checkpoints(void **state)
         struct sl_message_checkpoint checkpoint;
         int err;
     } cases[] = {
-        {{1, 0}, SL_OK},
-        {{0, 0}, SL_ERR_PROTOCOL},
-        {{7, 7}, SL_ERR_PROTOCOL},
-        {{7, 8}, SL_ERR_PROTOCOL},
-        {{7, 6}, SL_OK},
-        {{SL_LIMIT_CHECKPOINT_NUMBER, 0}, SL_OK},
-        {{SL_LIMIT_CHECKPOINT_NUMBER + 1, 0}, SL_ERR_PROTOCOL},
+        {{1, 0, 0}, SL_OK},
+        {{0, 0, 0}, SL_ERR_PROTOCOL},
+        {{7, 7, 0}, SL_ERR_PROTOCOL},
+        {{7, 8, 0}, SL_ERR_PROTOCOL},
+        {{7, 6, 0}, SL_OK},
+        {{7, 0, 6}, SL_OK},
+        {{SL_LIMIT_CHECKPOINT_NUMBER, 0, 0}, SL_OK},
+        {{SL_LIMIT_CHECKPOINT_NUMBER + 1, 0, 0}, SL_ERR_PROTOCOL},
     };
     struct sl_message_checkpoint_file files[] = {{.name = "a", .shard = 1}, {"b", .shard = 2}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -89,6 +90,9 @@ static void message_decode__refuses_odd_checkpoints(void **state)
                                                                    .file_count = 2}}),
             cases[i].err);
     }
+    assert_int_equal(
+        decode_of(&(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT, .checkpoint = {7, 6, 7}}),
+        SL_ERR_PROTOCOL);
     struct sl_message done = {.kind = SL_MESSAGE_CHECKPOINT_DONE};
     assert_int_equal(decode_of(&done), SL_ERR_PROTOCOL);
     done.checkpoint_number = 1;

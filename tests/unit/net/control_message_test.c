@@ -171,6 +171,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
     case SL_MESSAGE_CHECKPOINT:
         to->checkpoint.number = random_message_number(seed);
         to->checkpoint.base = sl_hash_random(seed) % to->checkpoint.number;
+        to->checkpoint.complete = sl_hash_random(seed) % to->checkpoint.number;
         break;
     case SL_MESSAGE_CHECKPOINT_PART:
         random_message_part(seed, &to->checkpoint_part);

@@ -189,8 +189,9 @@ static void protocol_page__shows_leases_barriers_and_joins(void **state)
 static void protocol_page__shows_a_checkpoint(void **state)
 {
     (void)state;
-    assert_control("checkpoint", &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT,
-                                                      .checkpoint = {.number = 12, .base = 11}});
+    assert_control("checkpoint",
+                   &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT,
+                                        .checkpoint = {.number = 12, .base = 11, .complete = 11}});
     struct sl_message_checkpoint_file files[] = {
         {"shard-0000-of-0002.slc", 0, 70123, 0x0123456789abcdef, 512},
         {"shard-0001-of-0002.slc", 1, 69980, 0x0fedcba987654321, 510},

@@ -10,12 +10,13 @@ static const struct sl_checkpoint_scope all_shards;
 static int write_and_prune(struct memory_disk *disk, uint64_t number, uint64_t base,
                            bool *published)
 {
+    const struct sl_checkpoint_prune_options options = {.keep = 1};
     uint32_t removed;
     *published = false;
     int err = fixture_write(&disk->disk, "/c", number, base);
     if (err == 0) {
         *published = true;
-        err = sl_checkpoint_folder_prune(&disk->disk, "/c", 1, all_shards, &removed, fixture_reason,
+        err = sl_checkpoint_folder_prune(&disk->disk, "/c", &options, &removed, fixture_reason,
                                          FIXTURE_REASON);
     }
     return err;

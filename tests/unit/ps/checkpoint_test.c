@@ -7,7 +7,8 @@ static const struct sl_checkpoint_scope all_shards;
 
 static int prune(struct memory_disk *disk, uint32_t keep, uint32_t *removed)
 {
-    return sl_checkpoint_folder_prune(&disk->disk, "/c", keep, all_shards, removed, fixture_reason,
+    const struct sl_checkpoint_prune_options options = {.keep = keep};
+    return sl_checkpoint_folder_prune(&disk->disk, "/c", &options, removed, fixture_reason,
                                       FIXTURE_REASON);
 }
 
@@ -269,6 +270,46 @@ static void prune__keeps_what_is_needed(void **state)
     fixture_disk_free(disk);
 }
 
+static int prune_to(struct memory_disk *disk, uint64_t newest, uint64_t below, uint32_t *removed)
+{
+    const struct sl_checkpoint_prune_options options = {
+        .keep = 1, .newest = newest, .below = below};
+    return sl_checkpoint_folder_prune(&disk->disk, "/c", &options, removed, fixture_reason,
+                                      FIXTURE_REASON);
+}
+
+/* 3, 4 and 5 were never complete in the cluster, 6 is being written. */
+static void prune__counts_what_the_cluster_has(void **state)
+{
+    (void)state;
+    struct memory_disk *disk = fixture_disk();
+    struct sl_checkpoint_entry entry;
+    uint32_t removed;
+    for (uint64_t number = 1; number <= 6; number++) {
+        assert_int_equal(number == 4
+                             ? fixture_write_shard(&disk->disk, "/c", 4, 0, 0, &entry)
+                             : fixture_write(&disk->disk, "/c", number, number == 3 ? 2 : 0),
+                         0);
+    }
+    memory_disk_find(disk, "/c/checkpoint-000005/manifest.json")->bytes[5] ^= 1;
+    assert_int_equal(prune_to(disk, 7, 8, &removed), 0); /* which is not here: 6 is kept */
+    assert_int_equal(removed, 3);
+    check_numbers(disk, (const uint64_t[]){5, 6}, 2);
+    fixture_disk_free(disk);
+    disk = fixture_disk();
+    for (uint64_t number = 1; number <= 6; number++) {
+        assert_int_equal(number == 4
+                             ? fixture_write_shard(&disk->disk, "/c", 4, 0, 0, &entry)
+                             : fixture_write(&disk->disk, "/c", number, number == 3 ? 2 : 0),
+                         0);
+    }
+    memory_disk_find(disk, "/c/checkpoint-000005/manifest.json")->bytes[5] ^= 1;
+    assert_int_equal(prune_to(disk, 2, 6, &removed), 0);
+    assert_int_equal(removed, 2);
+    check_numbers(disk, (const uint64_t[]){2, 5, 6}, 3);
+    fixture_disk_free(disk);
+}
+
 /* What is damaged neither counts as one that is kept nor goes. */
 static void prune__never_trusts_what_is_damaged(void **state)
 {
@@ -326,6 +367,7 @@ int main(void)
         cmocka_unit_test(newest__passes_over_what_is_damaged_when_it_may),
         cmocka_unit_test(chain__knows_its_base),
         cmocka_unit_test(prune__keeps_what_is_needed),
+        cmocka_unit_test(prune__counts_what_the_cluster_has),
         cmocka_unit_test(prune__never_trusts_what_is_damaged),
         cmocka_unit_test(list__knows_names),
     };

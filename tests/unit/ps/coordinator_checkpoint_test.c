@@ -46,6 +46,43 @@ static void checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifest
     expect_nothing(f);
 }
 
+/* So that nothing is removed for one that some ps has not. */
+static void checkpoint__says_which_one_every_ps_has(void **state)
+{
+    struct fixture *f = *state;
+    start_with(f, 0, 1);
+    f->shows_whole = true;
+    client_joins(f, 21);
+    ask(f, 21, 1, 0);
+    expect_of_both(f, "checkpoint 1 on 0, 0 whole");
+    make_it(f, 1);
+    f->sent_count = 0;
+    ask(f, 21, 2, 0);
+    expect_of_both(f, "checkpoint 2 on 1, 1 whole");
+    part(f, 11, 2);
+    part(f, 12, 2);
+    done(f, 11, 2);
+    part_fails(f, 12, 2, SL_ERR_IO, "the manifest");
+    f->sent_count = 0;
+    ask(f, 21, 3, 0);
+    expect_of_both(f, "checkpoint 3 on 0, 1 whole");
+    make_it(f, 3);
+    /* Who comes in place of another, and not from the newest, may not have it. */
+    goodbye(f, 12);
+    assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 99), 0);
+    register_restoring(f, 12, 1, 1, 3, false);
+    f->sent_count = 0;
+    ask(f, 21, 4, 0);
+    expect_of_both(f, "checkpoint 4 on 0, 0 whole");
+    make_it(f, 4);
+    goodbye(f, 12);
+    assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 98), 0);
+    register_restoring(f, 12, 1, 4, 4, false);
+    f->sent_count = 0;
+    ask(f, 21, 5, 0);
+    expect_of_both(f, "checkpoint 5 on 0, 4 whole");
+}
+
 static void checkpoint__comes_every_interval_where_there_is_one(void **state)
 {
     struct fixture *f = *state;
@@ -362,6 +399,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifest),
+        CASE(checkpoint__says_which_one_every_ps_has),
         CASE(checkpoint__comes_every_interval_where_there_is_one),
         CASE(checkpoint__none_comes_where_nobody_wants_one),
         CASE(checkpoint__adds_to_the_last_so_many_times_and_then_is_full),

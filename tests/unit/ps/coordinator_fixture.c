@@ -108,6 +108,11 @@ static void on_send(void *ctx, sl_coordinator_peer peer, const struct sl_message
     char *text = f->sent[f->sent_count++];
     int at = snprintf(text, sizeof f->sent[0], "%u#%u ", (unsigned)peer, (unsigned)message->id);
     describe(message, text + at, sizeof f->sent[0] - (size_t)at);
+    if (message->kind == SL_MESSAGE_CHECKPOINT && f->shows_whole) {
+        at = (int)strlen(text);
+        (void)snprintf(text + at, sizeof f->sent[0] - (size_t)at, ", %u whole",
+                       (unsigned)message->checkpoint.complete);
+    }
 }
 
 static void on_close(void *ctx, sl_coordinator_peer peer, const char *why)

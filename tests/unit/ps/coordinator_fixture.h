@@ -30,6 +30,7 @@ struct fixture {
     struct fixture_record records[SL_COORDINATOR_RECORD_ALL][FIXTURE_RECORDS];
     uint32_t ps_count, worker_count; /* of the coordinator */
     bool remembers;                  /* it has records */
+    bool shows_whole;                /* "checkpoint 3 on 2, 2 whole" */
     bool follows; /* the job's course: its stages are among what is sent, "stage 1 err 0: …" */
 };
 

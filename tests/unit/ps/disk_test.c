@@ -37,8 +37,8 @@ static void system__keeps_checkpoints(void **state)
     assert_int_equal(fixture_verify(disk, directory, 2, &findings), 0);
     assert_int_equal(fixture_newest(disk, directory, &number), 0);
     assert_int_equal(number, 2);
-    const struct sl_checkpoint_scope all = {0};
-    assert_int_equal(sl_checkpoint_folder_prune(disk, directory, 1, all, &removed, fixture_reason,
+    const struct sl_checkpoint_prune_options options = {.keep = 1};
+    assert_int_equal(sl_checkpoint_folder_prune(disk, directory, &options, &removed, fixture_reason,
                                                 FIXTURE_REASON),
                      0);
     assert_int_equal(removed, 1);

@@ -173,11 +173,11 @@ static void on_absent(void *ctx)
     ((struct fixture *)ctx)->absent_count++;
 }
 
-static void on_checkpoint(void *ctx, uint64_t number, uint64_t base)
+static void on_checkpoint(void *ctx, const struct sl_message_checkpoint *begun)
 {
     struct fixture *f = ctx;
     f->begun_count++;
-    f->begun = (struct sl_message_checkpoint){number, base};
+    f->begun = *begun;
 }
 
 static void on_complete(void *ctx, const struct sl_message_checkpoint_complete *complete)
