@@ -220,6 +220,7 @@ void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
     sl_coordinator_member_expire(coordinator, now_ns);
     sl_coordinator_member_tell_leaves(coordinator, now_ns);
     sl_coordinator_cluster_tick(coordinator, now_ns);
+    sl_coordinator_replica_tick(coordinator, now_ns);
     sl_coordinator_barrier_tick(coordinator, now_ns);
     sl_coordinator_checkpoint_tick(coordinator, now_ns);
 }

@@ -54,6 +54,7 @@ struct sl_coordinator_ps {
     uint32_t backup;     /* likewise, the other; SL_MESSAGE_NO_BACKUP: none */
     bool in_step;        /* the backup has all that was acknowledged */
     uint64_t deposed_id; /* the process that the last take-over was from */
+    uint64_t alone_since_ns, alone_told_ns; /* has no backup in step; 0: has one */
 
     /* What it said of pairs that it is the primary of, before the cluster came together here. */
     struct sl_message_pair reports[SL_MESSAGE_PAIRS_MAX];
@@ -302,6 +303,12 @@ bool sl_coordinator_restore_agrees(struct sl_coordinator *coordinator,
 void sl_coordinator_restore_form(struct sl_coordinator *coordinator);
 
 /* ---- coordinator_replica.c ---- */
+
+/* How many shards have no backup in step, though there shall be one. */
+uint32_t sl_coordinator_replica_alone(const struct sl_coordinator *coordinator);
+
+/* Says so now and then. */
+void sl_coordinator_replica_tick(struct sl_coordinator *coordinator, uint64_t now_ns);
 
 /* The job cannot go on without that ps: it is the primary of some shards. */
 bool sl_coordinator_replica_needs(const struct sl_coordinator *coordinator, uint32_t task);

@@ -5,8 +5,12 @@
 #include <string.h>
 
 #include "core/assert.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "ps/coordinator_internal.h"
+
+/* How often it is said that shards have no backup in step. */
+#define ALONE_TOLD_NS (60 * SL_CLOCK_NS_PER_S)
 
 /* The two pairs that a ps is one of: of its own shards, and of those of the ps before it. */
 #define PAIRS_OF_A_PS 2
@@ -218,4 +222,37 @@ void sl_coordinator_replica_fill(const struct sl_coordinator *coordinator, uint3
     out->primary = pair->epoch == 0 ? task : pair->primary;
     out->backup = pair->epoch == 0 ? SL_MESSAGE_NO_BACKUP : pair->backup;
     out->in_step = pair->in_step;
+}
+
+static bool is_alone(const struct sl_coordinator_ps *pair)
+{
+    return pair->epoch != 0 && !pair->in_step;
+}
+
+uint32_t sl_coordinator_replica_alone(const struct sl_coordinator *coordinator)
+{
+    uint32_t shards = 0;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        const struct sl_coordinator_ps *pair = &coordinator->ps[task];
+        shards += is_alone(pair) ? pair->shard_count : 0;
+    }
+    return shards;
+}
+
+/* So that who looks at the last lines of the log sees it. */
+void sl_coordinator_replica_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
+{
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        struct sl_coordinator_ps *pair = &coordinator->ps[task];
+        if (!is_alone(pair)) {
+            pair->alone_since_ns = pair->alone_told_ns = 0;
+        } else if (pair->alone_since_ns == 0) {
+            pair->alone_since_ns = pair->alone_told_ns = now_ns;
+        } else if (now_ns - pair->alone_told_ns >= ALONE_TOLD_NS) {
+            pair->alone_told_ns = now_ns;
+            sl_log_warn("the shards of ps/%u have had no backup in step for %llu s: what ps/%u "
+                        "acknowledges is there only",
+                        task, (now_ns - pair->alone_since_ns) / SL_CLOCK_NS_PER_S, pair->primary);
+        }
+    }
 }

@@ -148,7 +148,9 @@ void sl_coordinator_table_stats(struct sl_coordinator *coordinator,
     struct sl_message answer = {
         .kind = SL_MESSAGE_STATS,
         .id = id,
-        .stats = {.tables = tables, .table_count = count},
+        .stats = {.tables = tables,
+                  .table_count = count,
+                  .alone_shards = sl_coordinator_replica_alone(coordinator)},
     };
     sl_coordinator_send(coordinator, member, &answer);
     free(tables);

@@ -117,6 +117,7 @@ static void core_stop(void *ctx)
         sl_log_warn("no memory for the totals of %s", sl_reactor_name(core->reactor));
     }
     if (core->guest != NULL) {
+        sl_process_replica_count(core);
         sl_server_destroy(&core->guest);
     }
     sl_server_destroy(&core->server);

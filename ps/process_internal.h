@@ -223,6 +223,9 @@ void sl_process_replica_tell(struct sl_process *process);
 void sl_process_on_pair_moved(void *core, uint32_t local_index, uint64_t epoch, bool in_step);
 void sl_process_on_pair_failed(void *core, int err);
 
+/* What the core's backup has served, once it was a primary, goes to the core's counters. */
+void sl_process_replica_count(struct sl_process_core *core);
+
 /* ---- process_report.c: on the main thread ---- */
 
 /* What it is called until its task is known, and then. */

@@ -200,3 +200,13 @@ void sl_process_on_pair_failed(void *ctx, int err)
 {
     sl_process_answer(ctx, err);
 }
+
+void sl_process_replica_count(struct sl_process_core *core)
+{
+    struct sl_message stats = {.kind = SL_MESSAGE_STATS};
+    if (sl_server_stats(core->guest, &stats.stats) == 0) {
+        core->stats.requests += stats.stats.requests;
+        core->stats.alone_writes += stats.stats.alone_writes;
+        sl_message_fini(&stats);
+    }
+}

@@ -96,6 +96,7 @@ void sl_process_report_totals(const struct sl_process *process)
         total.bytes_in += stats->bytes_in;
         total.bytes_out += stats->bytes_out;
         total.stalls += stats->stalls;
+        total.alone_writes += stats->alone_writes;
     }
     if (process->options.kind == SL_PROCESS_SCHEDULER) {
         (void)printf("%s done\n", process->name);
@@ -105,6 +106,9 @@ void sl_process_report_totals(const struct sl_process *process)
     (void)printf("%s done: %" PRIu64 " requests, %" PRIu64 " bytes in, %" PRIu64
                  " bytes out, %" PRIu64 " stalls",
                  process->name, total.requests, total.bytes_in, total.bytes_out, total.stalls);
+    if (process->options.replicas > 0) {
+        (void)printf(", %" PRIu64 " writes acknowledged alone", total.alone_writes);
+    }
     print_tables(process);
     (void)printf("\n");
     (void)fflush(stdout);

@@ -220,6 +220,7 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
     stats.requests = server->request_count;
     sl_server_transports_count(server, &stats.bytes_in, &stats.bytes_out);
     stats.stalls = reactor.stalls;
+    sl_server_replica_stats(server, &stats);
     *out = stats;
     return 0;
 }

@@ -154,8 +154,8 @@ bool sl_server_has_worker(const struct sl_server *server);
 void sl_server_send_to_peer(void *ctx, uint64_t peer, const struct sl_message *message);
 void sl_server_close_peer(void *ctx, uint64_t peer, const char *why);
 
-/* Counters of the server and its shard; *out needs sl_message_fini's freeing of `tables`. Errors:
- * NO_MEMORY. */
+/* Counters of the server, its shard and, with replicas, its backup; *out needs sl_message_fini's
+ * freeing of `tables`. Errors: NO_MEMORY. */
 int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out);
 
 /* Stops accepting, answers what was received, says goodbye; requests that wait for clocks and those

@@ -132,8 +132,11 @@ static void look_at_step(struct sl_server *server)
         return;
     }
     replica->is_in_step = true;
-    sl_log_info("shard %u: its backup on ps/%u is in step (epoch %" PRIu64 ")",
-                server->options.shard.index, replica->pair.backup_task, replica->pair.epoch);
+    replica->alone_since_ns = 0;
+    sl_log_info("shard %u: its backup on ps/%u is in step (epoch %" PRIu64
+                "); acknowledged alone so far: %" PRIu64 " writes",
+                server->options.shard.index, replica->pair.backup_task, replica->pair.epoch,
+                replica->alone_writes);
     sl_server_replica_report(server, true);
     sl_server_replica_open(server);
 }
@@ -257,9 +260,20 @@ void sl_server_log_follow_image(struct sl_server *server)
     sl_server_log_pump(server->replica);
 }
 
+/* What waited for the backup is answered without it. */
+static bool is_acknowledged_alone(const struct sl_server_replica *replica,
+                                  const struct sl_server_entry *entry)
+{
+    return replica->link == SL_SERVER_LINK_IN_STEP && entry->request != NULL &&
+           entry->request->conn != NULL && entry->head.error == 0;
+}
+
 void sl_server_log_abort(struct sl_server *server)
 {
     struct sl_server_replica *replica = server->replica;
+    for (const struct sl_server_entry *entry = replica->first; entry != NULL; entry = entry->next) {
+        replica->alone_writes += is_acknowledged_alone(replica, entry);
+    }
     if (server->shard != NULL) {
         sl_server_image_end(server);
     }
@@ -390,6 +404,7 @@ bool sl_server_log_done(struct sl_server_request *request)
         sl_server_queue_remove(request);
         take_request(request, section_end, 0);
     } else if (!request->work.replayed) {
+        sl_server_replica_count(request->server);
         take_payload(request, section_end);
     }
     return waits;

@@ -162,6 +162,29 @@ static void become_primary(struct sl_server *server, bool was_primary, bool was_
     sl_server_ship_open(server);
 }
 
+/* Another epoch begins without a backup in step. */
+static void note_alone(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    if (!replica->is_in_step && replica->alone_since_ns == 0) {
+        replica->alone_since_ns = sl_reactor_now_ns(server->options.reactor);
+    }
+}
+
+void sl_server_replica_stats(const struct sl_server *server, struct sl_message_stats *stats)
+{
+    const struct sl_server_replica *replica = server->replica;
+    if (replica == NULL) {
+        return;
+    }
+    stats->alone_writes = replica->alone_writes;
+    if (replica->alone_since_ns != 0) {
+        const uint64_t alone_ns =
+            sl_reactor_now_ns(server->options.reactor) - replica->alone_since_ns;
+        stats->alone_ms = 1 + alone_ns / SL_CLOCK_NS_PER_MS;
+    }
+}
+
 void sl_server_set_pair(struct sl_server *server, const struct sl_server_pair *pair)
 {
     struct sl_server_replica *replica = server->replica;
@@ -175,6 +198,7 @@ void sl_server_set_pair(struct sl_server *server, const struct sl_server_pair *p
     replica->pair = *pair;
     if (pair->is_primary) {
         become_primary(server, before.is_primary, before.epoch != 0);
+        note_alone(server);
     } else if (before.is_primary) {
         sl_log_error("shard %u: another ps has it (epoch %" PRIu64 "): this one ends",
                      server->options.shard.index, pair->epoch);

@@ -46,7 +46,9 @@ struct sl_server_replica {
     bool is_touched;       /* a client was welcomed, or lost: a backup that begins now needs an
                             * image */
     enum sl_server_link link;
-    bool is_in_step;   /* it has been told so: the backup has all that was answered */
+    bool is_in_step;         /* it has been told so: the backup has all that was answered */
+    uint64_t alone_since_ns; /* 0: it is in step, or this is a backup */
+    uint64_t alone_writes;   /* that were acknowledged without a backup in step */
     bool has_given_up; /* the coordinator has been told that the epoch has no backup in step */
     struct sl_session *session;
     struct sl_outbox outbox;
@@ -97,7 +99,18 @@ static inline bool sl_server_replica_serves(const struct sl_server *server)
             !server->replica->takes_over);
 }
 
+/* A write is about to be acknowledged: by this server alone, unless the reply waits. */
+static inline void sl_server_replica_count(struct sl_server *server)
+{
+    if (server->replica != NULL && server->replica->link != SL_SERVER_LINK_IN_STEP) {
+        server->replica->alone_writes++;
+    }
+}
+
 /* ---- server_replica.c ---- */
+
+/* What the counters of the shard say of its backup. */
+void sl_server_replica_stats(const struct sl_server *server, struct sl_message_stats *stats);
 
 /* Errors: NO_MEMORY. */
 int sl_server_replica_create(struct sl_server *server);

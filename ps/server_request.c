@@ -89,6 +89,7 @@ static enum run run_in_place(struct sl_server_conn *conn, struct sl_shard_work *
     sl_assert(result == SL_SHARD_DONE);
     if (sl_server_request_writes(work)) {
         sl_server_session_wrote(conn->session, id);
+        sl_server_replica_count(server);
     }
     const void *rest = rest_of_reply(work, landing, frame);
     struct sl_frame header = sl_server_reply_header(conn, id, credit_bytes, bytes);
@@ -587,6 +588,8 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
             if (sl_server_log_done(request)) {
                 return SL_SERVER_ANSWERED;
             }
+        } else if (sl_server_request_writes(&request->work)) {
+            sl_server_replica_count(request->server);
         }
     }
     return reply_from_buffer(request) ? SL_SERVER_ANSWERED : SL_SERVER_GOES_ON;

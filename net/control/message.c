@@ -312,6 +312,9 @@ static void build_stats(struct build *build, const struct sl_message_stats *from
     build->stats.message.bytes_in = from->bytes_in;
     build->stats.message.bytes_out = from->bytes_out;
     build->stats.message.stalls = from->stalls;
+    build->stats.message.alone_writes = from->alone_writes;
+    build->stats.message.alone_ms = from->alone_ms;
+    build->stats.message.alone_shards = from->alone_shards;
     build->control.stats = &build->stats.message;
 }
 

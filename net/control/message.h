@@ -191,6 +191,8 @@ struct sl_message_stats {
     struct sl_message_table_stats *tables; /* owned by the message */
     uint32_t table_count;
     uint64_t requests, bytes_in, bytes_out, stalls;
+    uint64_t alone_writes, alone_ms; /* of a shard with replicas: without a backup in step */
+    uint64_t alone_shards;           /* of the coordinator */
 };
 
 struct sl_message_checkpoint {

@@ -13,7 +13,6 @@
 
 static_assert((int)SL_MESSAGE_HELLO == (int)STARLING__CONTROL__BODY_HELLO,
               "kinds are field numbers");
-static_assert((int)SL_MESSAGE_TABLE_OPEN == (int)STARLING__CONTROL__BODY_TABLE_OPEN, "likewise");
 static_assert((int)SL_MESSAGE_JOINED == (int)STARLING__CONTROL__BODY_JOINED, "likewise");
 static_assert((int)SL_MESSAGE_CHECKPOINT_DONE == (int)STARLING__CONTROL__BODY_CHECKPOINT_DONE,
               "likewise");
@@ -401,6 +400,9 @@ static int read_stats(const struct sl_message_memory *memory, const Starling__St
     to->bytes_in = from->bytes_in;
     to->bytes_out = from->bytes_out;
     to->stalls = from->stalls;
+    to->alone_writes = from->alone_writes;
+    to->alone_ms = from->alone_ms;
+    to->alone_shards = from->alone_shards;
     for (uint32_t i = 0; i < to->table_count; i++) {
         const Starling__Stats__Table *table = from->tables[i];
         to->tables[i].rows = table->rows;

@@ -133,7 +133,8 @@ SCHEMA = {
     "StatsGet": {},
     "Stats": {
         "tables": (1, ["StatsTable"]), "requests": (2, "uint"), "bytes_in": (3, "uint"),
-        "bytes_out": (4, "uint"), "stalls": (5, "uint")},
+        "bytes_out": (4, "uint"), "stalls": (5, "uint"), "alone_writes": (6, "uint"),
+        "alone_ms": (7, "uint"), "alone_shards": (8, "uint")},
     "StatsTable": {
         "name": (1, "string"), "rows": (2, "uint"), "bytes": (3, "uint"),
         "pulled_rows": (4, "uint"), "pushed_rows": (5, "uint")},

@@ -4,12 +4,14 @@ was doing. STARLING_REPLICA_SEED says when they are killed."""
 
 import os
 import random
+import re
 import signal
 import time
 import unittest
 
 import dmlc_test
 import harness
+import protocol_client
 import sum_job
 
 SEED = int(os.environ.get("STARLING_REPLICA_SEED", random.randrange(1 << 32)))
@@ -83,6 +85,35 @@ class TakeOver(ReplicaTest):
 
     def test_of_whole_steps(self):
         self.kill_amid("bsp", 2)
+
+    def alone(self, shards):
+        """What the coordinator and each shard say of their backups."""
+        client = protocol_client.Client(self.cluster.coordinator)
+        try:
+            self.assertEqual(client.control.ask("stats_get", "stats")["alone_shards"], shards)
+            stats = [shard.ask("stats_get", "stats") for shard in client.shards]
+        finally:
+            client.goodbye()
+        self.assertEqual(sum(of["alone_ms"] > 0 for of in stats), shards)
+        return sum(of["alone_writes"] for of in stats)
+
+    def test_that_a_monitor_sees(self):
+        self.start_cluster()
+        self.start_job("asp")
+        self.assertEqual(self.alone(0), 0)
+        self.kill(1)
+        self.wait_served(1, 2)
+        self.end_job()
+        self.assertGreater(self.alone(2), 0)
+        self.cluster.ps[1] = self.cluster.start_ps(1)
+        self.wait_in_step(2)
+        alone = self.alone(0)
+        self.assertGreater(alone, 0)
+        ps = [self.cluster.ps[i] for i in (1, 2, 0)]
+        self.drain(ps)
+        told = sum(int(word) for process in ps for word in
+                   re.findall(r"(\d+) writes acknowledged alone", process.output))
+        self.assertGreaterEqual(told, alone)
 
     def test_of_several_shards(self):
         self.kill_amid("ssp:2", 1, reactors=2)

@@ -224,7 +224,7 @@ static void assert_same(struct sl_message *a, struct sl_message *b)
         assert_int_equal(a->stats.table_count, b->stats.table_count);
         assert_memory_equal(a->stats.tables, b->stats.tables,
                             a->stats.table_count * sizeof *a->stats.tables);
-        assert_memory_equal(&a->stats.requests, &b->stats.requests, 4 * sizeof(uint64_t));
+        assert_memory_equal(&a->stats.requests, &b->stats.requests, 7 * sizeof(uint64_t));
     } else if (a->kind == SL_MESSAGE_CHECKPOINT_PART) {
         assert_int_equal(a->checkpoint_part.file_count, b->checkpoint_part.file_count);
         assert_memory_equal(a->checkpoint_part.files, b->checkpoint_part.files,

@@ -110,6 +110,9 @@ void random_message_stats(uint64_t *seed, struct sl_message_stats *to)
     to->bytes_in = sl_hash_random(seed);
     to->bytes_out = sl_hash_random(seed);
     to->stalls = sl_hash_random(seed);
+    to->alone_writes = sl_hash_random(seed);
+    to->alone_ms = sl_hash_random(seed);
+    to->alone_shards = sl_hash_random(seed);
     for (uint32_t i = 0; i < to->table_count; i++) {
         random_message_name(seed, to->tables[i].name, sizeof to->tables[i].name);
         to->tables[i].rows = sl_hash_random(seed);

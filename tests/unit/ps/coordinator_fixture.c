@@ -76,7 +76,11 @@ static void describe(const struct sl_message *message, char *text, size_t bytes)
         (void)snprintf(text, bytes, "done");
         break;
     case SL_MESSAGE_STATS:
-        (void)snprintf(text, bytes, "stats of %u tables", message->stats.table_count);
+        at = snprintf(text, bytes, "stats of %u tables", message->stats.table_count);
+        if (message->stats.alone_shards > 0) {
+            (void)snprintf(text + at, bytes - (size_t)at, ", %u shards alone",
+                           (unsigned)message->stats.alone_shards);
+        }
         break;
     case SL_MESSAGE_LOST:
         (void)snprintf(text, bytes, "lost %s/%u of %u: %s",

@@ -115,6 +115,25 @@ static void coordinator_replica__the_backup_takes_over(void **state)
     expect_pairs(f, "0:e3 0>1 1:e4 1>- 2:e2 0>-");
 }
 
+/* Who watches the cluster is told how many shards have no backup in step. */
+static void coordinator_replica__counts_the_shards_without_a_backup(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    f->sent_count = 0;
+    say(f, 1, (struct sl_message){.kind = SL_MESSAGE_STATS_GET, .id = 2});
+    expect(f, "1#2 stats of 0 tables, 3 shards alone");
+    in_step(f);
+    say(f, 1, (struct sl_message){.kind = SL_MESSAGE_STATS_GET, .id = 3});
+    expect(f, "1#3 stats of 0 tables");
+    cut(f, 12);
+    f->sent_count = 0;
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
+    f->sent_count = 0;
+    say(f, 1, (struct sl_message){.kind = SL_MESSAGE_STATS_GET, .id = 4});
+    expect(f, "1#4 stats of 0 tables, 2 shards alone");
+}
+
 static void coordinator_replica__one_that_was_deposed_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -245,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(coordinator_replica__begins_with_the_next_ps_as_backup),
         TEST(coordinator_replica__the_backup_takes_over),
+        TEST(coordinator_replica__counts_the_shards_without_a_backup),
         TEST(coordinator_replica__one_that_was_deposed_is_refused),
         TEST(coordinator_replica__one_out_of_step_does_not_take_over),
         TEST(coordinator_replica__a_report_of_failure_begins_an_epoch),

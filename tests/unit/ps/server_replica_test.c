@@ -185,6 +185,15 @@ static void replica__a_deposed_primary_acknowledges_nothing(void **state)
     assert_int_equal(pair->peer.reply_count, 1);
 }
 
+static struct sl_message_stats stats_of(const struct sl_server *server)
+{
+    struct sl_message message = {.kind = SL_MESSAGE_STATS};
+    assert_int_equal(sl_server_stats(server, &message.stats), 0);
+    const struct sl_message_stats stats = message.stats;
+    sl_message_fini(&message);
+    return stats;
+}
+
 /* The coordinator says that there is no backup any more: the primary goes on alone. */
 static void replica__the_coordinators_word_lets_it_go_on_alone(void **state)
 {
@@ -195,10 +204,15 @@ static void replica__the_coordinators_word_lets_it_go_on_alone(void **state)
     stepped_push(&pair->peer, 1, ASP, 10);
     turns(pair, 200);
     assert_int_equal(pair->peer.reply_count, 0);
+    assert_true(stats_of(pair->stepped.server).alone_writes == 0);
+    assert_true(stats_of(pair->stepped.server).alone_ms == 0);
     tell(pair, pair->stepped.server, 2, true, false);
     assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
     stepped_push(&pair->peer, 2, ASP, 10);
     assert_int_equal(stepped_reply(&pair->peer, 2)->status, 0);
+    assert_true(stats_of(pair->stepped.server).alone_writes == 2);
+    assert_true(stats_of(pair->stepped.server).alone_ms > 0);
+    assert_true(stats_of(pair->backup).alone_ms == 0); /* it does not serve */
 }
 
 /* A broken connection between the two costs time, and nothing else. */
@@ -313,8 +327,13 @@ static void replica__a_backup_that_comes_later_gets_an_image(void **state)
         id++;
     }
     assert_int_equal(pair->epoch, 2);
+    const uint64_t alone = stats_of(pair->stepped.server).alone_writes;
+    assert_true(alone > 0);
+    assert_true(alone <= id - 2);
+    assert_true(stats_of(pair->stepped.server).alone_ms == 0);
     stepped_push(&pair->peer, id, ASP, 10);
     assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
+    assert_true(stats_of(pair->stepped.server).alone_writes == alone);
     tell(pair, pair->backup, 3, true, false);
     turns(pair, 5);
     pair->peer.hello.shard = 1;
