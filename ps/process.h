@@ -27,6 +27,7 @@ struct sl_process_checkpoint {
     uint32_t adds;         /* in a row, which hold only what changed, between two full ones */
     uint32_t keep;         /* complete ones, 1 at least */
     uint32_t level;        /* of zstd; 0: not packed */
+    uint32_t cut_keys;     /* of a turn, for the walk over a shard; 0: by what else is to be done */
     bool restores;
     uint64_t restore_number;    /* 0: the newest that is complete, or none where there is none */
     bool fall_back;             /* to the newest before it that is whole, where it is damaged */

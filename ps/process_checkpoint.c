@@ -394,6 +394,7 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
         .disk = sl_process_disk(options),
         .directory = options->directory,
         .level = options->level,
+        .cut_keys = options->cut_keys,
         .ended = on_ended,
         .ctx = core,
     };

@@ -380,6 +380,9 @@ uint32_t sl_server_checkpoint_run(struct sl_server *server, uint32_t keys)
     if (checkpoint->stage != CUTTING) {
         return 0;
     }
+    if (checkpoint->options.cut_keys > 0) {
+        return cut_on(checkpoint, checkpoint->options.cut_keys);
+    }
     if (keys == SL_LIMIT_TURN_KEYS) {
         return cut_on(checkpoint, IDLE_KEYS);
     }

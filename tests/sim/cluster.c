@@ -472,14 +472,25 @@ static void train(struct sl_sim_cluster *cluster)
     cluster->observe_ns = SL_CLOCK_NEVER;
 }
 
-bool sl_sim_cluster_run(struct sl_sim_cluster *cluster, const struct sl_sim_plan *plan,
-                        bool verbose)
+void sl_sim_cluster_create(struct sl_sim_cluster *cluster, const struct sl_sim_plan *plan,
+                           bool verbose)
 {
     *cluster = (struct sl_sim_cluster){
         .plan = plan, .verbose = verbose, .random = sl_hash_key(plan->seed ^ 0xc1u)};
     create(cluster);
+}
+
+bool sl_sim_cluster_start(struct sl_sim_cluster *cluster)
+{
     start(cluster);
-    if (goes_on(cluster)) {
+    return goes_on(cluster);
+}
+
+bool sl_sim_cluster_run(struct sl_sim_cluster *cluster, const struct sl_sim_plan *plan,
+                        bool verbose)
+{
+    sl_sim_cluster_create(cluster, plan, verbose);
+    if (sl_sim_cluster_start(cluster)) {
         train(cluster);
     }
     if (goes_on(cluster)) {

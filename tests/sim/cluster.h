@@ -60,6 +60,12 @@ bool sl_sim_cluster_run(struct sl_sim_cluster *cluster, const struct sl_sim_plan
 /* Frees what run has left, also after a breach. */
 void sl_sim_cluster_fini(struct sl_sim_cluster *cluster);
 
+/* In two steps: nothing runs yet; all ps are there, and the observer has opened the tables. False:
+ * a breach. */
+void sl_sim_cluster_create(struct sl_sim_cluster *cluster, const struct sl_sim_plan *plan,
+                           bool verbose);
+bool sl_sim_cluster_start(struct sl_sim_cluster *cluster);
+
 /* ---- Between its files ----------------------------------------------------------------------- */
 
 /* Prints a line of the trace, when asked to, and adds it to the hash. */

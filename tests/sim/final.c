@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "ps/server_internal.h"
 #include "ps/shard_internal.h"
+#include "tests/sim/elsewhere.h"
 
 #define PULL_TIMEOUT_MS           60000
 #define TURNS_OF_SECOND           400   /* of a ps that has nothing to do: heartbeats, sweeps */
@@ -178,5 +179,8 @@ void sl_sim_final_run(struct sl_sim_cluster *cluster,
     if (goes_on(cluster)) {
         check_memory(cluster);
         check_rest(cluster, cluster->turns - turns, cluster->now_ns - idle_ns);
+    }
+    if (goes_on(cluster)) {
+        sl_sim_elsewhere_run(cluster, moment);
     }
 }

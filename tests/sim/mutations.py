@@ -26,6 +26,7 @@ QUICK = {"replays are carried out again", "ssp admits one step early", "bsp comm
          "connection", "dpdk: what finds no room is acknowledged",
          "disks: a restored session has no last write", "disks: a file is not synced",
          "disks: the checksum of a block is not looked at",
+         "disks: slots are not loaded", "disks: other numbers: the last shard's file is not read",
          "disks: nobody is told of a checkpoint that failed"}
 
 # name, file, what stands there (once), what shall stand there
@@ -168,6 +169,36 @@ DISK_MUTATIONS = [
      "    session->last_write_id = image->id_max;"),
     ("disks: sessions are not in the image", "ps/server_session_image.c",
      "            if (is_lasting(at)) {", "            if (is_lasting(at) && at->client_id == 0) {"),
+    ("disks: slots are not loaded", "ps/shard_load.c",
+     "        memcpy(record->values, batch.rows[i].floats, floats * sizeof(float));",
+     "        memcpy(record->values, batch.rows[i].floats, table->spec.dim * sizeof(float));"),
+    ("disks: slots of what changes during a cut are those after it", "ps/table_cut.c",
+     "            blocks->owed += put(cut, records[i]);",
+     "            struct sl_table_record *record = sl_table_store_record(cut->store, records[i]);\n"
+     "            const uint32_t dim = sl_table_store_spec(cut->store)->dim;\n"
+     "            for (uint32_t k = dim; k < cut->float_count; k++) {\n"
+     "                record->values[k] += 1;\n"
+     "            }\n"
+     "            blocks->owed += put(cut, records[i]);\n"
+     "            for (uint32_t k = dim; k < cut->float_count; k++) {\n"
+     "                record->values[k] -= 1;\n"
+     "            }"),
+    ("disks: dense blocks that change during a cut are not in it as they were", "ps/dense.c",
+     "    if (store->watch != NULL && count > 0) {",
+     "    if (store->watch != NULL && count == UINT64_MAX) {"),
+    # Onto other numbers of ps and reactors.
+    ("disks: other numbers: the last shard's file is not read", "ps/server_restore.c",
+     "        files->image_shard + 1 == current(files)->shard_count) {",
+     "        files->image_shard + 2 >= current(files)->shard_count) {"),
+    ("disks: other numbers: what adds is read of the first shard only", "ps/server_restore.c",
+     "    if (files->item + 1 < files->chain.count) {",
+     "    if (files->item + 1 < files->chain.count && files->image_shard == 0) {"),
+    ("disks: other numbers: a step is that of the last file", "ps/shard_load.c",
+     "    if (load->same || image.step >= table->step) {",
+     "    if (load->same || image.step < UINT64_MAX) {"),
+    ("disks: other numbers: rows forget when they were visited", "ps/shard_load.c",
+     "        record->last_step = batch.rows[i].last_step;",
+     "        record->last_step = load->same ? batch.rows[i].last_step : 0;"),
     # What was acknowledged before.
     ("disks: a file is not synced", "ps/checkpoint/writer.c",
      "        err = sl_disk_sync(&writer->file, reason, reason_bytes);", "        err = 0;"),

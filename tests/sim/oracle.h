@@ -16,6 +16,8 @@
 
 #define SL_SIM_NO_UNIT UINT32_MAX
 
+struct sl_shard;
+
 /* One client's life, from its start to its end. */
 struct sl_sim_instance {
     uint32_t task;
@@ -106,6 +108,7 @@ struct sl_sim_oracle {
     uint32_t sight_count, sight_capacity;
     struct sl_sim_checkpoint *checkpoints;
     uint32_t checkpoint_count, checkpoint_capacity;
+    bool is_elsewhere; /* what is on the disks is booked by another one */
     bool was_damaged;  /* a file on some disk */
     uint64_t complete; /* the greatest number of one that every ps has; 0: none yet */
     uint32_t complete_count;
@@ -185,6 +188,16 @@ void sl_sim_oracle_finds(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t num
 /* A ps has joined, and begins with nothing but this; 0: with nothing. */
 void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
 
+/* A new one, zero. */
+struct sl_sim_checkpoint *sl_sim_oracle_add_checkpoint(struct sl_sim_oracle *oracle);
+
+/* ---- oracle_rows.c --------------------------------------------------------------------------- */
+
+/* Somebody's shards, as they were restored: with what they have of one push they have all of it,
+ * and rows, slots and visits are those pushes' sums. */
+void sl_sim_oracle_rows(struct sl_sim_oracle *oracle, const char *who,
+                        struct sl_shard *const *shards, uint32_t shard_count);
+
 /* ---- oracle_replicas.c ---- */
 
 /* The shards of the ps are gone: those who had them are. */
@@ -192,9 +205,6 @@ void sl_sim_oracle_loses(struct sl_sim_oracle *oracle, uint32_t ps);
 
 /* The coordinator began anew, and does not know which workers are gone for good. */
 bool sl_sim_oracle_forgets(const struct sl_sim_oracle *oracle);
-
-/* A new one, zero. */
-struct sl_sim_checkpoint *sl_sim_oracle_add_checkpoint(struct sl_sim_oracle *oracle);
 
 /* ---- The end --------------------------------------------------------------------------------- */
 

@@ -6,11 +6,15 @@
 #include "tests/sim/plan.h"
 #include "tests/sim/random.h"
 
-#define MS           SL_CLOCK_NS_PER_MS
-#define LEASE_NS     (10 * SL_CLOCK_NS_PER_S)
-#define KILLS_MAX    3
-#define KILLED_MS    400
-#define KILLS_SPREAD 2 /* horizons */
+#define MS            SL_CLOCK_NS_PER_MS
+#define LEASE_NS      (10 * SL_CLOCK_NS_PER_S)
+#define KILLS_MAX     3
+#define KILLED_MS     400
+#define KILLS_SPREAD  2 /* horizons */
+
+/* By this Adagrad values add up as by SGD, exactly, in whatever order: next to 2^40 the root of any
+ * slot is nothing. And the slots are sums of squares. */
+#define ADAGRAD_SCALE 0x1p40F
 
 static uint32_t draw_every(uint64_t *random, uint32_t permille)
 {
@@ -48,11 +52,24 @@ static void draw_kills(struct sl_sim_plan *plan, uint64_t *random)
     }
 }
 
+static void draw_slots(struct sl_sim_plan *plan, uint64_t *random)
+{
+    for (uint32_t i = 0; i < plan->table_count; i++) {
+        struct sl_optimizer_spec *optimizer = &plan->tables[i].optimizer;
+        if (sl_sim_chance(random, 400)) {
+            *optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD);
+            optimizer->lr = optimizer->epsilon = ADAGRAD_SCALE;
+            optimizer->initial_accumulator = 0;
+        }
+    }
+}
+
 void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice *choice)
 {
     struct sl_sim_disk_plan *disk = &plan->disk;
     uint64_t random = sl_hash_key(plan->seed ^ 0xd15c0);
     static const uint64_t every_ms[] = {10, 30, 100, 300};
+    static const uint32_t cut_keys[] = {0, 1, 4, 16};
     disk->is_there = choice->disks;
     if (!disk->is_there) {
         return;
@@ -65,6 +82,8 @@ void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice 
     if (sl_sim_chance(&random, 500)) {
         plan->lease_ns = LEASE_NS; /* nobody is lost for a crash */
     }
+    disk->cut_keys = cut_keys[sl_sim_below(&random, 4)];
+    draw_slots(plan, &random);
     if ((choice->faults & SL_SIM_FAULTS_OF_DISKS) != 0) {
         draw_troubles(disk, &random);
     }
@@ -75,9 +94,11 @@ void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice 
 
 void sl_sim_plan_print_disk(const struct sl_sim_disk_plan *disk)
 {
-    printf("disks: a checkpoint every %" PRIu64 " ms, %u add, %u are kept, level %u%s; slow by %u "
+    printf("disks: a checkpoint every %" PRIu64
+           " ms, %u add, %u are kept, level %u%s, %u keys a turn; slow by %u "
            "us, one of %u fails, of %u crashes; of 1000: %u full, %u damaged, %u crash\n",
            sl_sim_ms(disk->every_ns), disk->adds, disk->keep, disk->level,
-           disk->falls_back ? ", falls back" : "", disk->slow_us_max, disk->fail_every,
-           disk->stop_every, disk->full_permille, disk->flip_permille, disk->crash_permille);
+           disk->falls_back ? ", falls back" : "", disk->cut_keys, disk->slow_us_max,
+           disk->fail_every, disk->stop_every, disk->full_permille, disk->flip_permille,
+           disk->crash_permille);
 }

@@ -1,7 +1,10 @@
 /* A ps with a disk: what a process does about checkpoints, with its own code
  * (ps/process_checkpoint.c, process_restore.c), and what the oracles hear of it. */
+#include <stdio.h>
+
 #include "core/assert.h"
 #include "ps/checkpoint/folder.h"
+#include "ps/server_internal.h"
 #include "tests/sim/ps.h"
 
 static const struct sl_sim_disk *disk_of(const struct sl_sim_ps *ps)
@@ -20,6 +23,19 @@ static int join(void *ctx)
     return 0;
 }
 
+/* Nobody has been served yet. */
+static void check_rows(const struct sl_sim_ps *ps, uint64_t number)
+{
+    struct sl_shard *shards[SL_SIM_REACTORS_MAX];
+    char who[64];
+    (void)snprintf(who, sizeof who, "ps/%u, from checkpoint %u", ps->options.task_index,
+                   (uint32_t)number);
+    for (uint32_t i = 0; i < ps->options.shard_count; i++) {
+        shards[i] = ps->servers[i]->shard;
+    }
+    sl_sim_oracle_rows(ps->options.oracle, who, shards, ps->options.shard_count);
+}
+
 /* Nothing that stands on a damaged file is served. */
 static void check_restored(struct sl_sim_ps *ps)
 {
@@ -27,10 +43,12 @@ static void check_restored(struct sl_sim_ps *ps)
     const uint64_t number = sl_member_restore(ps->member);
     struct sl_checkpoint_chain chain;
     char reason[SL_DISK_PATH_BYTES];
-    if (ps->was_checked || number == 0 || disk->memory.stopped) {
+    if (ps->was_checked || number == 0 || disk->memory.stopped ||
+        ps->options.oracle->is_elsewhere) {
         return;
     }
     ps->was_checked = true;
+    check_rows(ps, number);
     const uint64_t fail_at = disk->memory.fail_at, stop_at = disk->memory.stop_at;
     const uint64_t operations = disk->memory.operations;
     disk->memory.fail_at = disk->memory.stop_at = MEMORY_DISK_NEVER;
@@ -138,6 +156,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
                     .checkpoint = {.directory = SL_SIM_DISK_FOLDER,
                                    .keep = disk->plan.keep,
                                    .level = disk->plan.level,
+                                   .cut_keys = disk->plan.cut_keys,
                                    .restores = sl_sim_disk_restores(disk),
                                    .fall_back = sl_sim_disk_falls_back(disk),
                                    .disk = &disk->memory.disk}},

@@ -1,0 +1,248 @@
+/* What shards hold that were restored: of each push all or nothing, and of rows, slots and visits
+ * what the pushes that are there add up to. So nothing in them is of another moment than the rest.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "core/partition.h"
+#include "ps/shard_internal.h"
+#include "tests/sim/oracle.h"
+
+struct rows {
+    struct sl_sim_oracle *oracle;
+    const char *who;
+    struct sl_shard *const *shards;
+    uint32_t shard_count;
+    uint32_t table;
+    uint64_t visited; /* sparse: rows that pushes have visited */
+};
+
+/* One value, as it lies in the store; zeros where there is none. */
+struct view {
+    bool is_held; /* its shard is one of these */
+    float value, slot;
+    uint32_t visits; /* sparse only */
+};
+
+/* What a shared key should be. */
+struct sum {
+    int64_t value, slot;
+    uint32_t visits;
+};
+
+static const struct sl_sim_table *table_of(const struct rows *rows)
+{
+    return &rows->oracle->tables[rows->table];
+}
+
+static bool is_sparse(const struct rows *rows)
+{
+    return table_of(rows)->spec.kind == SL_TABLE_SPARSE;
+}
+
+static bool has_slots(const struct rows *rows)
+{
+    return table_of(rows)->spec.optimizer.kind == SL_OPTIMIZER_ADAGRAD;
+}
+
+static struct sl_shard_table *held_by(const struct rows *rows, uint32_t shard)
+{
+    return rows->shards[shard]->tables[table_of(rows)->id];
+}
+
+static struct view view_row(const struct rows *rows, uint64_t key)
+{
+    struct view view = {.is_held = false};
+    for (uint32_t i = 0; i < rows->shard_count; i++) {
+        const struct sl_shard_options *options = &rows->shards[i]->options;
+        const struct sl_shard_table *table = held_by(rows, i);
+        uint32_t number = SL_TABLE_NO_RECORD;
+        if (sl_partition_owner(key, options->count) != options->index) {
+            continue;
+        }
+        view.is_held = true;
+        if (table != NULL) {
+            sl_table_store_find(table->sparse, &key, 1, &number);
+        }
+        if (number != SL_TABLE_NO_RECORD) {
+            const struct sl_table_record *record = sl_table_store_record(table->sparse, number);
+            view.value = record->values[0];
+            view.slot = has_slots(rows) ? record->values[table->spec.dim] : 0;
+            view.visits = record->count;
+        }
+    }
+    return view;
+}
+
+static struct view view_element(const struct rows *rows, uint64_t element)
+{
+    struct view view = {.is_held = false};
+    const uint32_t table_id = table_of(rows)->id;
+    const uint64_t length = table_of(rows)->spec.length;
+    for (uint32_t i = 0; i < rows->shard_count; i++) {
+        const struct sl_shard_options *options = &rows->shards[i]->options;
+        const struct sl_shard_table *table = held_by(rows, i);
+        const uint32_t range =
+            sl_partition_range_of_shard(table_id, options->index, options->count);
+        const uint64_t start = sl_partition_range_start(length, options->count, range);
+        if (element < start ||
+            element >= sl_partition_range_start(length, options->count, range + 1)) {
+            continue;
+        }
+        view.is_held = true;
+        if (table != NULL) {
+            const uint32_t at = (uint32_t)(element - start);
+            const struct sl_dense_block block =
+                sl_dense_store_block(table->dense, at / SL_PARTITION_BLOCK_ELEMENTS);
+            const uint32_t in_block = at % SL_PARTITION_BLOCK_ELEMENTS;
+            view.value = block.floats[in_block];
+            view.slot = has_slots(rows) ? block.floats[block.elements + in_block] : 0;
+        }
+    }
+    return view;
+}
+
+static struct view view_at(const struct rows *rows, uint64_t at)
+{
+    return is_sparse(rows) ? view_row(rows, at) : view_element(rows, at);
+}
+
+static bool is_as(const struct rows *rows, const struct view *view, const struct sum *sum)
+{
+    const int64_t value = table_of(rows)->sign != 0 ? sum->value : -sum->value;
+    return view->value == (float)value && view->slot == (float)(has_slots(rows) ? sum->slot : 0) &&
+           view->visits == (is_sparse(rows) ? sum->visits : 0);
+}
+
+/* ---- Pushes ---------------------------------------------------------------------------------- */
+
+/* A push visits a key once, with the sum of what it has for it. */
+static void add_parts(const struct rows *rows, const struct sl_sim_unit *unit, struct sum *sums)
+{
+    const struct sl_sim_part *parts = &rows->oracle->parts[unit->part_first];
+    for (uint32_t i = 0; i < unit->part_count; i++) {
+        int64_t gradient = 0;
+        bool is_first = true;
+        for (uint32_t k = 0; k < unit->part_count; k++) {
+            const bool is_same = parts[k].shared == parts[i].shared;
+            gradient += is_same ? parts[k].gradient : 0;
+            is_first = is_first && !(is_same && k < i);
+        }
+        if (is_first) {
+            struct sum *sum = &sums[parts[i].shared];
+            sum->value += gradient;
+            sum->slot += gradient * gradient;
+            sum->visits++;
+        }
+    }
+}
+
+/* Counts what it adds, if it is there. */
+static void check_unit(struct rows *rows, const struct sl_sim_unit *unit, struct sum *sums)
+{
+    const struct sum once = {.value = 1, .slot = 1, .visits = 1}, never = {.value = 0};
+    const struct view first = view_at(rows, unit->witness[0]);
+    const struct view second = view_at(rows, unit->witness[1]);
+    if (!first.is_held || !second.is_held) {
+        return;
+    }
+    const bool is_there = is_as(rows, &first, &once) && is_as(rows, &second, &once);
+    if (!is_there && (!is_as(rows, &first, &never) || !is_as(rows, &second, &never))) {
+        sl_sim_oracle_fail(rows->oracle, "one cut",
+                           "%s: of worker/%u's push of iteration %u to t%u there are %g and %g, "
+                           "slots %g and %g, visits %u and %u",
+                           rows->who, rows->oracle->instances[unit->instance].task, unit->clock,
+                           rows->table, (double)first.value, (double)second.value,
+                           (double)first.slot, (double)second.slot, first.visits, second.visits);
+    }
+    if (is_there) {
+        rows->visited += 2;
+        add_parts(rows, unit, sums);
+    }
+}
+
+static void check_shared(struct rows *rows, uint32_t shared, const struct sum *sum)
+{
+    const struct view view = view_at(rows, table_of(rows)->shared[shared]);
+    rows->visited += sum->visits > 0;
+    if (view.is_held && !is_as(rows, &view, sum)) {
+        sl_sim_oracle_fail(rows->oracle, "one cut",
+                           "%s: shared key %u of t%u is %g, slot %g, visits %u; the pushes that "
+                           "are there add up to %" PRId64 ", %" PRId64 " squared, %u visits",
+                           rows->who, shared, rows->table, (double)view.value, (double)view.slot,
+                           view.visits, sum->value, sum->slot, sum->visits);
+    }
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------ */
+
+struct walk {
+    struct rows *rows;
+    uint32_t dim, float_count;
+    uint64_t visited;
+};
+
+/* All columns are alike; and a row without a visit has nothing, also of what is kept beside it. */
+static void check_row(void *ctx, const struct sl_table_record *record)
+{
+    struct walk *walk = ctx;
+    walk->visited += record->count > 0;
+    for (uint32_t i = 0; i < walk->float_count; i++) {
+        const float like = record->count == 0 ? 0 : record->values[i / walk->dim * walk->dim];
+        if (record->values[i] != like) {
+            sl_sim_oracle_fail(walk->rows->oracle, "one cut",
+                               "%s: float %u of row %" PRIu64 " of t%u, which has %u visits, is "
+                               "%g",
+                               walk->rows->who, i, record->key, walk->rows->table, record->count,
+                               (double)record->values[i]);
+        }
+    }
+}
+
+static void check_rows(struct rows *rows)
+{
+    struct walk walk = {.rows = rows};
+    for (uint32_t i = 0; i < rows->shard_count; i++) {
+        const struct sl_shard_table *table = held_by(rows, i);
+        if (table != NULL) {
+            walk.dim = table->spec.dim;
+            walk.float_count =
+                walk.dim + (uint32_t)sl_optimizer_slot_floats(table->optimizer, walk.dim);
+            sl_table_store_each(table->sparse, check_row, &walk);
+        }
+    }
+    if (walk.visited != rows->visited) {
+        sl_sim_oracle_fail(rows->oracle, "one cut",
+                           "%s: t%u has %" PRIu64 " rows that were pushed; of the pushes that are "
+                           "there, %" PRIu64,
+                           rows->who, rows->table, walk.visited, rows->visited);
+    }
+}
+
+void sl_sim_oracle_rows(struct sl_sim_oracle *oracle, const char *who,
+                        struct sl_shard *const *shards, uint32_t shard_count)
+{
+    for (uint32_t table = 0; table < oracle->plan->table_count; table++) {
+        struct rows rows = {.oracle = oracle,
+                            .who = who,
+                            .shards = shards,
+                            .shard_count = shard_count,
+                            .table = table};
+        const uint32_t shared_count = oracle->tables[table].shared_count;
+        struct sum *sums = calloc(shared_count, sizeof *sums);
+        sl_assert(sums != NULL);
+        for (uint32_t i = 0; i < oracle->unit_count; i++) {
+            if (oracle->units[i].table == table) {
+                check_unit(&rows, &oracle->units[i], sums);
+            }
+        }
+        for (uint32_t i = 0; i < shared_count; i++) {
+            check_shared(&rows, i, &sums[i]);
+        }
+        if (is_sparse(&rows)) {
+            check_rows(&rows);
+        }
+        free(sums);
+    }
+}
