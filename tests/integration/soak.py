@@ -256,7 +256,7 @@ class Soak:
                                 "--task-index", index, *args, env={"NETWORK_WORKER_CORE_NUMBER": "1"})
 
         workers = [start(index) for index in range(WORKERS)]
-        cluster.ps[0].wait_line("table fm/bias")
+        cluster.ps[cluster.host()].wait_line("table fm/bias")
         first, second = sorted(self.random.uniform(0, self.undisturbed[mode][1] / 2) for _ in range(2))
         time.sleep(first)
         worker = self.kill_one(workers, start)

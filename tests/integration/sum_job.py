@@ -59,6 +59,10 @@ class Cluster:
         """Where the coordinator is, without a proxy."""
         return f"{self.behind}:{self.ports[0][0]}"
 
+    def host(self):
+        """Index of the ps that hosts the coordinator."""
+        return 0
+
     @property
     def worker_flags(self):
         return ["--ps-hosts", self.hosts(BEFORE if self.control else self.behind), "--worker-hosts",
