@@ -13,7 +13,6 @@
 
 static_assert((int)SL_MESSAGE_HELLO == (int)STARLING__CONTROL__BODY_HELLO,
               "kinds are field numbers");
-static_assert((int)SL_MESSAGE_JOINED == (int)STARLING__CONTROL__BODY_JOINED, "likewise");
 static_assert((int)SL_MESSAGE_CHECKPOINT_DONE == (int)STARLING__CONTROL__BODY_CHECKPOINT_DONE,
               "likewise");
 
