@@ -397,5 +397,7 @@ void sl_link_move(struct sl_link *link, const struct sl_link_place *place)
         char why[64];
         snprintf(why, sizeof why, "it is served by ps/%u now", place->server_task);
         sl_link_break(link, why, false);
+        /* Nor does an attempt go on that would ask the ps before for a shard of the next one's. */
+        sl_session_reconnect(link->session, why);
     }
 }

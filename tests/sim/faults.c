@@ -43,7 +43,7 @@ static void hurt(struct sl_sim_cluster *cluster, uint32_t host, uint64_t for_ns)
 {
     bool breaks = for_ns >= cluster->plan->peer_timeout_ms * SL_CLOCK_NS_PER_MS;
     for_ns += breaks ? COME_BACK_NS : 0;
-    if (host < cluster->plan->ps_count) {
+    if (host < cluster->plan->ps_count || sl_sim_cluster_is_scheduler(cluster, host)) {
         cluster->hurt_all_ns += for_ns;
     } else {
         cluster->hurt_ns[host] += for_ns;

@@ -2,6 +2,13 @@
 #include "tests/sim/plan.h"
 #include "tests/sim/random.h"
 
+#define MS        SL_CLOCK_NS_PER_MS
+#define LEASE_NS  (10 * SL_CLOCK_NS_PER_S)
+#define KILLS_MAX 3
+#define CUTS_MAX  3
+#define SHORT_MS  400
+#define SPREAD    3 /* horizons */
+
 void sl_sim_plan_draw_replicas(struct sl_sim_plan *plan, const struct sl_sim_choice *choice)
 {
     uint64_t random = sl_hash_key(plan->seed ^ 0x2ba5e);
@@ -15,8 +22,80 @@ void sl_sim_plan_draw_replicas(struct sl_sim_plan *plan, const struct sl_sim_cho
     plan->shard_count = plan->ps_count * plan->shards_of_ps;
 }
 
+/* How long a ps is gone or cut off: nobody notices, somebody takes its place at once, or its lease
+ * ends first. */
+static uint64_t draw_absence(const struct sl_sim_plan *plan, uint64_t *random)
+{
+    switch (sl_sim_below(random, 4)) {
+    case 0:
+        return sl_sim_between(random, 1, SHORT_MS) * MS;
+    case 1:
+        return sl_sim_between(random, 1, 2 * sl_sim_ms(plan->lease_ns)) * MS;
+    case 2:
+        return plan->lease_ns + sl_sim_between(random, 1, SHORT_MS) * MS;
+    default:
+        return 2 * plan->lease_ns + sl_sim_between(random, 1, SHORT_MS) * MS;
+    }
+}
+
+static struct sl_sim_fault *add_fault(struct sl_sim_plan *plan, enum sl_sim_fault_kind kind,
+                                      uint64_t *random)
+{
+    struct sl_sim_fault *fault = &plan->faults[plan->fault_count++];
+    *fault = (struct sl_sim_fault){
+        .kind = kind,
+        .at_ns = sl_hash_random(random) % (SPREAD * plan->horizon_ns),
+        .duration_ns = draw_absence(plan, random),
+        .a = sl_sim_below(random, plan->ps_count),
+        .silent = sl_sim_chance(random, 300),
+        .one_way = sl_sim_chance(random, 300),
+    };
+    return fault;
+}
+
+/* A primary from its backup, or a ps from the coordinator, but not from the workers. */
+static void draw_cut(struct sl_sim_plan *plan, uint64_t *random)
+{
+    struct sl_sim_fault *fault = add_fault(plan, SL_SIM_FAULT_PARTITION, random);
+    fault->b = sl_sim_chance(random, 500) ? (fault->a + 1) % plan->ps_count
+                                          : sl_sim_plan_coordinator_host(plan);
+    if (fault->one_way && sl_sim_chance(random, 500)) {
+        const uint32_t a = fault->a;
+        fault->a = fault->b;
+        fault->b = a;
+    }
+}
+
+/* While the coordinator's process is no part of what may be lost. */
+static void spare_coordinator(struct sl_sim_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->fault_count && !plan->replica.apart; i++) {
+        struct sl_sim_fault *fault = &plan->faults[i];
+        if (fault->kind == SL_SIM_FAULT_KILL_PS && fault->a == 0) {
+            fault->a = 1;
+        }
+    }
+}
+
 void sl_sim_plan_draw_losses(struct sl_sim_plan *plan, const struct sl_sim_choice *choice)
 {
-    (void)plan;
-    (void)choice;
+    uint64_t random = sl_hash_key(plan->seed ^ 0x1057);
+    if (!plan->replica.is_there) {
+        return;
+    }
+    if (sl_sim_chance(&random, 500)) {
+        plan->lease_ns = LEASE_NS; /* workers are not lost for a take-over */
+    }
+    const uint32_t kills = sl_sim_below(&random, KILLS_MAX + 1);
+    const uint32_t cuts = sl_sim_chance(&random, 500) ? sl_sim_below(&random, CUTS_MAX + 1) : 0;
+    const uint32_t most = SL_SIM_FAULTS_MAX;
+    const bool kill = (choice->faults & 1U << SL_SIM_FAULT_KILL_PS) != 0;
+    const bool cut = (choice->faults & 1U << SL_SIM_FAULT_PARTITION) != 0;
+    for (uint32_t i = 0; kill && i < kills && plan->fault_count < most; i++) {
+        (void)add_fault(plan, SL_SIM_FAULT_KILL_PS, &random);
+    }
+    for (uint32_t i = 0; cut && i < cuts && plan->fault_count < most; i++) {
+        draw_cut(plan, &random);
+    }
+    spare_coordinator(plan);
 }
