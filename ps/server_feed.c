@@ -402,8 +402,12 @@ static bool begin(struct sl_server *server, struct sl_server_request *request)
     case SL_SERVER_ENTRY_JOIN:
         return do_message(server, request, &head);
     case SL_SERVER_ENTRY_END:
-        sl_server_session_unfollow(server, head.client_id, head.is_lost != 0);
-        return true;
+        if (is_client(&head)) {
+            sl_server_session_unfollow(server, head.client_id, (enum sl_message_role)head.role,
+                                       head.task_index, head.is_lost != 0);
+            return true;
+        }
+        break;
     case SL_SERVER_ENTRY_LOST:
         if (head.task_index < SL_LIMIT_WORKERS) {
             sl_shard_worker_lost(server->shard, head.task_index);

@@ -453,12 +453,19 @@ struct sl_server_session *sl_server_session_find(const struct sl_server *server,
     return find(&server->sessions, client_id);
 }
 
-void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id, bool is_lost)
+void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id,
+                                enum sl_message_role role, uint32_t task_index, bool is_lost)
 {
     struct sl_server_session *session = find(&server->sessions, client_id);
+    const enum ending ending = is_lost ? LOST : LEFT;
     if (session != NULL) {
-        end(session, is_lost ? LOST : LEFT);
+        end(session, ending);
+        return;
     }
+    /* It has done nothing that the log tells of, and yet the primary waits for it no more. */
+    const struct sl_server_session unknown = {
+        .server = server, .role = role, .task_index = task_index};
+    clock_ends(&unknown, ending);
 }
 
 void sl_server_sessions_forget(struct sl_server *server)

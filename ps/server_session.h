@@ -105,8 +105,9 @@ struct sl_server_session *sl_server_session_follow(struct sl_server *server, uin
                                                    enum sl_message_role role, uint32_t task_index,
                                                    char *reason, size_t reason_bytes);
 
-/* The backup's: the primary has ended the session, if there is one. */
-void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id, bool is_lost);
+/* The backup's: the primary has ended the session, which this side may not know of. */
+void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id,
+                                enum sl_message_role role, uint32_t task_index, bool is_lost);
 
 /* The backup's, of an image: they are not as old as a checkpoint, but as the primary has them. */
 void sl_server_sessions_are_exact(struct sl_server *server);
