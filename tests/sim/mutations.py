@@ -27,7 +27,9 @@ QUICK = {"replays are carried out again", "ssp admits one step early", "bsp comm
          "disks: a restored session has no last write", "disks: a file is not synced",
          "disks: the checksum of a block is not looked at",
          "disks: slots are not loaded", "disks: other numbers: the last shard's file is not read",
-         "disks: nobody is told of a checkpoint that failed"}
+         "disks: nobody is told of a checkpoint that failed",
+         "replicas: replies do not wait for the backup", "replicas: a take-over begins no epoch",
+         "replicas: a take-over gives nobody a lease"}
 
 # name, file, what stands there (once), what shall stand there
 MUTATIONS = [
@@ -230,6 +232,71 @@ DISK_MUTATIONS = [
      "        sl_member_checkpoint_fail(process->member, result->number, result->err, result->reason);\n", ""),
 ]
 
+# Of backups: with --replicas.
+REPLICA_MUTATIONS = [
+    # Nothing that was acknowledged is lost, or carried out twice.
+    ("replicas: replies do not wait for the backup", "ps/server_log.c",
+     "    const bool waits = request->server->replica->link == SL_SERVER_LINK_IN_STEP;",
+     "    const bool waits = request->server->replica->link == SL_SERVER_LINK_NONE;"),
+    ("replicas: who has no word of the coordinator goes on alone", "ps/server_ship.c",
+     "        sl_server_replica_report(server, false);",
+     "        sl_server_log_abort(server);\n        sl_server_replica_report(server, false);"),
+    ("replicas: a backup says too early that it has an entry", "ps/server_feed.c",
+     "        .request_id = replica->position,\n        .credit_bytes",
+     "        .request_id = replica->received,\n        .credit_bytes"),
+    ("replicas: a backup in step is one that gets its image", "ps/server_log.c",
+     "        replica->ended < replica->answered) {", "        replica->ended > replica->answered) {"),
+    ("replicas: what is not in step takes over", "ps/coordinator_replica.c",
+     "pair->backup != SL_MESSAGE_NO_BACKUP && pair->in_step &&",
+     "pair->backup != SL_MESSAGE_NO_BACKUP &&"),
+    ("replicas: what ends while the image is made is not logged", "ps/server_replica.h",
+     "server->replica->link >= SL_SERVER_LINK_IMAGE;", "server->replica->link >= SL_SERVER_LINK_FOLLOWS;"),
+    ("replicas: the backup does not know which writes are done", "ps/server_feed.c",
+     "        sl_server_session_wrote(session, head->request_id);\n", "        (void)session;\n"),
+    ("replicas: an image has no sessions", "ps/server_image.c",
+     "        err = sl_server_session_image(server, &replica->image_sessions);", "        err = 0;"),
+    ("replicas: entries that came are carried out again", "ps/server_feed.c",
+     "    replica->received = replica->acked = replica->position;",
+     "    replica->position -= resumed && replica->position > 0;\n"
+     "    replica->received = replica->acked = replica->position;"),
+    ("replicas: what had come is not carried out before a take-over", "ps/server_replica.c",
+     "    if (!sl_server_feed_waits(server)) {\n        sl_server_replica_took_over(server);",
+     "    sl_server_feed_drop(server);\n    if (!sl_server_feed_waits(server)) {\n"
+     "        sl_server_replica_took_over(server);"),
+    ("replicas: writes that have failed are not logged", "ps/server_log.c",
+     "    if (!sl_server_replica_logs(request->server) || request->payload == NULL) {",
+     "    if (request->list == NULL) {"),
+    # One primary in an epoch, and none of an older one.
+    ("replicas: a take-over begins no epoch", "ps/coordinator_replica.c",
+     "    pair->epoch++;\n    pair->primary = primary;",
+     "    pair->epoch += primary == pair->primary || pair->epoch == 0;\n    pair->primary = primary;"),
+    ("replicas: the primary of an older epoch is believed", "ps/server_replica.c",
+     "    if (conn->hello.epoch < replica->pair.epoch || replica->pair.is_primary) {",
+     "    if (conn->hello.epoch < replica->pair.epoch && conn->hello.state == 0) {"),
+    ("replicas: the backup keeps what it had in another epoch", "ps/server_feed.c",
+     "    const bool resumed = replica->state == conn->hello.state && !replica->is_loading;\n    if (!resumed) {",
+     "    const bool resumed = replica->state == conn->hello.state && !replica->is_loading;\n"
+     "    if (!resumed && replica->state == 0) {"),
+    # It goes on.
+    ("replicas: a take-over gives nobody a lease", "ps/server_replica.c",
+     "    sl_server_sessions_await(server);\n", ""),
+    ("replicas: losses are not logged", "ps/server_session.c",
+     "        sl_server_log_client(server, &head);\n        return;", "        (void)head;\n        return;"),
+    ("replicas: the end of unknown sessions is not heard of", "ps/server_feed.c",
+     "        if (is_client(&head)) {\n            sl_server_session_unfollow(",
+     "        if (sl_server_session_find(server, head.client_id) == NULL) {\n            return true;\n        }\n"
+     "        if (is_client(&head)) {\n            sl_server_session_unfollow("),
+    ("replicas: tables are not logged", "ps/server_log.c",
+     "    if (!sl_server_replica_logs(server)) {\n        return;\n    }\n    struct sl_server_entry_head head = {\n        .kind = (uint8_t)kind,\n        .body_bytes",
+     "    if (!sl_server_replica_logs(server) || kind == SL_SERVER_ENTRY_TABLE) {\n        if (waits) {\n            sl_server_send(conn, answer);\n        }\n        return;\n    }\n    struct sl_server_entry_head head = {\n        .kind = (uint8_t)kind,\n        .body_bytes"),
+    ("replicas: an attempt to connect outlives a take-over", "worker/link_connection.c",
+     "        sl_session_reconnect(link->session, why);\n", ""),
+    ("replicas: nobody connects again to a backup in step", "ps/server_ship.c",
+     "        replica->unsent = replica->first;\n", ""),
+    ("replicas: credit of another connection is given back", "ps/server_feed.c",
+     "    replica->credit_bytes = replica->credit_requests = 0; /* of what an earlier one brought */\n", ""),
+]
+
 
 def copy_tree(to):
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT,
@@ -291,7 +358,8 @@ def try_mutation(work, mutation, seeds):
         if not built:
             return "does not compile: " + words[-300:], 0, False
         flags = ["--transport", "dpdk"] if mutation in DPDK_MUTATIONS else \
-            ["--disks"] if mutation in DISK_MUTATIONS else []
+            ["--disks"] if mutation in DISK_MUTATIONS else \
+            ["--replicas"] if mutation in REPLICA_MUTATIONS else []
         what, count = hunt(work, seeds, flags)
     finally:
         with open(target, "w", encoding="utf-8") as file:
@@ -318,7 +386,7 @@ def main():
         if not built:
             sys.exit(words)
         print(f"{'mutation':<52} {'found by':<18} seeds")
-        for mutation in MUTATIONS + DPDK_MUTATIONS + DISK_MUTATIONS:
+        for mutation in MUTATIONS + DPDK_MUTATIONS + DISK_MUTATIONS + REPLICA_MUTATIONS:
             if flags.only not in mutation[0] or (flags.quick and mutation[0] not in QUICK):
                 continue
             what, count, found = try_mutation(work, mutation, flags.seeds)
