@@ -16,6 +16,8 @@
 #define KEEPS_A_TTL    4
 #define RETRY_NS       (200 * SL_CLOCK_NS_PER_MS)
 
+#define TOO_LATE       "the cluster store has not prolonged its lease in time"
+
 /* What two clocks may differ by in a lease, and more: a winner gives up so much earlier. */
 #define MARGIN_DIVISOR 5
 
@@ -325,7 +327,9 @@ static void on_kept(void *ctx, struct sl_store_ask *ask)
     }
     note_answer(election, &ask->answer);
     int err = ask->answer.err;
-    if (election->state == HOLDING && err == 0) {
+    if (election->state == HOLDING && now_of(election) >= election->until_ns) {
+        lose(election, TOO_LATE, RETRY_NS); /* what was to be sent since then is lost */
+    } else if (election->state == HOLDING && err == 0) {
         set_until(election, election->keep_asked_ns);
     } else if (election->state == HOLDING && err == SL_ERR_NOT_FOUND) {
         lose(election, "the cluster store has ended its lease", RETRY_NS);
@@ -358,7 +362,7 @@ static void keep(struct sl_election *election, uint64_t now_ns)
 void sl_election_tick(struct sl_election *election, uint64_t now_ns)
 {
     if (election->state == HOLDING && now_ns >= election->until_ns) {
-        lose(election, "the cluster store has not prolonged its lease in time", RETRY_NS);
+        lose(election, TOO_LATE, RETRY_NS);
     } else if (election->state == HOLDING && !election->keeping && now_ns >= election->keep_at_ns) {
         keep(election, now_ns);
     } else if (election->state == WATCHING && !election->asking && now_ns >= election->look_at_ns) {

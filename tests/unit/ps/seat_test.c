@@ -138,6 +138,28 @@ static void seat__claims_twice(void **state)
     world_end(&world);
 }
 
+/* What came while the lease had ended was not sent: an answer that prolongs it then is too late. */
+static void seat__is_prolonged_too_late(void **state)
+{
+    (void)state;
+    struct world world;
+    world_make(&world, 8);
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    struct process *leader = world_holder(&world);
+    assert_non_null(leader);
+    memory_store_hold(leader->store, true);
+    world_run_for(&world, 1 * SL_CLOCK_NS_PER_S); /* it has asked */
+    assert_ptr_equal(world_holder(&world), leader);
+    world.now_ns += 1500 * MS; /* before its next tick */
+    memory_store_hold(leader->store, false);
+    while (memory_store_answer(world.memory)) {
+    }
+    assert_int_equal(world_count_seated(&world), 0);
+    world_run_for(&world, 10 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(world_count_seated(&world), 1);
+    world_end(&world);
+}
+
 /* More changes than one write has: nobody is told before the last of them is written. */
 static void seat__many_changes(void **state)
 {
@@ -206,6 +228,7 @@ int main(void)
         cmocka_unit_test(seat__erases),
         cmocka_unit_test(seat__strange_keys),
         cmocka_unit_test(seat__claims_twice),
+        cmocka_unit_test(seat__is_prolonged_too_late),
         cmocka_unit_test(seat__many_changes),
         cmocka_unit_test(seat__under_random_faults),
     };
