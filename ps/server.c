@@ -484,9 +484,6 @@ static void on_closed(void *ctx, struct sl_conn *transport_conn, int err)
         sl_server_buffers_put(&server->buffers, conn->sink);
     }
     sl_server_session_detach(conn);
-    if (server->replica != NULL) {
-        sl_server_log_forget(conn);
-    }
     if (conn->kind == SL_SERVER_CONN_FEED && server->replica->feed == conn) {
         sl_server_feed_closed(server);
     }

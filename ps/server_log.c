@@ -91,11 +91,28 @@ static void finish(struct sl_server_entry *entry)
 
 static void end(struct sl_server_entry *entry)
 {
-    entry->server->replica->ended += entry->block == NULL;
-    entry->is_over = true;
+    struct sl_server_replica *replica = entry->server->replica;
+    replica->ended += entry->block == NULL;
     if (!entry->in_transport) {
         finish(entry);
+        return;
     }
+    entry->is_over = true;
+    entry->next = replica->over;
+    replica->over = entry;
+}
+
+/* It was over before the transport had let it go. */
+static void finish_over(struct sl_server_entry *entry)
+{
+    struct sl_server *server = entry->server;
+    struct sl_server_entry **at = &server->replica->over;
+    while (*at != entry) {
+        at = &(*at)->next;
+    }
+    *at = entry->next;
+    finish(entry);
+    look_at_room(server);
 }
 
 static struct sl_server_entry *take_first(struct sl_server_replica *replica)
@@ -167,12 +184,10 @@ void sl_server_log_acknowledged(struct sl_server *server, uint64_t number)
 static void body_sent(void *ctx)
 {
     struct sl_server_entry *entry = ctx;
-    struct sl_server *server = entry->server;
     entry->in_transport = false;
-    server->replica->in_transport_count--;
+    entry->server->replica->in_transport_count--;
     if (entry->is_over) {
-        finish(entry);
-        look_at_room(server);
+        finish_over(entry);
     }
 }
 
@@ -286,9 +301,8 @@ void sl_server_log_abort(struct sl_server *server)
     look_at_room(server);
 }
 
-bool sl_server_log_is_awaited(const struct sl_server *server)
+static bool is_awaited_in(const struct sl_server_entry *entry)
 {
-    const struct sl_server_entry *entry = server->replica->first;
     while (entry != NULL && entry->conn == NULL &&
            (entry->request == NULL || entry->request->conn == NULL)) {
         entry = entry->next;
@@ -296,15 +310,26 @@ bool sl_server_log_is_awaited(const struct sl_server *server)
     return entry != NULL;
 }
 
-void sl_server_log_forget(struct sl_server_conn *conn)
+bool sl_server_log_is_awaited(const struct sl_server *server)
 {
-    for (struct sl_server_entry *entry = conn->server->replica->first; entry != NULL;
-         entry = entry->next) {
+    return is_awaited_in(server->replica->first) || is_awaited_in(server->replica->over);
+}
+
+static void forget_in(struct sl_server_entry *entry, const struct sl_server_conn *conn)
+{
+    for (; entry != NULL; entry = entry->next) {
         entry->conn = entry->conn == conn ? NULL : entry->conn;
         if (entry->request != NULL && entry->request->conn == conn) {
             sl_server_queue_leave(entry->request);
         }
     }
+}
+
+void sl_server_log_forget(struct sl_server_conn *conn)
+{
+    const struct sl_server_replica *replica = conn->server->replica;
+    forget_in(replica->first, conn);
+    forget_in(replica->over, conn);
 }
 
 /* ---- What is logged -------------------------------------------------------------------------- */

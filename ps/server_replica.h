@@ -56,9 +56,10 @@ struct sl_server_replica {
     struct sl_server_entry *first, *last;
     struct sl_server_entry *unsent;
     struct sl_server_entry *behind_first, *behind_last; /* the image: until it is complete */
-    uint64_t number;                                    /* of the entry sent last */
-    uint64_t appended, ended; /* entries, but for blocks, since there is a log */
-    uint64_t answered;        /* of those appended, when replies began to wait */
+    struct sl_server_entry *over; /* that the backup has, and the transport too, still */
+    uint64_t number;              /* of the entry sent last */
+    uint64_t appended, ended;     /* entries, but for blocks, since there is a log */
+    uint64_t answered;            /* of those appended, when replies began to wait */
     uint32_t entry_count;
     size_t entry_bytes;
     uint32_t block_count; /* of the image, under way */
@@ -187,7 +188,7 @@ void sl_server_log_answer(struct sl_server_conn *conn, enum sl_server_entry_kind
 /* Somebody waits for an answer. */
 bool sl_server_log_is_awaited(const struct sl_server *server);
 
-/* The connection has closed: nobody waits for its answers. */
+/* The connection is a client's no more: nobody waits for its answers. */
 void sl_server_log_forget(struct sl_server_conn *conn);
 
 /* A block of the image, which is the log's from now on; false: no memory. */

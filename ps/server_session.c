@@ -90,6 +90,9 @@ static void conn_release(struct sl_server_session *session)
     sl_server_pulls_before(conn);
     session->conn = NULL;
     sl_server_queue_drop(conn);
+    if (conn->server->replica != NULL) {
+        sl_server_log_forget(conn);
+    }
     conn->session = NULL;
 }
 

@@ -426,6 +426,43 @@ static void replica__a_loss_while_the_backup_takes_over_is_not_forgotten(void **
     expect_alone(&pair->peer, 2, 0);
 }
 
+/* Its reply waits for the backup; when that is given up it is not sent to a connection that is no
+ * more. */
+static void replica__a_client_that_is_lost_while_its_reply_waits(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, 0);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    tell(pair, pair->backup, 2, false, false);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    stepped_push(&pair->peer, 2, ASP, STEPPED_KEYS);
+    turns(pair, 200);
+    lose_worker(pair->stepped.server, 0, 7);
+    tell(pair, pair->stepped.server, 2, true, false);
+    turns(pair, 50);
+    assert_int_equal(pair->peer.reply_count, 0);
+    assert_true(sl_server_queue_is_empty(pair->stepped.server));
+}
+
+/* Likewise of one whose client has connected anew. */
+static void replica__a_client_that_comes_again_while_its_reply_waits(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    tell(pair, pair->backup, 2, false, false);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    turns(pair, 50);
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    tell(pair, pair->stepped.server, 2, true, false);
+    turns(pair, 50);
+    assert_int_equal(pair->peer.reply_count, 0);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_pull(&pair->peer, 2, 0, ASP);
+    assert_true(stepped_reply(&pair->peer, 2)->value == 1.0F);
+}
+
 /* A request of which the image has a part: the rest follows. */
 static void replica__the_rest_of_a_request_follows_the_image(void **state)
 {
@@ -511,6 +548,8 @@ int main(void)
         TEST(replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten),
         TEST(replica__a_loss_before_there_is_a_backup_is_in_its_image),
         TEST(replica__a_loss_while_the_backup_takes_over_is_not_forgotten),
+        TEST(replica__a_client_that_is_lost_while_its_reply_waits),
+        TEST(replica__a_client_that_comes_again_while_its_reply_waits),
         TEST(replica__the_rest_of_a_request_follows_the_image),
         TEST(replica__a_backup_out_of_step_says_so),
     };
