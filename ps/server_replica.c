@@ -7,6 +7,10 @@
 #include "core/assert.h"
 #include "core/log.h"
 
+/* For clients to come: they learn from the coordinator where to, which may just move, too. Who is
+ * lost, it says long before. */
+#define TAKE_OVER_LEASES 3
+
 int sl_server_replica_create(struct sl_server *server)
 {
     struct sl_server_replica *replica = calloc(1, sizeof *replica);
@@ -120,7 +124,7 @@ void sl_server_replica_took_over(struct sl_server *server)
     struct sl_server_replica *replica = server->replica;
     replica->takes_over = false;
     replica->is_touched = true;
-    sl_server_sessions_await(server);
+    sl_server_sessions_await(server, TAKE_OVER_LEASES);
     hear_losses(server);
     sl_log_info("shard %u: the backup takes over (epoch %" PRIu64 ")", server->options.shard.index,
                 replica->pair.epoch);

@@ -435,7 +435,7 @@ void sl_server_open_up(struct sl_server *server)
     server->is_open = true;
     server->is_restored = server->restore != NULL;
     sl_server_restore_fini(server);
-    sl_server_sessions_await(server);
+    sl_server_sessions_await(server, 1);
     sl_server_sessions_number(server);
     struct sl_server_conn *conn = server->conns;
     while (conn != NULL && conn->next != NULL) {

@@ -229,12 +229,15 @@ int sl_server_session_revive(struct sl_server *server, const struct sl_message_h
     return 0;
 }
 
-void sl_server_sessions_await(struct sl_server *server)
+void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count)
 {
+    const uint64_t now_ns = sl_reactor_now_ns(server->options.reactor);
+    const uint64_t left_ns = SL_CLOCK_NEVER - now_ns;
+    const uint64_t wait_ns =
+        server->lease_ns < left_ns / lease_count ? server->lease_ns * lease_count : left_ns;
     for (struct sl_server_session *session = server->sessions.away_first; session != NULL;
          session = session->away_next) {
-        sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease,
-                     sl_reactor_now_ns(server->options.reactor) + server->lease_ns);
+        sl_timer_arm(sl_reactor_timers(server->options.reactor), &session->lease, now_ns + wait_ns);
     }
 }
 

@@ -70,11 +70,11 @@ struct sl_server_sessions {
 int sl_server_sessions_init(struct sl_server_sessions *sessions);
 void sl_server_sessions_fini(struct sl_server_sessions *sessions);
 
-/* A session of an image: its client is away, and has a lease from sl_server_sessions_await on.
- * Errors: CORRUPT (there is one of this client, or worker), NO_MEMORY. */
+/* A session of an image: its client is away, and has so many leases from sl_server_sessions_await
+ * on. Errors: CORRUPT (there is one of this client, or worker), NO_MEMORY. */
 int sl_server_session_revive(struct sl_server *server, const struct sl_message_hello *hello,
                              struct sl_server_session **out);
-void sl_server_sessions_await(struct sl_server *server);
+void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count);
 
 /* All sessions as they are now, in blocks of an image, which are the caller's; NULL: there are
  * none. What has been written of a request that is in progress is said too: in the same turn in

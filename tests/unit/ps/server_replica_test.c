@@ -166,6 +166,20 @@ static void replica__what_was_acknowledged_is_there_after_a_take_over(void **sta
     assert_int_equal(pair->err, 0);
 }
 
+/* The coordinator has died with the primary: it takes long until the client knows where to go. */
+static void replica__a_client_that_comes_late_is_known(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, 0);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_push(&pair->peer, 1, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    tell(pair, pair->backup, 2, true, false);
+    stepped_pass(&pair->stepped, 5 * STEPPED_LEASE / 2);
+    pair->peer.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+}
+
 /* The backup is in a later epoch, and refuses: nothing is acknowledged, though it is done. */
 static void replica__a_deposed_primary_acknowledges_nothing(void **state)
 {
@@ -539,6 +553,7 @@ int main(void)
         TEST(replica__nobody_is_welcomed_before_there_is_a_backup),
         TEST(replica__a_backup_that_never_comes_is_given_up),
         TEST(replica__what_was_acknowledged_is_there_after_a_take_over),
+        TEST(replica__a_client_that_comes_late_is_known),
         TEST(replica__a_deposed_primary_acknowledges_nothing),
         TEST(replica__the_coordinators_word_lets_it_go_on_alone),
         TEST(replica__the_log_goes_on_after_a_broken_connection),

@@ -75,7 +75,7 @@ static void restart(struct stepped_two *world)
     save(world, &saved);
     begin_again(world);
     load(world, &saved);
-    sl_server_sessions_await(world->stepped.server);
+    sl_server_sessions_await(world->stepped.server, 1);
     forget(&saved);
 }
 
@@ -218,7 +218,7 @@ static void server_session_image__leases_begin_when_clients_can_come(void **stat
     struct sl_server *server = world->stepped.server;
     stepped_pass(&world->stepped, 2 * STEPPED_LEASE);
     assert_int_equal(server->sessions.away_count, 2);
-    sl_server_sessions_await(server);
+    sl_server_sessions_await(server, 1);
     stepped_pass(&world->stepped, STEPPED_LEASE - SL_CLOCK_NS_PER_S);
     resume(&world->first);
     stepped_pass(&world->stepped, 2 * SL_CLOCK_NS_PER_S);
