@@ -202,6 +202,9 @@ void sl_coordinator_message(struct sl_coordinator *coordinator, sl_coordinator_p
         sl_coordinator_table_stats(coordinator, member, message->id);
         break;
     case SL_MESSAGE_HEARTBEAT:
+        if (message->id != 0) {
+            sl_coordinator_send(coordinator, member, message);
+        }
         break; /* that it came is all that it says */
     case SL_MESSAGE_GOODBYE:
         sl_coordinator_member_leave(coordinator, member, now_ns);

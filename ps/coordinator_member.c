@@ -266,8 +266,10 @@ static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_n
     }
     sl_log_warn("the coordinator was held up for %.1f s: members have half a lease to be heard",
                 seconds(since_ns));
+    const uint64_t excused_ns = now_ns - lease_ns / 2;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        coordinator->members[i]->excused_ns = now_ns - lease_ns / 2;
+        struct sl_coordinator_member *member = coordinator->members[i];
+        member->excused_ns = member->excused_ns < excused_ns ? excused_ns : member->excused_ns;
     }
 }
 

@@ -12,6 +12,7 @@
 #define REGISTER_TIMEOUT_NS (60 * SL_CLOCK_NS_PER_S)
 
 #define HEARTBEATS_A_LEASE  4
+#define SILENCES_A_LEASE    2 /* without an answer to a heartbeat */
 
 /* ---- Joining the cluster */
 
@@ -99,13 +100,33 @@ static void keep_tables(struct sl_hub *hub)
     }
 }
 
+static void beat_answered(void *ctx, const struct sl_message *answer, int err, const char *reason)
+{
+    struct sl_hub *hub = ctx;
+    (void)answer;
+    (void)reason;
+    hub->listening = false;
+    if (err == SL_ERR_DEADLINE && sl_session_conn(hub->coordinator) != NULL) {
+        sl_session_move(hub->coordinator, "it says nothing");
+    }
+}
+
+/* A host that stands still keeps its connections. Where another may have its place, it is asked for
+ * an answer. */
 static void beat(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_hub *hub =
         (struct sl_hub *)(void *)((uint8_t *)timer - offsetof(struct sl_hub, heartbeat));
     struct sl_message message = {.kind = SL_MESSAGE_HEARTBEAT};
-    /* Without a connection there is nobody to tell; with a full outbox the next one does. */
-    (void)sl_session_tell(hub->coordinator, &message);
+    const bool listens = hub->options->other_count > 0 && !hub->listening &&
+                         sl_session_conn(hub->coordinator) != NULL;
+    if (listens) {
+        hub->listening = true;
+        sl_session_request(hub->coordinator, &message, hub->silence_ns, beat_answered, hub);
+    } else {
+        /* Without a connection there is nobody to tell; with a full outbox the next one does. */
+        (void)sl_session_tell(hub->coordinator, &message);
+    }
     sl_timer_arm(sl_reactor_timers(hub->reactor), timer, now_ns + hub->heartbeat_ns);
 }
 
@@ -117,6 +138,7 @@ static void start_heartbeats(struct sl_hub *hub, uint32_t lease_ms)
         uint64_t lease_ns = lease_ms * SL_CLOCK_NS_PER_MS;
         uint64_t wish_ns = hub->options->heartbeat_ns;
         hub->heartbeat.run = beat;
+        hub->silence_ns = lease_ns / SILENCES_A_LEASE;
         hub->heartbeat_ns =
             wish_ns != 0 && wish_ns < lease_ns ? wish_ns : lease_ns / HEARTBEATS_A_LEASE;
         sl_timer_arm(timers, &hub->heartbeat, sl_reactor_now_ns(hub->reactor) + hub->heartbeat_ns);

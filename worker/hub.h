@@ -106,10 +106,12 @@ struct sl_hub {
     struct sl_call *joining; /* the call that waits for the coordinator's first welcome */
     uint64_t coordinator_incarnation;
     bool registering;      /* again: an answer is awaited */
+    bool listening;        /* likewise, to a heartbeat */
     bool coordinator_lost; /* for good */
     char coordinator_reason[SL_MESSAGE_TEXT_BYTES];
     struct sl_timer heartbeat;
     uint64_t heartbeat_ns; /* between two */
+    uint64_t silence_ns;   /* before another is looked for */
     uint32_t moves_out;    /* mail to other hubs that has not come back: move.h */
 
     struct sl_call *closing;

@@ -257,6 +257,13 @@ void sl_session_reconnect(struct sl_session *session, const char *why)
     }
 }
 
+void sl_session_move(struct sl_session *session, const char *why)
+{
+    sl_assert(session != NULL);
+    session->moves = true;
+    sl_session_reconnect(session, why);
+}
+
 void sl_session_set_endpoint(struct sl_session *session, const struct sl_endpoint *endpoint)
 {
     sl_assert(session != NULL);

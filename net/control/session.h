@@ -50,6 +50,7 @@
 #include "net/transport.h"
 
 #define SL_SESSION_GREETING_NS       (10 * SL_CLOCK_NS_PER_S)
+#define SL_SESSION_PLACE_NS          (2 * SL_CLOCK_NS_PER_S) /* where there are other places */
 #define SL_SESSION_NEAR_PAUSE_NS     (60 * SL_CLOCK_NS_PER_S)
 #define SL_SESSION_NEAR_PAUSE_MAX_NS (3600 * SL_CLOCK_NS_PER_S)
 /* Well beyond the 10 s after which a transport gives a silent peer up: a peer sees the other end of
@@ -117,6 +118,10 @@ const char *sl_session_obstacle(const struct sl_session *session);
 /* Breaks the connection of a persistent session, as if the peer had: `lost` follows from inside a
  * later turn (only another attempt when it was not welcomed yet). Nothing when it has none. */
 void sl_session_reconnect(struct sl_session *session, const char *why);
+
+/* Likewise, since nothing is heard from the peer: first at another place, where there are others.
+ */
+void sl_session_move(struct sl_session *session, const char *why);
 
 /* Where the next attempts go: the peer has moved. A pause between attempts is cut short; a
  * connection or an attempt in progress goes on (sl_session_reconnect breaks it). */

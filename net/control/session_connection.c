@@ -101,6 +101,8 @@ static void connect_to(struct sl_session *session, const struct sl_endpoint *num
     session->state = SL_SESSION_CONNECTING;
     if (session->is_near) {
         sl_session_arm(session, &session->greeting_deadline, sl_session_near_patience_ns(session));
+    } else if (session->options.other_count > 0) {
+        sl_session_arm(session, &session->greeting_deadline, SL_SESSION_PLACE_NS);
     } else if (session->was_welcomed) {
         sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
     }
@@ -374,7 +376,8 @@ static void lose(struct sl_session *session, int err)
     session->waited_for[0] = '\0';
     sl_timer_disarm(sl_reactor_timers(session->reactor), &session->resend);
     sl_session_request_lose_all(session);
-    session->stays = true;
+    session->stays = !session->moves;
+    session->moves = false;
     pause_and_retry(session);
     session->report_wait_ns = REPORT_NS;
     sl_session_arm(session, &session->report, REPORT_NS);

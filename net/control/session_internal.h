@@ -65,6 +65,7 @@ struct sl_session {
     struct sl_endpoint first; /* the endpoint of the options, as they were at first */
     bool was_told;            /* the next attempt goes where a peer has said */
     bool stays;               /* the next attempt goes where the last connection was */
+    bool moves;               /* it does not: nothing is heard from there */
     bool is_given_up;         /* by the owner: that says nothing of the way */
     bool proved;              /* the peer has, on this connection: the secret */
     bool was_welcomed;        /* once: from then on only the greeting has a deadline */

@@ -33,6 +33,8 @@ static enum sl_message_kind answer_kind(enum sl_message_kind request)
         return SL_MESSAGE_JOINED;
     case SL_MESSAGE_CHECKPOINT_ASK:
         return SL_MESSAGE_CHECKPOINT_DONE;
+    case SL_MESSAGE_HEARTBEAT:
+        return SL_MESSAGE_HEARTBEAT;
     default:
         sl_assert(request == SL_MESSAGE_STATS_GET); /* the others are no requests */
         return SL_MESSAGE_STATS;

@@ -147,8 +147,8 @@ class Cluster(sum_job.Cluster):
 
 
 class StoreTest(harness.StarlingTest):
-    def sum_job(self, etcd, consistency="asp", ps_count=2, **options):
-        cluster = Cluster(self, etcd, ps_count=ps_count)
+    def sum_job(self, etcd, consistency="asp", ps_count=2, extra=(), **options):
+        cluster = Cluster(self, etcd, ps_count=ps_count, extra=extra)
         job = sum_job.SumJob(self, cluster, consistency, gated=True, **options)
         workers = job.start_all()
         for worker in workers:
@@ -218,6 +218,24 @@ class KilledHost(StoreTest):
         self.end_well(workers)
         job.check()
         cluster.drain()
+
+    def test_it_hangs(self):
+        """Its connections stay open, and nothing comes from them. Workers look elsewhere before they
+        are lost, and with backups the job ends without that ps."""
+        cluster, job, workers = self.sum_job(Etcd(self), "bsp", ps_count=3, iterations=60,
+                                             extra=["--replicas", 1])
+        for ps in cluster.ps:
+            ps.wait_line("is in step")
+        host = cluster.host()
+        cluster.ps[host].signal(signal.SIGSTOP)
+        heir = cluster.ps[cluster.host(f"ps/{host}")]
+        heir.wait_line(f"serves the shards of ps/{host} from now on")
+        for index, worker in enumerate(workers):
+            worker.wait_line("connected again")
+            self.assertNotIn(f"worker/{index} is lost", heir.output)
+        job.open_gate()
+        self.end_well(workers)
+        job.check()
 
     def test_it_is_told_to_end(self):
         """Where a ps is to be restarted, the seat goes to another at once."""

@@ -105,8 +105,8 @@ static void record__who_does_not_come_back_is_lost(void **state)
     const sl_coordinator_peer alive[] = {21, 22, 31, 32, 0};
     pass(f, SECOND, alive);
     f->sent_count = 0; /* that the ps have moved */
-    pass(f, 8 * SECOND, alive);
-    expect_nothing(f); /* a lease from the taking over on */
+    pass(f, 18 * SECOND, alive);
+    expect_nothing(f); /* two leases from the taking over on, to find it */
     pass(f, 2 * SECOND, alive);
     for (int i = 0; i < 4; i++) { /* in the order of members */
         expect_part(f, "#0 lost worker/2 of 3: no heartbeat for 10 s");
