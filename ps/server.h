@@ -95,6 +95,7 @@ struct sl_server_options {
     /* With backups (ps/server_replica.h). `servers` has as many again behind the process's own: the
      * backups of another's, which begin as such. */
     bool has_replica;
+    uint32_t image_keys; /* that a turn spends on the image for a backup; 0: as many as on others */
     /* As a primary: the backup is in step, and acknowledges what this one does, from before the
      * call until another epoch; or it will not be in this epoch, and the coordinator shall begin
      * another. From inside a turn. */

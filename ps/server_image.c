@@ -139,7 +139,8 @@ uint32_t sl_server_image_run(struct sl_server *server)
         begin(server);
     }
     if (replica->link == SL_SERVER_LINK_IMAGE) {
-        spent = sl_shard_cut_run(server->shard, IMAGE_KEYS);
+        const uint32_t keys = server->options.image_keys;
+        spent = sl_shard_cut_run(server->shard, keys > 0 ? keys : IMAGE_KEYS);
         if (sl_shard_cut_state(server->shard) == SL_SHARD_CUT_FAILED) {
             fail(server, sl_shard_cut_why(server->shard));
         }

@@ -30,18 +30,20 @@ static double seconds_now(void)
 
 static void usage(void)
 {
-    printf("starling-sim: runs simulated clusters from seeds and checks what must hold\n"
-           "  --seed N      one seed\n"
-           "  --seeds A-B   these seeds\n"
-           "  --minutes M   fresh seeds, or those from --seed on, for M minutes\n"
-           "  --faults MASK kinds of faults that may happen, as bits; 0: none\n"
-           "  --transport T stream: the simulation's own, whose frames are never lost; or dpdk:\n"
-           "                net/dpdk, on packet devices whose packets are\n"
-           "  --disks       with disks and checkpoints\n"
-           "  --replicas    with backups of all shards; not with disks, nor over packets\n"
-           "  --twice       runs each seed twice and compares, and not only one in 64\n"
-           "  --all         goes on after a breach\n"
-           "  --verbose     prints the plan and all that happens\n");
+    printf(
+        "starling-sim: runs simulated clusters from seeds and checks what must hold\n"
+        "  --seed N      one seed\n"
+        "  --seeds A-B   these seeds\n"
+        "  --minutes M   fresh seeds, or those from --seed on, for M minutes\n"
+        "  --faults MASK kinds of faults that may happen, as bits; 0: none\n"
+        "  --transport T stream: the simulation's own, whose frames are never lost; or dpdk:\n"
+        "                net/dpdk, on packet devices whose packets are\n"
+        "  --disks       with disks and checkpoints\n"
+        "  --replicas    all seeds with backups of the shards, and not only one in four; not with\n"
+        "                disks, nor over packets\n"
+        "  --twice       runs each seed twice and compares, and not only one in 64\n"
+        "  --all         goes on after a breach\n"
+        "  --verbose     prints the plan and all that happens\n");
 }
 
 static bool parse_bare(const char *text, struct flags *flags)

@@ -7,16 +7,21 @@
 #define KILLS_MAX 3
 #define CUTS_MAX  3
 #define SHORT_MS  400
+#define LONG_MS   30000
 #define SPREAD    3 /* horizons */
+#define SHARE     250
 
 void sl_sim_plan_draw_replicas(struct sl_sim_plan *plan, const struct sl_sim_choice *choice)
 {
     uint64_t random = sl_hash_key(plan->seed ^ 0x2ba5e);
-    plan->replica.is_there = choice->replicas && !choice->packets && !choice->disks;
+    const bool is_drawn = sl_sim_chance(&random, SHARE);
+    plan->replica.is_there = (choice->replicas || is_drawn) && !choice->packets && !choice->disks;
     if (!plan->replica.is_there) {
         return;
     }
     plan->floods = false;
+    static const uint32_t image_keys[] = {0, 1, 4, 16};
+    plan->replica.image_keys = image_keys[sl_sim_below(&random, 4)];
     plan->replica.apart = sl_sim_chance(&random, 700);
     plan->ps_count = 2 + sl_sim_below(&random, SL_SIM_PS_MAX - 1);
     plan->shard_count = plan->ps_count * plan->shards_of_ps;
@@ -26,16 +31,18 @@ void sl_sim_plan_draw_replicas(struct sl_sim_plan *plan, const struct sl_sim_cho
  * ends first. */
 static uint64_t draw_absence(const struct sl_sim_plan *plan, uint64_t *random)
 {
-    switch (sl_sim_below(random, 4)) {
-    case 0:
-        return sl_sim_between(random, 1, SHORT_MS) * MS;
-    case 1:
-        return sl_sim_between(random, 1, 2 * sl_sim_ms(plan->lease_ns)) * MS;
-    case 2:
-        return plan->lease_ns + sl_sim_between(random, 1, SHORT_MS) * MS;
-    default:
-        return 2 * plan->lease_ns + sl_sim_between(random, 1, SHORT_MS) * MS;
+    const uint32_t kind = sl_sim_below(random, 16);
+    const uint64_t short_ns = sl_sim_between(random, 1, SHORT_MS) * MS;
+    if (kind < 5) {
+        return short_ns;
     }
+    if (kind < 8) {
+        return sl_sim_between(random, 1, 2 * sl_sim_ms(plan->lease_ns)) * MS;
+    }
+    if (kind < 15) {
+        return (kind < 12 ? 1 : 2) * plan->lease_ns + short_ns;
+    }
+    return sl_sim_between(random, LONG_MS, 2 * LONG_MS) * MS; /* as if it did not come back */
 }
 
 static struct sl_sim_fault *add_fault(struct sl_sim_plan *plan, enum sl_sim_fault_kind kind,

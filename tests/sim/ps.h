@@ -19,6 +19,7 @@ struct sl_sim_ps_options {
     bool hosts_coordinator;
     bool is_scheduler; /* it does nothing else: no shards, one reactor */
     bool has_replica;
+    uint32_t image_keys;
     struct sl_sim_disk *disk; /* NULL: it has none, and there are no checkpoints */
     struct sl_sim_oracle *oracle;
 };

@@ -40,6 +40,7 @@ void sl_sim_ps_pair_server(struct sl_sim_ps *ps, struct sl_server_options *serve
 {
     if (ps->options.has_replica) {
         server->has_replica = true;
+        server->image_keys = ps->options.image_keys;
         server->pair_moved = sl_process_on_pair_moved;
         server->pair_failed = sl_process_on_pair_failed;
         server->pair_ctx = &ps->wired[server->local_index % ps->options.shard_count];
