@@ -220,6 +220,10 @@ static struct sl_server_session *session_of(struct sl_server *server,
 /* The write is done: what the session remembers of it. */
 static bool end_write(struct sl_server *server, const struct sl_server_entry_head *head)
 {
+    if (head->error > (uint32_t)-SL_ERR_CANCELLED) { /* the last one */
+        fail(server, "it has failed with %u, which is no error", head->error);
+        return false;
+    }
     if (head->role == 0) {
         return true;
     }

@@ -342,10 +342,16 @@ void memory_store_forget(struct sl_store *handle, bool carries_out)
 
 void memory_store_set(struct memory_store *memory, const char *key, const char *value)
 {
+    memory_store_put(memory, key, value, value == NULL ? 0 : strlen(value));
+}
+
+void memory_store_put(struct memory_store *memory, const char *key, const void *value,
+                      size_t value_bytes)
+{
     struct sl_store_change change = {
         .removes = value == NULL,
         .value = (uint8_t *)(uintptr_t)value,
-        .value_bytes = value == NULL ? 0 : strlen(value),
+        .value_bytes = value_bytes,
     };
     (void)snprintf(change.key, sizeof change.key, "%s", key);
     memory->revision++;

@@ -38,6 +38,8 @@ void memory_store_forget(struct sl_store *handle, bool carries_out);
 
 /* As if somebody else had written it; value NULL: it is removed. */
 void memory_store_set(struct memory_store *memory, const char *key, const char *value);
+void memory_store_put(struct memory_store *memory, const char *key, const void *value,
+                      size_t value_bytes);
 
 /* The value under a key; NULL: none. Valid until the next answer. */
 const struct sl_store_pair *memory_store_look(const struct memory_store *memory, const char *key);

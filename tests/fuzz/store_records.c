@@ -1,0 +1,244 @@
+/* What a cluster store may hold for a coordinator that takes over: pairs of any keys and values are
+ * refused, or read into a coordinator that writes them again the same, and then takes any sequence
+ * of messages, while the ledger writes what changes. The input: which job, the pairs, and the
+ * steps. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/assert.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "net/control/message.h"
+#include "ps/coordinator_internal.h"
+#include "ps/ledger.h"
+#include "tests/fuzz/input.h"
+#include "tests/fuzz/members.h"
+#include "tests/fuzz/request_make.h"
+#include "tests/support/memory_store.h"
+
+#define PREFIX     "/j"
+#define TERM       PREFIX "/leader"
+#define PAIRS_MAX  64
+#define STEPS_MAX  256
+#define KEPT_TASKS 8 /* of workers, whose records are read again */
+
+struct world {
+    struct fuzz_members members;
+    struct memory_store *memory;
+    struct sl_store *handle;
+    struct sl_ledger *ledger;
+    struct sl_coordinator_options options; /* of every coordinator */
+    bool is_ready, has_failed;
+};
+
+static void on_ready(void *ctx, bool anew)
+{
+    (void)anew;
+    ((struct world *)ctx)->is_ready = true;
+}
+
+static void on_failed(void *ctx, const char *why)
+{
+    sl_assert(why[0] != '\0');
+    ((struct world *)ctx)->has_failed = true;
+}
+
+static void on_wake(void *ctx)
+{
+    (void)ctx;
+}
+
+static bool may_act(void *ctx)
+{
+    (void)ctx;
+    return true;
+}
+
+static void on_stage(void *ctx, enum sl_coordinator_stage stage, int err, const char *why)
+{
+    (void)ctx;
+    (void)stage;
+    sl_assert(err <= 0);
+    sl_assert(why != NULL);
+}
+
+static void on_changed(void *ctx, enum sl_coordinator_record kind, uint32_t index)
+{
+    (void)ctx;
+    (void)kind;
+    (void)index;
+}
+
+/* ---- What is in the store -------------------------------------------------------------------- */
+
+static void put_table(struct world *world, const char *key, uint32_t table_id)
+{
+    const struct sl_message message = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .table_open = {.spec = fuzz_request_spec(table_id % FUZZ_REQUEST_TABLES),
+                       .table_id = table_id,
+                       .keep_id = true},
+    };
+    uint8_t encoded[SL_LIMIT_INLINE_PAYLOAD_BYTES];
+    sl_assert(sl_message_encoded_bytes(&message) <= sizeof encoded);
+    sl_message_encode(&message, encoded);
+    memory_store_put(world->memory, key, encoded, sl_message_encoded_bytes(&message));
+}
+
+/* False: that was the last one. */
+static bool put_pair(struct world *world, struct sl_bytes *input)
+{
+    static const char *const KINDS[] = {"job", "ps", "worker", "table", "done"};
+    const uint8_t what = sl_bytes_u8(input);
+    const uint32_t kind = what % 8;
+    const uint32_t index = what / 8U;
+    char key[SL_STORE_KEY_BYTES] = PREFIX "/state/";
+    if (kind < 5) {
+        (void)snprintf(key, sizeof key, PREFIX "/state/%s/%05u", KINDS[kind], index);
+    } else if (kind == 5) {
+        struct sl_bytes piece = fuzz_input_piece(input, 64);
+        sl_bytes_copy(&piece, key + strlen(key), piece.left);
+    } else {
+        (void)snprintf(key, sizeof key, PREFIX "/state/table/%05u", index);
+        put_table(world, key, index);
+        return kind == 6;
+    }
+    struct sl_bytes value = fuzz_input_piece(input, UINT16_MAX);
+    memory_store_put(world->memory, key, value.left == 0 ? (const uint8_t *)"" : value.next,
+                     value.left);
+    return true;
+}
+
+static void start(struct world *world, struct sl_bytes *input)
+{
+    const uint8_t how = sl_bytes_u8(input);
+    world->members.now_ns = SL_CLOCK_NS_PER_S;
+    world->memory = memory_store_create();
+    world->handle = memory_store_handle(world->memory);
+    memory_store_set(world->memory, TERM, "us");
+    for (uint32_t i = 0; i < PAIRS_MAX && fuzz_input_has_more(input); i++) {
+        if (!put_pair(world, input)) {
+            break;
+        }
+    }
+    world->options = (struct sl_coordinator_options){
+        .ps_count = 2,
+        .worker_count = how % 4,
+        .send = fuzz_members_send,
+        .close = fuzz_members_close,
+        .stage_changed = how % 4 != 0 && (how & 4) != 0 ? on_stage : NULL,
+        .start_timeout_ns = (how & 8) != 0 ? 60 * SL_CLOCK_NS_PER_S : 0,
+        .ctx = &world->members,
+    };
+    const struct sl_ledger_options options = {
+        .store = world->handle,
+        .prefix = PREFIX,
+        .key = TERM,
+        .epoch = memory_store_look(world->memory, TERM)->created,
+        .timeout_ns = SL_CLOCK_NS_PER_S,
+        .coordinator = world->options,
+        .ready = on_ready,
+        .failed = on_failed,
+        .wake = on_wake,
+        .may_act = may_act,
+        .ctx = world,
+    };
+    sl_assert(sl_ledger_create(&options, &world->ledger) == 0);
+    world->members.coordinator = sl_ledger_coordinator(world->ledger);
+    while (memory_store_answer(world->memory)) {
+    }
+    sl_assert(world->is_ready != world->has_failed);
+}
+
+/* ---- What was read is written again, and read -------------------------------------------------
+ */
+
+/* Another coordinator takes the record, and would write it likewise. */
+static void copy_record(const struct sl_coordinator *from, struct sl_coordinator *to,
+                        enum sl_coordinator_record kind, uint32_t index)
+{
+    uint8_t *value;
+    uint8_t *again;
+    size_t bytes;
+    size_t again_bytes;
+    char reason[SL_STORE_REASON_BYTES];
+    sl_assert(sl_coordinator_record_write(from, kind, index, &value, &bytes) == 0);
+    sl_assert(sl_coordinator_record_read(to, kind, index, value, bytes, reason, sizeof reason) ==
+              0);
+    sl_assert(sl_coordinator_record_write(to, kind, index, &again, &again_bytes) == 0);
+    sl_assert(bytes == again_bytes);
+    sl_assert(memcmp(value, again, bytes) == 0);
+    free(value);
+    free(again);
+}
+
+static void check_round_trip(const struct world *world)
+{
+    const struct sl_coordinator *from = world->members.coordinator;
+    struct sl_coordinator_options options = world->options;
+    options.changed = on_changed;
+    struct sl_coordinator *to;
+    sl_assert(sl_coordinator_create(&options, &to) == 0);
+    for (uint32_t i = 0; i < SL_COORDINATOR_DONE_BARRIERS; i++) {
+        if (from->done[i].number != 0) {
+            copy_record(from, to, SL_COORDINATOR_RECORD_DONE, i);
+        }
+    }
+    copy_record(from, to, SL_COORDINATOR_RECORD_JOB, 0);
+    for (uint32_t i = 0; i < from->options.ps_count; i++) {
+        copy_record(from, to, SL_COORDINATOR_RECORD_PS, i);
+    }
+    for (uint32_t i = 0; i < from->table_count; i++) {
+        if (from->tables[i].name[0] != '\0') {
+            copy_record(from, to, SL_COORDINATOR_RECORD_TABLE, i);
+        }
+    }
+    for (uint32_t i = 0; i < KEPT_TASKS; i++) {
+        copy_record(from, to, SL_COORDINATOR_RECORD_WORKER, i);
+    }
+    sl_coordinator_destroy(&to);
+}
+
+/* ---- The job goes on ------------------------------------------------------------------------- */
+
+static void step(struct world *world, struct sl_bytes *input)
+{
+    const uint8_t what = sl_bytes_u8(input);
+    switch (what % 4) {
+    case 0:
+        memory_store_cut(world->handle, (what & 4) != 0, (what & 8) != 0);
+        break;
+    case 1:
+        sl_ledger_run(world->ledger);
+        (void)memory_store_answer(world->memory);
+        break;
+    default:
+        fuzz_members_step(&world->members, input, NULL);
+        break;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t byte_count)
+{
+    sl_log_setup(SL_LOG_OFF, "fuzz");
+    struct world world = {.is_ready = false};
+    struct sl_bytes input = sl_bytes_over(bytes, byte_count);
+    start(&world, &input);
+    if (!world.has_failed) {
+        check_round_trip(&world);
+        sl_coordinator_record_end(world.members.coordinator, world.members.now_ns);
+        check_round_trip(&world);
+    }
+    for (uint32_t i = 0; i < STEPS_MAX && !world.has_failed && fuzz_input_has_more(&input); i++) {
+        step(&world, &input);
+    }
+    if (!world.has_failed) {
+        check_round_trip(&world);
+    }
+    sl_ledger_destroy(&world.ledger);
+    while (memory_store_answer(world.memory)) {
+    }
+    memory_store_destroy(world.memory);
+    return 0;
+}
