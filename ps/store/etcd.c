@@ -152,8 +152,10 @@ static bool login(struct sl_etcd *etcd, uint32_t server, struct sl_store_ask *as
     } else if (sl_etcd_json_token(etcd->body.bytes, etcd->body.count, etcd->token,
                                   sizeof etcd->token) != 0) {
         fail_at(etcd, server, answer, SL_ERR_PROTOCOL, "it gives no token");
+    } else if (set_headers(etcd) != 0) {
+        fail_at(etcd, server, answer, SL_ERR_NO_MEMORY, "no memory to say who we are");
     } else {
-        return set_headers(etcd) == 0;
+        return true;
     }
     return false;
 }

@@ -8,21 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "core/clock.h"
 #include "ps/store/etcd.h"
+#include "real_etcd.h"
 
-#define ETCD    "/usr/bin/etcd"
 /* A machine that is busy may take long. */
 #define TIMEOUT (60 * SL_CLOCK_NS_PER_S)
 
@@ -98,23 +94,10 @@ static void *serve(void *ctx)
     return NULL;
 }
 
-static int listen_somewhere(uint16_t *port)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001)};
-    socklen_t bytes = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, bytes), 0);
-    assert_int_equal(listen(fd, 8), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
-    *port = ntohs(address.sin_port);
-    return fd;
-}
-
 static void server_start(struct server *server, enum habit habit, const char *says)
 {
     *server = (struct server){.habit = habit, .says = says};
-    server->listener = listen_somewhere(&server->port);
+    server->listener = real_etcd_listen(&server->port);
     assert_int_equal(pipe(server->stop), 0);
     assert_int_equal(pthread_create(&server->thread, NULL, serve, server), 0);
 }
@@ -224,66 +207,30 @@ static void perform__another_server(void **state)
  */
 
 struct real {
-    pid_t pid;
-    char folder[64];
-    struct sl_etcd *etcd;
+    struct real_etcd server;
+    struct sl_etcd *etcd; /* NULL: no etcd is installed */
 };
-
-static void exec_etcd(const char *folder, uint16_t port, uint16_t peer_port)
-{
-    char client[64];
-    char peer[64];
-    char cluster[80];
-    (void)snprintf(client, sizeof client, "http://127.0.0.1:%u", port);
-    (void)snprintf(peer, sizeof peer, "http://127.0.0.1:%u", peer_port);
-    (void)snprintf(cluster, sizeof cluster, "default=%s", peer);
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)freopen("/dev/null", "w", stdout);
-    (void)freopen("/dev/null", "w", stderr);
-    (void)execl(ETCD, ETCD, "--data-dir", folder, "--listen-client-urls", client,
-                "--advertise-client-urls", client, "--listen-peer-urls", peer,
-                "--initial-advertise-peer-urls", peer, "--initial-cluster", cluster, "--log-level",
-                "error", (char *)NULL);
-    _exit(127);
-}
 
 static int real_start(void **state)
 {
     static struct real real;
     *state = &real;
-    real = (struct real){0};
-    if (access(ETCD, X_OK) != 0) {
-        print_message("skipped: " ETCD " is not there: apt-get install etcd-server\n");
-        return 0;
+    real = (struct real){.etcd = NULL};
+    if (real_etcd_start(&real.server, NULL)) {
+        real.etcd = client_of(&real.server.port, 1);
+        struct sl_store_ask ask = ask_of(SL_STORE_READ, "k"); /* until it has come up */
+        sl_etcd_perform(real.etcd, &ask);
+        assert_int_equal(ask.answer.err, 0);
     }
-    uint16_t ports[2];
-    int claims[2] = {listen_somewhere(&ports[0]), listen_somewhere(&ports[1])};
-    (void)close(claims[0]);
-    (void)close(claims[1]);
-    (void)snprintf(real.folder, sizeof real.folder, "/tmp/starling-etcd-XXXXXX");
-    assert_non_null(mkdtemp(real.folder));
-    real.pid = fork();
-    if (real.pid == 0) {
-        exec_etcd(real.folder, ports[0], ports[1]);
-    }
-    real.etcd = client_of(ports, 1);
-    struct sl_store_ask ask = ask_of(SL_STORE_READ, "k");
-    ask.timeout_ns = 60 * SL_CLOCK_NS_PER_S; /* until it has come up */
-    sl_etcd_perform(real.etcd, &ask);
-    assert_int_equal(ask.answer.err, 0);
     return 0;
 }
 
 static int real_end(void **state)
 {
     struct real *real = *state;
-    if (real->pid != 0) {
+    if (real->etcd != NULL) {
         sl_etcd_destroy(&real->etcd);
-        (void)kill(real->pid, SIGKILL);
-        (void)waitpid(real->pid, NULL, 0);
-        char command[96];
-        (void)snprintf(command, sizeof command, "rm -rf '%s'", real->folder);
-        return system(command);
+        real_etcd_stop(&real->server);
     }
     return 0;
 }
@@ -291,7 +238,7 @@ static int real_end(void **state)
 static struct sl_etcd *real_of(void **state)
 {
     struct real *real = *state;
-    if (real->pid == 0) {
+    if (real->etcd == NULL) {
         skip();
     }
     return real->etcd;
