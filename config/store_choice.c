@@ -165,15 +165,15 @@ int sl_store_choice_read(const char *flag, struct sl_store_choice *out, char *re
         .reason = reason,
         .reason_bytes = reason_bytes,
     };
-    *out = (struct sl_store_choice){0};
-    if (reading.text == NULL || reading.text[0] == '\0') {
-        return 0;
-    }
-    out->is_given = true;
-    int err = read_url(&reading, out);
-    const char *path = getenv(SL_STORE_CHOICE_USER_FILE);
+    struct sl_store_choice choice = {.is_given = reading.text != NULL && reading.text[0] != '\0'};
+    int err = choice.is_given ? read_url(&reading, &choice) : 0;
+    const char *path = choice.is_given ? getenv(SL_STORE_CHOICE_USER_FILE) : NULL;
     if (err == 0 && path != NULL && path[0] != '\0') {
-        err = read_user(path, out, reason, reason_bytes);
+        err = read_user(path, &choice, reason, reason_bytes);
     }
+    if (err == 0) {
+        *out = choice;
+    }
+    explicit_bzero(&choice, sizeof choice);
     return err;
 }
