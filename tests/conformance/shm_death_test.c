@@ -2,6 +2,7 @@
  * connected to them lose the connection, and nothing else. */
 #include "shm.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -151,6 +152,38 @@ static void survivor__keeps_everything(void **state)
 /* ---- Stopped ----------------------------------------------------------------------------------
  */
 
+static bool thread_is_stopped(pid_t pid, const char *task)
+{
+    char path[64];
+    char line[512] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%.16s/stat", (int)pid, task);
+    FILE *file = fopen(path, "re");
+    const bool is_read = file != NULL && fgets(line, sizeof line, file) != NULL;
+    if (file != NULL) {
+        fclose(file);
+    }
+    const char *state = strrchr(line, ')'); /* "pid (name) T ..." */
+    return is_read && state != NULL && state[1] == ' ' && state[2] == 'T';
+}
+
+/* All of its threads: the one that a signal is sent to may wait for a processor, and the others go
+ * on until it has had one. */
+static bool is_stopped(pid_t pid)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    bool stopped = tasks != NULL;
+    struct dirent *task;
+    while (stopped && (task = readdir(tasks)) != NULL) {
+        stopped = task->d_name[0] == '.' || thread_is_stopped(pid, task->d_name);
+    }
+    if (tasks != NULL) {
+        closedir(tasks);
+    }
+    return stopped;
+}
+
 /* One that is stopped while something is unsent is given up; the others are not. */
 static void stopped__is_given_up(void **state)
 {
@@ -165,8 +198,9 @@ static void stopped__is_given_up(void **state)
     struct peer *accepted = node_peer(server, 1);
     WAIT_UNTIL(accepted->received > 10);
     assert_int_equal(kill(pid, SIGSTOP), 0);
+    WAIT_UNTIL(is_stopped(pid)); /* else it may take what is sent now, and all before it */
     uint32_t size = 2000;
-    peer_send_from_test(accepted, &size, 1); /* its number is not what the other one expects */
+    peer_send_from_test(accepted, &size, 1);
     WAIT_UNTIL(accepted->closed == 1);
     assert_int_equal(accepted->close_err, SL_ERR_DEADLINE);
     assert_int_equal(bystander->closed, 0);
