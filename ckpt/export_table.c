@@ -45,22 +45,22 @@ static uint32_t block_floats(const struct sl_export_table *export, uint64_t numb
 
 /* ---- First: which keys there are ------------------------------------------------------------- */
 
-static int count_rows(struct sl_export_table *export, const struct sl_image_block *block,
-                      char *reason, size_t reason_bytes)
+/* Takes one record, and counts it. */
+typedef int (*count_fn)(struct sl_export_table *export, struct sl_bytes *cursor, char *reason,
+                        size_t reason_bytes);
+
+static int count_row(struct sl_export_table *export, struct sl_bytes *cursor, char *reason,
+                     size_t reason_bytes)
 {
-    struct sl_bytes cursor = sl_image_records(block);
     struct sl_image_record record;
     uint64_t number;
     bool fresh;
-    for (uint32_t i = 0; i < block->count; i++) {
-        if (!sl_image_take_record(&cursor, row_floats(export), &record)) {
-            return malformed(export, reason, reason_bytes);
-        }
-        if (sl_rows_add(&export->rows, record.key, &number, &fresh) != 0) {
-            return no_memory(export, reason, reason_bytes);
-        }
+    if (!sl_image_take_record(cursor, row_floats(export), &record)) {
+        return malformed(export, reason, reason_bytes);
     }
-    return cursor.left == 0 ? 0 : malformed(export, reason, reason_bytes);
+    return sl_rows_add(&export->rows, record.key, &number, &fresh) == 0
+               ? 0
+               : no_memory(export, reason, reason_bytes);
 }
 
 /* The number of a dense record's block; its bytes depend on it. */
@@ -73,25 +73,22 @@ static bool take_dense(const struct sl_export_table *export, struct sl_bytes *cu
     return floats != 0 && sl_image_take_record(cursor, floats, record);
 }
 
-static int count_dense(struct sl_export_table *export, const struct sl_image_block *block,
-                       char *reason, size_t reason_bytes)
+static int count_dense(struct sl_export_table *export, struct sl_bytes *cursor, char *reason,
+                       size_t reason_bytes)
 {
-    struct sl_bytes cursor = sl_image_records(block);
     struct sl_image_record record;
     uint32_t elements;
+    if (!take_dense(export, cursor, &record, &elements)) {
+        return malformed(export, reason, reason_bytes);
+    }
     if (export->seen == NULL) {
         export->seen = calloc(block_count(&export->table->info.spec) / 8 + 1, 1);
     }
     if (export->seen == NULL) {
         return no_memory(export, reason, reason_bytes);
     }
-    for (uint32_t i = 0; i < block->count; i++) {
-        if (!take_dense(export, &cursor, &record, &elements)) {
-            return malformed(export, reason, reason_bytes);
-        }
-        export->seen[record.key / 8] |= (uint8_t)(1U << record.key % 8);
-    }
-    return cursor.left == 0 ? 0 : malformed(export, reason, reason_bytes);
+    export->seen[record.key / 8] |= (uint8_t)(1U << record.key % 8);
+    return 0;
 }
 
 static int add_length(struct sl_export_table *export, uint64_t number, uint32_t length)
@@ -110,39 +107,36 @@ static int add_length(struct sl_export_table *export, uint64_t number, uint32_t 
     return 0;
 }
 
-static int count_kv(struct sl_export_table *export, const struct sl_image_block *block,
-                    char *reason, size_t reason_bytes)
+static int count_kv(struct sl_export_table *export, struct sl_bytes *cursor, char *reason,
+                    size_t reason_bytes)
 {
-    struct sl_bytes cursor = sl_image_records(block);
     struct sl_image_kv piece;
     uint64_t number;
     bool fresh;
-    for (uint32_t i = 0; i < block->count; i++) {
-        if (!sl_image_take_kv(&cursor, export->table->value_bytes, &piece)) {
-            return malformed(export, reason, reason_bytes);
-        }
-        if (sl_rows_add(&export->rows, piece.key, &number, &fresh) != 0 ||
-            (fresh && add_length(export, number, piece.length) != 0)) {
-            return no_memory(export, reason, reason_bytes);
-        }
-        if (export->lens[number] != piece.length) {
-            return malformed(export, reason, reason_bytes);
-        }
+    if (!sl_image_take_kv(cursor, export->table->value_bytes, &piece)) {
+        return malformed(export, reason, reason_bytes);
     }
-    return cursor.left == 0 ? 0 : malformed(export, reason, reason_bytes);
+    if (sl_rows_add(&export->rows, piece.key, &number, &fresh) != 0 ||
+        (fresh && add_length(export, number, piece.length) != 0)) {
+        return no_memory(export, reason, reason_bytes);
+    }
+    return export->lens[number] == piece.length ? 0 : malformed(export, reason, reason_bytes);
 }
 
 int sl_export_table_count(struct sl_export_table *export, const struct sl_image_block *block,
                           char *reason, size_t reason_bytes)
 {
-    switch (export->table->info.spec.kind) {
-    case SL_TABLE_SPARSE:
-        return count_rows(export, block, reason, reason_bytes);
-    case SL_TABLE_DENSE:
-        return count_dense(export, block, reason, reason_bytes);
-    default:
-        return count_kv(export, block, reason, reason_bytes);
+    static const count_fn COUNTS[] = {
+        [SL_TABLE_SPARSE] = count_row, [SL_TABLE_DENSE] = count_dense, [SL_TABLE_KV] = count_kv};
+    const count_fn count = COUNTS[export->table->info.spec.kind];
+    struct sl_bytes cursor = sl_image_records(block);
+    for (uint32_t i = 0; i < block->count; i++) {
+        int err = count(export, &cursor, reason, reason_bytes);
+        if (err != 0) {
+            return err;
+        }
     }
+    return cursor.left == 0 ? 0 : malformed(export, reason, reason_bytes);
 }
 
 /* ---- Then: what tensors that makes ------------------------------------------------------------
