@@ -271,23 +271,32 @@ static void replica__failures_are_remembered_too(void **state)
     assert_non_null(strstr(reply->text, "failed before"));
 }
 
+/* worker/0 pushes, ticks, pulls and pushes again, in one request: it waits for worker/1 with the
+ * pull. Table 0 is BSP. */
+static void begin_in_part(struct pair *pair)
+{
+    const float ones[STEPPED_DIM] = {1, 1, 1, 1};
+    const uint64_t key = 3;
+    struct shard_request *request = &pair->stepped.request;
+    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    shard_request_begin(request, 0);
+    shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
+    shard_request_tick(request);
+    shard_request_pull(request, 0, &key, 1);
+    shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
+    stepped_send(&pair->peer, 1, STEPPED_BUDGET);
+    turns(pair, 50);
+}
+
 /* What a worker that is lost has done in part, others have seen: it is done at the backup too. */
 static void replica__what_was_done_in_part_is_done_there(void **state)
 {
     struct pair *pair = *state;
-    const float ones[STEPPED_DIM] = {1, 1, 1, 1};
+    struct shard_request *request = &pair->stepped.request;
     const uint64_t key = 3;
     begin(pair, 0);
-    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
-    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    struct shard_request *request = &pair->stepped.request;
-    shard_request_begin(request, 0);
-    shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
-    shard_request_tick(request);
-    shard_request_pull(request, 0, &key, 1); /* waits for worker/1 */
-    shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
-    stepped_send(&pair->peer, 1, STEPPED_BUDGET);
-    turns(pair, 50);
+    begin_in_part(pair);
     assert_int_equal(pair->peer.reply_count, 0);
     stepped_break(&pair->peer);
     stepped_pass(&pair->stepped, STEPPED_LEASE + SL_CLOCK_NS_PER_S); /* it is lost */
@@ -481,20 +490,11 @@ static void replica__a_client_that_comes_again_while_its_reply_waits(void **stat
 static void replica__the_rest_of_a_request_follows_the_image(void **state)
 {
     struct pair *pair = *state;
-    const float ones[STEPPED_DIM] = {1, 1, 1, 1};
+    struct shard_request *request = &pair->stepped.request;
     const uint64_t key = 3;
     begin(pair, 0);
     stepped_join(&pair->other, &pair->stepped, 1, 8);
-    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
-    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    struct shard_request *request = &pair->stepped.request;
-    shard_request_begin(request, 0);
-    shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
-    shard_request_tick(request);
-    shard_request_pull(request, 0, &key, 1); /* waits for worker/1 */
-    shard_request_push(request, SL_REQUEST_PUSH, ASP, &key, 1, ones, STEPPED_DIM);
-    stepped_send(&pair->peer, 1, STEPPED_BUDGET);
-    turns(pair, 50);
+    begin_in_part(pair);
     begin_later(pair);
     turns(pair, 500);
     assert_int_equal(pair->in_step_count, 2);
