@@ -302,13 +302,17 @@ int main(void)
                                         stop),
         cmocka_unit_test_setup_teardown(step_wait__says_why_a_ps_that_is_gone_is_not_connected,
                                         start, stop),
-        cmocka_unit_test(client_create__says_what_is_wrong),
-        cmocka_unit_test(client_create__logs_for_which_ps_it_waits),
         cmocka_unit_test_setup_teardown(client_barrier__ends_at_its_deadline, start, stop),
         cmocka_unit_test(client_checkpoint__fails_where_ps_have_no_folder),
         cmocka_unit_test_setup_teardown(client_barrier__ends_when_the_coordinator_is_gone, start,
                                         stop),
         cmocka_unit_test(step_wait__tells_what_the_shard_says),
     };
-    return FIXTURE_RUN_BY_BOTH_WAYS(tests, NULL, NULL);
+    /* The same for every kind of client and way to the shards. */
+    const struct CMUnitTest creations[] = {
+        cmocka_unit_test(client_create__says_what_is_wrong),
+        cmocka_unit_test(client_create__logs_for_which_ps_it_waits),
+    };
+    const int failed = cmocka_run_group_tests(creations, NULL, NULL);
+    return failed != 0 ? failed : FIXTURE_RUN_BY_BOTH_WAYS(tests, NULL, NULL);
 }
