@@ -2,7 +2,7 @@
 #include <stddef.h>
 
 #include "core/log.h"
-#include "ps/server_internal.h"
+#include "ps/server_replica.h"
 
 static struct sl_server *server_of(struct sl_timer *timer)
 {
@@ -67,6 +67,31 @@ void sl_server_drain_look(struct sl_server *server)
     }
 }
 
+void sl_server_drain_refuse(struct sl_server_request *request)
+{
+    if (sl_server_replica_may_hand_over(request->server)) {
+        sl_server_queue_discard(request);
+    } else {
+        sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
+    }
+}
+
+/* The backup goes on: nothing more is done or answered here, and clients go there at once. */
+static void hand_over(struct sl_server *server)
+{
+    server->replica->hands_over = true;
+    while (server->parked.first != NULL) {
+        sl_server_queue_discard(server->parked.first);
+    }
+    server->goodbye_said = true;
+    say_goodbye(server);
+    for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        if (conn->kind == SL_SERVER_CONN_DATA) {
+            sl_transport_disconnect(conn->conn); /* also in the middle of an answer */
+        }
+    }
+}
+
 void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drained)(void *ctx),
                      void *ctx)
 {
@@ -78,6 +103,10 @@ void sl_server_drain(struct sl_server *server, uint64_t timeout_ns, void (*drain
     server->drain_timer.run = gave_up;
     sl_timer_arm(sl_reactor_timers(server->options.reactor), &server->drain_timer,
                  sl_reactor_now_ns(server->options.reactor) + timeout_ns);
-    sl_server_queue_cancel_parked(server, SL_ERR_CANCELLED, "the ps is shutting down");
+    if (sl_server_replica_may_hand_over(server)) {
+        hand_over(server);
+    } else {
+        sl_server_queue_cancel_parked(server, SL_ERR_CANCELLED, "the ps is shutting down");
+    }
     sl_server_drain_look(server);
 }

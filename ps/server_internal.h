@@ -546,6 +546,9 @@ void sl_server_queue_abandon(struct sl_server_session *session);
 /* Answers all parked requests with the error. */
 void sl_server_queue_cancel_parked(struct sl_server *server, int err, const char *text);
 
+/* The request is forgotten without a word: it is to come again, elsewhere. */
+void sl_server_queue_discard(struct sl_server_request *request);
+
 /* For the log: takes a request that is done off its connection; puts it where it is answered, and
  * freed. */
 void sl_server_queue_leave(struct sl_server_request *request);
@@ -591,5 +594,8 @@ void sl_server_drain_look(struct sl_server *server);
 
 /* After the goodbyes: closes the connection once everything was sent on it. */
 void sl_server_drain_conn(struct sl_server_conn *conn);
+
+/* A write comes too late: it fails, or, where a backup goes on, is to come again there. */
+void sl_server_drain_refuse(struct sl_server_request *request);
 
 #endif

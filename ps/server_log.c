@@ -296,6 +296,8 @@ void sl_server_log_abort(struct sl_server *server)
     replica->is_in_step = false;
     join_lists(replica);
     while (replica->first != NULL) {
+        replica->first->conn =
+            server->draining ? NULL : replica->first->conn; /* it does not know */
         end(take_first(replica));
     }
     look_at_room(server);
@@ -438,7 +440,8 @@ bool sl_server_log_done(struct sl_server_request *request)
 bool sl_server_log_failed(struct sl_server_request *request, uint32_t section_end, int err)
 {
     sl_assert(request->list == NULL);
-    if (!sl_server_replica_logs(request->server) || request->payload == NULL) {
+    if (!sl_server_replica_logs(request->server) || request->payload == NULL ||
+        sl_server_replica_hands_over(request->server)) {
         return false;
     }
     if (request->conn != NULL) {

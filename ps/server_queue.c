@@ -258,6 +258,12 @@ void sl_server_queue_cancel_parked(struct sl_server *server, int err, const char
     }
 }
 
+void sl_server_queue_discard(struct sl_server_request *request)
+{
+    sl_server_queue_remove(request);
+    sl_server_request_free(request);
+}
+
 static void leave_conn(struct sl_server_request *request)
 {
     request->conn->long_requests -= request->is_long;
@@ -481,6 +487,9 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
         return sl_server_restore_run(server);
     }
     sl_server_pulls_answer(server);
+    if (sl_server_replica_hands_over(server)) {
+        return 0;
+    }
     if (sl_server_feed_waits(server)) {
         return sl_server_feed_run(server, FEED_KEYS);
     }
@@ -526,7 +535,7 @@ static void flush_queue(struct sl_reactor_source *source)
 static bool arm_queue(struct sl_reactor_source *source)
 {
     const struct sl_server *server = server_of(source);
-    if (server->shard == NULL) {
+    if (server->shard == NULL || sl_server_replica_hands_over(server)) {
         return true;
     }
     if (!server->is_open) {

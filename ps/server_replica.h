@@ -50,6 +50,7 @@ struct sl_server_replica {
     uint64_t alone_since_ns; /* 0: it is in step, or this is a backup */
     uint64_t alone_writes;   /* that were acknowledged without a backup in step */
     bool has_given_up; /* the coordinator has been told that the epoch has no backup in step */
+    bool hands_over;   /* this ps ends, and the backup has all: nothing is done here any more */
     struct sl_session *session;
     struct sl_outbox outbox;
     struct sl_credit credit;
@@ -106,6 +107,20 @@ static inline void sl_server_replica_count(struct sl_server *server)
     if (server->replica != NULL && server->replica->link != SL_SERVER_LINK_IN_STEP) {
         server->replica->alone_writes++;
     }
+}
+
+/* When this ps ends its backup takes over: what is not answered is asked for there. */
+static inline bool sl_server_replica_may_hand_over(const struct sl_server *server)
+{
+    const struct sl_server_replica *replica = server->replica;
+    return replica != NULL && (replica->hands_over ||
+                               (replica->pair.is_primary && replica->is_in_step &&
+                                replica->link == SL_SERVER_LINK_IN_STEP && !replica->has_given_up));
+}
+
+static inline bool sl_server_replica_hands_over(const struct sl_server *server)
+{
+    return server->replica != NULL && server->replica->hands_over;
 }
 
 /* ---- server_replica.c ---- */

@@ -315,7 +315,9 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_arriv
     struct sl_server *server = conn->server;
     uint64_t id = arrival->message->header.request_id;
     if (server->draining || (server->is_quiet && sl_server_request_writes(work))) {
-        fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
+        if (!sl_server_replica_may_hand_over(server)) { /* else it comes again, to the backup */
+            fail(conn, work, id, credit_bytes, SL_ERR_CANCELLED, "the ps is shutting down");
+        }
         return;
     }
     const bool is_logged = is_to_be_logged(server, work);
@@ -550,7 +552,7 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
     *spent = 0;
     if (!request->started) {
         if (request->server->is_quiet && sl_server_request_writes(&request->work)) {
-            sl_server_request_fail(request, SL_ERR_CANCELLED, "the ps is shutting down");
+            sl_server_drain_refuse(request);
             return SL_SERVER_ANSWERED;
         }
         return run_first(request, keys, spent);

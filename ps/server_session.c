@@ -308,6 +308,11 @@ void sl_server_session_detach(struct sl_server_conn *conn)
     if (session == NULL) {
         return;
     }
+    if (sl_server_replica_hands_over(server) && !conn->said_goodbye) {
+        conn_release(session);
+        away_append(session); /* it goes on at the backup */
+        return;
+    }
     if (conn->said_goodbye || server->draining) {
         end(session, LEFT);
         return;

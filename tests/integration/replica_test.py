@@ -130,6 +130,20 @@ class TakeOver(ReplicaTest):
         self.end_job()
 
 
+    def test_one_that_is_told_to_end(self):
+        """What it has not answered is asked for at the backup: the job notices a pause."""
+        for consistency in ("bsp", "ssp:2", "asp"):
+            with self.subTest(consistency):
+                self.start_cluster()
+                self.start_job(consistency)
+                for index in (1, 2):
+                    self.cluster.ps[index].signal(signal.SIGTERM)
+                    self.assertEqual(self.cluster.ps[index].wait(), 0)
+                    self.cluster.ps[index] = self.cluster.start_ps(index)
+                    self.wait_in_step(2)
+                self.end_job()
+
+
 class Again(ReplicaTest):
     def restart(self, index):
         """Another process in its place gets the backups that nobody has; then they are in step."""
