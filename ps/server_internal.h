@@ -594,7 +594,6 @@ void sl_server_drain_look(struct sl_server *server);
 
 /* After the goodbyes: closes the connection once everything was sent on it. */
 void sl_server_drain_conn(struct sl_server_conn *conn);
-
 /* A write comes too late: it fails, or, where a backup goes on, is to come again there. */
 void sl_server_drain_refuse(struct sl_server_request *request);
 
