@@ -113,6 +113,46 @@ void sl_coordinator_tell(struct sl_coordinator *coordinator, sl_coordinator_peer
     sl_coordinator_send(coordinator, member, message);
 }
 
+void sl_coordinator_forget(struct sl_coordinator *coordinator)
+{
+    while (coordinator->member_count > 0) {
+        free(coordinator->members[--coordinator->member_count]);
+    }
+    memset(coordinator->ps, 0, coordinator->options.ps_count * sizeof *coordinator->ps);
+    memset(coordinator->workers, 0, SL_LIMIT_WORKERS * sizeof *coordinator->workers);
+    sl_coordinator_record_fini(coordinator);
+    coordinator->untold_count = 0;
+    coordinator->job_workers_known = false;
+    coordinator->worker_count = coordinator->options.worker_count;
+    (void)snprintf(coordinator->worker_count_from, sizeof coordinator->worker_count_from,
+                   "the coordinator");
+    coordinator->cluster_version = 1;
+    coordinator->formed = false;
+    coordinator->restore = coordinator->abandoned_to = 0;
+    coordinator->checkpoint.newest = coordinator->checkpoint.whole = 0;
+    coordinator->checkpoint.latest = 0;
+    coordinator->table_count = 0;
+    coordinator->stage = SL_COORDINATOR_GATHERING;
+    coordinator->stage_ns = 0;
+    coordinator->never_began = false;
+    coordinator->end_err = 0;
+    coordinator->end_why[0] = '\0';
+    coordinator->doubted_until_ns = 0;
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_ALL, 0);
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0); /* somebody has been here */
+}
+
+/* It has a lease to be heard. A worker has two: it has to find the coordinator first. */
+static void await(const struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                  uint64_t now_ns)
+{
+    const uint64_t lease_ns = coordinator->options.lease_ns;
+    member->heard_ns = now_ns;
+    if (member->hello.role == SL_MESSAGE_ROLE_WORKER && lease_ns < SL_CLOCK_NEVER - now_ns) {
+        member->excused_ns = now_ns + lease_ns;
+    }
+}
+
 void sl_coordinator_note(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
                          uint32_t index)
 {

@@ -155,7 +155,7 @@ static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)
                 checkpoint->number, checkpoint->base == 0 ? "" : "what was added, ",
                 checkpoint->file_count, checkpoint->file_count == 1 ? "" : "s", (double)bytes / 1e6,
                 (double)(now_ns - checkpoint->begun_ns) / (double)SL_CLOCK_NS_PER_S);
-    checkpoint->complete = checkpoint->whole = checkpoint->number;
+    checkpoint->complete = checkpoint->whole = checkpoint->latest = checkpoint->number;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     checkpoint->adds = checkpoint->base == 0 ? 0 : checkpoint->adds + 1;
     idle(coordinator, now_ns);
@@ -302,6 +302,9 @@ void sl_coordinator_checkpoint_register(struct sl_coordinator *coordinator,
     if (known > checkpoint->newest) {
         checkpoint->newest = known;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    }
+    if (reg->serving && !coordinator->formed && reg->restore > checkpoint->latest) {
+        checkpoint->latest = reg->restore;
     }
     if (!is_new) {
         return;

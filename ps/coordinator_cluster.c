@@ -55,6 +55,8 @@ static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinat
     message->id = member->waits_for_cluster ? member->cluster_request : 0;
     message->cluster.restore =
         is_ps(member) ? coordinator->ps[member->hello.task_index].restore : coordinator->restore;
+    message->cluster.abandoned_above = is_ps(member) ? coordinator->restore : 0;
+    message->cluster.abandoned_to = is_ps(member) ? coordinator->abandoned_to : 0;
     member->waits_for_cluster = false;
     member->cluster_version = coordinator->cluster_version;
     sl_coordinator_send(coordinator, member, message);
@@ -162,11 +164,11 @@ static const char *check_ps(const struct sl_coordinator *coordinator,
 }
 
 static void log_return(const struct sl_coordinator_member *member,
-                       const struct sl_message_register *reg, bool is_new)
+                       const struct sl_message_register *reg, uint64_t restore, bool is_new)
 {
     char from[64] = "";
-    if (is_new && reg->restore != 0) {
-        (void)snprintf(from, sizeof from, "; it begins from checkpoint %" PRIu64, reg->restore);
+    if (is_new && restore != 0) {
+        (void)snprintf(from, sizeof from, "; it begins from checkpoint %" PRIu64, restore);
     } else if (is_new) {
         (void)snprintf(from, sizeof from, "; its tables begin anew");
     }
@@ -195,16 +197,18 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     bool moved = strcmp(known->data_endpoint, reg->data_endpoint) != 0 ||
                  strcmp(known->host, reg->host) != 0 ||
                  strcmp(known->fast_endpoint, reg->fast_endpoint) != 0;
-    if (is_known && (is_new || moved)) {
-        coordinator->cluster_version++;
-        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
-        log_return(member, reg, is_new && known->epoch == 0);
-    }
     if (is_new || !coordinator->formed) {
-        known->restore = reg->serving ? 0 : reg->restore;
+        known->restore = reg->serving          ? 0
+                         : coordinator->formed ? sl_coordinator_restore_later(coordinator, reg)
+                                               : reg->restore;
         known->serving = reg->serving;
         known->complete = reg->complete;
         known->unfinished = reg->unfinished;
+    }
+    if (is_known && (is_new || moved)) {
+        coordinator->cluster_version++;
+        sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+        log_return(member, reg, known->restore, is_new && known->epoch == 0);
     }
     known->restarted = known->restarted || (is_known && is_new);
     known->shard_count = reg->shard_count;

@@ -137,8 +137,9 @@ struct sl_coordinator_checkpoint {
     uint64_t newest;   /* the greatest number that anyone knows of */
     uint64_t complete; /* that the next may add to; 0: it has to be a full one */
     uint64_t whole;    /* the newest complete one, which every ps has; 0: not known */
-    uint32_t adds;     /* complete ones since the last full one */
-    uint64_t next_ns;  /* when the next is due; SL_CLOCK_NEVER: never */
+    uint64_t latest; /* of the job, or that it began from: who comes later begins from none above */
+    uint32_t adds;   /* complete ones since the last full one */
+    uint64_t next_ns; /* when the next is due; SL_CLOCK_NEVER: never */
 };
 
 struct sl_coordinator {
@@ -161,8 +162,9 @@ struct sl_coordinator {
     uint32_t table_max;
     struct sl_coordinator_barrier *barriers;
     uint32_t barrier_count;
-    bool formed;      /* the cluster has been told */
-    uint64_t restore; /* that the job began from */
+    bool formed;           /* the cluster has been told */
+    uint64_t restore;      /* that the job began from */
+    uint64_t abandoned_to; /* those above `restore` up to this were there then */
     struct sl_coordinator_checkpoint checkpoint;
     struct sl_coordinator_ask *asks; /* the last first */
     uint32_t ask_count;
@@ -188,6 +190,9 @@ void sl_coordinator_send(struct sl_coordinator *coordinator,
  * sends what rests on it. */
 void sl_coordinator_note(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
                          uint32_t index);
+
+/* As before the first hello, of a job that nobody has come to. */
+void sl_coordinator_forget(struct sl_coordinator *coordinator);
 
 /* Answers request `id` with an Error, and logs it. */
 void sl_coordinator_refuse(struct sl_coordinator *coordinator,
@@ -301,6 +306,10 @@ bool sl_coordinator_restore_agrees(struct sl_coordinator *coordinator,
 
 /* Every ps has registered: which one each begins from. */
 void sl_coordinator_restore_form(struct sl_coordinator *coordinator);
+
+/* The job runs: which one a ps begins from that comes in the place of another. */
+uint64_t sl_coordinator_restore_later(const struct sl_coordinator *coordinator,
+                                      const struct sl_message_register *reg);
 
 /* ---- coordinator_replica.c ---- */
 

@@ -51,14 +51,15 @@ static json_t *id_json(uint64_t id)
 static json_t *job_json(const struct sl_coordinator *coordinator)
 {
     return json_pack(
-        "{sI sI ss sI sb so so so ss sb si ss}", "ps", (json_int_t)coordinator->options.ps_count,
-        "workers", (json_int_t)coordinator->worker_count, "workers_from",
-        coordinator->worker_count_from, "cluster_version", (json_int_t)coordinator->cluster_version,
-        "formed", coordinator->formed ? 1 : 0, "restore", id_json(coordinator->restore),
-        "checkpoint", id_json(coordinator->checkpoint.newest), "whole",
-        id_json(coordinator->checkpoint.whole), "stage", STAGES[coordinator->stage], "never_began",
-        coordinator->never_began ? 1 : 0, "end_err", coordinator->end_err, "end_why",
-        coordinator->end_why);
+        "{sI sI ss sI sb so so so so so ss sb si ss}", "ps",
+        (json_int_t)coordinator->options.ps_count, "workers", (json_int_t)coordinator->worker_count,
+        "workers_from", coordinator->worker_count_from, "cluster_version",
+        (json_int_t)coordinator->cluster_version, "formed", coordinator->formed ? 1 : 0, "restore",
+        id_json(coordinator->restore), "checkpoint", id_json(coordinator->checkpoint.newest),
+        "whole", id_json(coordinator->checkpoint.whole), "latest",
+        id_json(coordinator->checkpoint.latest), "abandoned", id_json(coordinator->abandoned_to),
+        "stage", STAGES[coordinator->stage], "never_began", coordinator->never_began ? 1 : 0,
+        "end_err", coordinator->end_err, "end_why", coordinator->end_why);
 }
 
 /* The member of that place, where there is one. */
@@ -243,7 +244,11 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record, ch
         !read_id(record, "checkpoint", &coordinator->checkpoint.newest) ||
         !read_id(record, "whole", &coordinator->checkpoint.whole) ||
         coordinator->checkpoint.newest > SL_LIMIT_CHECKPOINT_NUMBER ||
+        !read_id(record, "latest", &coordinator->checkpoint.latest) ||
+        !read_id(record, "abandoned", &coordinator->abandoned_to) ||
         coordinator->checkpoint.whole > coordinator->checkpoint.newest ||
+        coordinator->checkpoint.latest > coordinator->checkpoint.newest ||
+        coordinator->abandoned_to > coordinator->checkpoint.newest ||
         coordinator->restore > SL_LIMIT_CHECKPOINT_NUMBER ||
         !read_word(record, "stage", STAGES, STAGE_COUNT, &stage) ||
         !read_flag(record, "never_began", &coordinator->never_began) || !json_is_integer(end_err) ||
@@ -499,46 +504,6 @@ static void settle_ends(struct sl_coordinator *coordinator, uint64_t now_ns)
     }
 }
 
-/* As before the first hello, of a job that nobody has come to. */
-static void forget(struct sl_coordinator *coordinator)
-{
-    while (coordinator->member_count > 0) {
-        free(coordinator->members[--coordinator->member_count]);
-    }
-    memset(coordinator->ps, 0, coordinator->options.ps_count * sizeof *coordinator->ps);
-    memset(coordinator->workers, 0, SL_LIMIT_WORKERS * sizeof *coordinator->workers);
-    sl_coordinator_record_fini(coordinator);
-    coordinator->untold_count = 0;
-    coordinator->job_workers_known = false;
-    coordinator->worker_count = coordinator->options.worker_count;
-    (void)snprintf(coordinator->worker_count_from, sizeof coordinator->worker_count_from,
-                   "the coordinator");
-    coordinator->cluster_version = 1;
-    coordinator->formed = false;
-    coordinator->restore = 0;
-    coordinator->checkpoint.newest = coordinator->checkpoint.whole = 0;
-    coordinator->table_count = 0;
-    coordinator->stage = SL_COORDINATOR_GATHERING;
-    coordinator->stage_ns = 0;
-    coordinator->never_began = false;
-    coordinator->end_err = 0;
-    coordinator->end_why[0] = '\0';
-    coordinator->doubted_until_ns = 0;
-    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_ALL, 0);
-    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0); /* somebody has been here */
-}
-
-/* It has a lease to be heard. A worker has two: it has to find the coordinator first. */
-static void await(const struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
-                  uint64_t now_ns)
-{
-    const uint64_t lease_ns = coordinator->options.lease_ns;
-    member->heard_ns = now_ns;
-    if (member->hello.role == SL_MESSAGE_ROLE_WORKER && lease_ns < SL_CLOCK_NEVER - now_ns) {
-        member->excused_ns = now_ns + lease_ns;
-    }
-}
-
 void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
@@ -551,7 +516,7 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
     coordinator->stage_ns = coordinator->stage == SL_COORDINATOR_GATHERING ? 0 : now_ns;
     settle_ends(coordinator, now_ns);
     if (!knows_a_ps(coordinator) || coordinator->stage == SL_COORDINATOR_OVER) {
-        forget(coordinator);
+        sl_coordinator_forget(coordinator);
         return;
     }
     uint64_t wait_ns = coordinator->options.lease_ns;
@@ -585,7 +550,7 @@ void sl_coordinator_record_tick(struct sl_coordinator *coordinator, uint64_t now
 {
     if (coordinator->doubted_until_ns != 0 && now_ns >= coordinator->doubted_until_ns) {
         sl_log_warn("the cluster store knew of a job whose ps are all gone: it is forgotten");
-        forget(coordinator);
+        sl_coordinator_forget(coordinator);
     }
 }
 

@@ -162,27 +162,71 @@ static void log_passed_over(const struct parties *parties, uint64_t number)
     }
 }
 
-/* Where one is serving, it is the coordinator that has started anew: the others come in the place
- * of those that are gone, each from its own. */
-void sl_coordinator_restore_form(struct sl_coordinator *coordinator)
+/* The newest of one's own that the job may go on from; 0: none. */
+static uint64_t newest_up_to(uint64_t latest, uint64_t restore,
+                             const struct sl_message_numbers *complete)
 {
-    struct parties parties = {.count = 0};
-    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        if (coordinator->ps[task].serving) {
-            return;
+    uint64_t number = restore <= latest ? restore : 0;
+    for (uint32_t i = 0; i < complete->count; i++) {
+        if (complete->items[i] <= latest && complete->items[i] > number) {
+            number = complete->items[i];
         }
-        parties.ps[parties.count] = &coordinator->ps[task];
-        parties.tasks[parties.count++] = task;
     }
-    const uint64_t number = choose(&parties);
-    log_passed_over(&parties, number);
+    return number;
+}
+
+uint64_t sl_coordinator_restore_later(const struct sl_coordinator *coordinator,
+                                      const struct sl_message_register *reg)
+{
+    return newest_up_to(coordinator->checkpoint.latest, reg->restore, &reg->complete);
+}
+
+/* It is the coordinator that has started anew: those that do not serve come in the place of others
+ * that are gone. */
+static void come_later(struct sl_coordinator *coordinator)
+{
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        struct sl_coordinator_ps *ps = &coordinator->ps[task];
+        if (!ps->serving) {
+            ps->restore = newest_up_to(coordinator->checkpoint.latest, ps->restore, &ps->complete);
+            sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, task);
+        }
+    }
+}
+
+/* All begin from it. What is above is of a future that does not come. */
+static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool restores)
+{
+    struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     if (number != 0) {
         sl_log_info("the job begins from checkpoint %" PRIu64, number);
     }
-    coordinator->restore = coordinator->checkpoint.whole = number;
-    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    coordinator->restore = checkpoint->whole = checkpoint->latest = number;
+    coordinator->abandoned_to = restores ? checkpoint->newest : 0;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         coordinator->ps[task].restore = number;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, task);
     }
+}
+
+void sl_coordinator_restore_form(struct sl_coordinator *coordinator)
+{
+    struct parties parties = {.count = 0};
+    bool restores = false;
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        const struct sl_coordinator_ps *ps = &coordinator->ps[task];
+        if (!ps->serving) {
+            restores = restores || ps->restore != 0;
+            parties.ps[parties.count] = ps;
+            parties.tasks[parties.count++] = task;
+        }
+    }
+    if (parties.count < coordinator->options.ps_count) {
+        come_later(coordinator);
+    } else {
+        const uint64_t number = choose(&parties);
+        log_passed_over(&parties, number);
+        begin_from(coordinator, number, restores);
+    }
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
 }

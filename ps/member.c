@@ -97,6 +97,8 @@ static void cluster_came(struct sl_member *member, const struct sl_message_clust
         member->first_shard = first_shard;
         member->shard_count = shard_count;
         member->restore = cluster->restore;
+        member->abandoned_above = cluster->abandoned_above;
+        member->abandoned_to = cluster->abandoned_to;
         member->options.joined(member->options.ctx, first_shard, shard_count, member->lease_ns);
     }
 }
@@ -142,7 +144,7 @@ static void register_once(struct sl_member *member)
         .reg = {.shard_count = options->shard_count,
                 .ps_count = options->ps_count,
                 .worker_count = options->worker_count,
-                .restore = member->joined ? 0 : options->restore,
+                .restore = member->joined ? sl_member_checkpoint_latest(member) : options->restore,
                 .complete = options->complete,
                 .unfinished = options->unfinished,
                 .checkpoint_newest = sl_member_checkpoint_newest(member),
@@ -375,6 +377,13 @@ uint64_t sl_member_restore(const struct sl_member *member)
 {
     sl_assert(member->joined);
     return member->restore;
+}
+
+void sl_member_abandoned(const struct sl_member *member, uint64_t *above, uint64_t *to)
+{
+    sl_assert(member->joined);
+    *above = member->abandoned_above;
+    *to = member->abandoned_to;
 }
 
 uint32_t sl_member_task_index(const struct sl_member *member)

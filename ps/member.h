@@ -75,6 +75,10 @@ uint32_t sl_member_task_index(const struct sl_member *member);
  * none, it begins with nothing. */
 uint64_t sl_member_restore(const struct sl_member *member);
 
+/* Likewise: the job does not go on from checkpoints above *above and up to *to that may be there.
+ */
+void sl_member_abandoned(const struct sl_member *member, uint64_t *above, uint64_t *to);
+
 /* To the coordinator, of a checkpoint that `checkpoint` has begun: its files are on disk, one for
  * each shard, by ascending index in the cluster; copied. They are said again as often as the
  * connection breaks. Without effect for one that is not the last begun. */

@@ -63,6 +63,9 @@ void sl_member_checkpoint_told(struct sl_member *member, const struct sl_message
         return;
     }
     forget_answer(checkpoint);
+    if (told->complete > checkpoint->latest) {
+        checkpoint->latest = told->complete;
+    }
     checkpoint->number = told->number;
     checkpoint->is_complete = false;
     if (member->options.checkpoint == NULL) {
@@ -102,6 +105,13 @@ uint64_t sl_member_checkpoint_newest(const struct sl_member *member)
 {
     uint64_t newest = member->options.checkpoint_newest;
     return newest > member->checkpoint.number ? newest : member->checkpoint.number;
+}
+
+/* Whether the one whose manifest it wrote last is complete everywhere it may not know. */
+uint64_t sl_member_checkpoint_latest(const struct sl_member *member)
+{
+    const uint64_t latest = member->checkpoint.latest;
+    return latest > member->restore ? latest : member->restore;
 }
 
 void sl_member_checkpoint_fini(struct sl_member *member)
@@ -153,6 +163,9 @@ void sl_member_checkpoint_fail(struct sl_member *member, uint64_t number, int er
 void sl_member_checkpoint_done(struct sl_member *member, uint64_t number)
 {
     struct sl_message message = {.kind = SL_MESSAGE_CHECKPOINT_DONE, .checkpoint_number = number};
+    if (number == member->checkpoint.number) {
+        member->checkpoint.latest = number;
+    }
     answer(member, number, &message);
 }
 

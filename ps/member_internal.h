@@ -9,6 +9,7 @@
  * registers again, since it cannot know what has arrived; the process is told once. */
 struct sl_member_checkpoint {
     uint64_t number;          /* 0: none yet */
+    uint64_t latest;          /* that it wrote the manifest of, or was told to be complete */
     bool is_complete;         /* it was told so too */
     struct sl_message answer; /* that it gave; a number of 0: none yet */
     bool is_unsent;           /* it waits for a connection, or for room */
@@ -30,6 +31,7 @@ struct sl_member {
     bool is_lost;     /* the coordinator is, and the user has been told so */
     uint32_t first_shard, shard_count;
     uint64_t restore;                                   /* the checkpoint to begin from */
+    uint64_t abandoned_above, abandoned_to;             /* as told with it */
     struct sl_message_pair pairs[SL_MESSAGE_PAIRS_MAX]; /* as the owner has said last */
     uint32_t pair_count;
     bool has_news; /* they have changed since they were sent */
@@ -47,6 +49,9 @@ void sl_member_checkpoint_beat(struct sl_member *member);
 
 /* For the next Register: the greatest number that this process knows of. */
 uint64_t sl_member_checkpoint_newest(const struct sl_member *member);
+
+/* Likewise: the newest of the job, as far as it knows; 0: none. */
+uint64_t sl_member_checkpoint_latest(const struct sl_member *member);
 
 void sl_member_checkpoint_fini(struct sl_member *member);
 

@@ -144,10 +144,18 @@ static void prune_done(struct sl_aside_job *job)
 }
 
 /* What is too old goes when it is known that every ps has the newest, not before: with folders of
- * their own they would be left with nothing that all have. What was given up since goes too. */
+ * their own they would be left with nothing that all have. What was given up since goes too; what
+ * the job has gone back from, when it has one of its own. */
 static void prune(struct sl_process *process, const struct sl_message_checkpoint *begun)
 {
-    struct prune *work = begun->complete == 0 ? NULL : calloc(1, sizeof *work);
+    uint64_t above;
+    uint64_t to;
+    sl_member_abandoned(process->member, &above, &to);
+    above = begun->complete > to ? begun->complete : to;
+    if (begun->complete == 0 || above >= begun->number) {
+        return;
+    }
+    struct prune *work = calloc(1, sizeof *work);
     if (work == NULL) {
         return; /* the next time */
     }
@@ -158,6 +166,7 @@ static void prune(struct sl_process *process, const struct sl_message_checkpoint
         .scope = {.first = process->first_shard, .count = process->options.reactor_count},
         .keep = process->options.checkpoint.keep,
         .newest = begun->complete,
+        .above = above,
         .below = begun->number};
     sl_aside_post(process->checkpoints->aside, &work->job);
 }

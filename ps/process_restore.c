@@ -33,6 +33,17 @@ struct find {
     char reason[SL_SERVER_RESTORE_REASON_BYTES];
 };
 
+/* What is set aside: likewise. */
+struct abandon {
+    struct sl_aside_job job; /* first */
+    const struct sl_disk *disk;
+    const char *directory;
+    uint64_t above, to;
+    uint32_t count;
+    int err;
+    char reason[SL_SERVER_RESTORE_REASON_BYTES];
+};
+
 struct sl_process_restore {
     struct sl_aside *aside;
     struct find *find;
@@ -223,6 +234,51 @@ static void find_done(struct sl_aside_job *job)
     }
 }
 
+/* ---- On the thread: what the job does not go on from ----------------------------------------- */
+
+static void abandon_work(struct sl_aside_job *job)
+{
+    struct abandon *work = (struct abandon *)job;
+    work->err = sl_checkpoint_folder_abandon(work->disk, work->directory, work->above, work->to,
+                                             &work->count, work->reason, sizeof work->reason);
+}
+
+static void abandon_done(struct sl_aside_job *job)
+{
+    struct abandon *work = (struct abandon *)job;
+    if (job->err == 0 && work->err != 0) {
+        sl_log_warn("checkpoints above %" PRIu64 " are not all set aside: %s", work->above,
+                    work->reason);
+    } else if (job->err == 0 && work->count > 0) {
+        sl_log_warn("%" PRIu32 " checkpoint%s of %s above %" PRIu64
+                    " %s set aside, since the job does not go on from there: " //
+                    SL_CHECKPOINT_ABANDONED_NAME,
+                    work->count, work->count == 1 ? "" : "s", work->directory, work->above,
+                    work->count == 1 ? "is" : "are");
+    }
+    free(work);
+}
+
+/* So that nobody falls back to one of them, or takes one for the newest, when this job's are not
+ * there or not whole. It need not be done before clients are welcomed: who dies before is told
+ * again. */
+static void abandon(struct sl_process *process)
+{
+    uint64_t above;
+    uint64_t to;
+    sl_member_abandoned(process->member, &above, &to);
+    struct abandon *work = to > above ? calloc(1, sizeof *work) : NULL;
+    if (work == NULL) {
+        return;
+    }
+    work->job = (struct sl_aside_job){.work = abandon_work, .done = abandon_done};
+    work->disk = sl_process_disk(&process->options.checkpoint);
+    work->directory = process->options.checkpoint.directory;
+    work->above = above;
+    work->to = to;
+    sl_aside_post(process->restore->aside, &work->job);
+}
+
 /* ---- All cores are loaded -------------------------------------------------------------------- */
 
 static void core_open_up(void *ctx, uint64_t a, uint64_t b)
@@ -354,8 +410,11 @@ uint64_t sl_process_restore_joined(struct sl_process *process)
                     number, process->options.checkpoint.directory);
     } else if (restore != NULL && restore->found.number != 0) {
         sl_log_warn("begins with nothing, although %s holds checkpoint %" PRIu64
-                    ": it is not one of all ps",
+                    ": the job does not go on from there",
                     process->options.checkpoint.directory, restore->found.number);
+    }
+    if (restore != NULL && process->options.checkpoint.restores) {
+        abandon(process);
     }
     return number;
 }

@@ -219,6 +219,8 @@ static void build_cluster(struct build *build, const struct sl_message_cluster *
     build->cluster.message.n_ps = from->ps_count;
     build->cluster.message.worker_count = from->worker_count;
     build->cluster.message.restore = from->restore;
+    build->cluster.message.abandoned_above = from->abandoned_above;
+    build->cluster.message.abandoned_to = from->abandoned_to;
     build->control.cluster = &build->cluster.message;
 }
 

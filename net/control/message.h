@@ -134,7 +134,8 @@ struct sl_message_register {
     uint32_t ps_count, worker_count;
     char host[SL_MESSAGE_NAME_BYTES]; /* ps: net/shm/shm.h; "": not through shared memory */
     char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* ps: rdma or dpdk beside data_endpoint, or "" */
-    uint64_t restore;                     /* ps: the checkpoint that it shall begin from; 0: none */
+    uint64_t restore; /* ps: the checkpoint that it shall begin from; serving: the newest of the job
+                       * that it knows; 0: none */
     uint64_t checkpoint_newest;           /* ps: the greatest number that it knows of; 0: none */
     struct sl_message_numbers complete;   /* ps: those that it has whole, `restore` among them */
     struct sl_message_numbers unfinished; /* ps: of which it has files, and no manifest */
@@ -163,6 +164,7 @@ struct sl_message_cluster {
     uint32_t ps_count;
     uint32_t worker_count;
     uint64_t restore; /* the checkpoint that the receiver, a ps, begins from; 0: none */
+    uint64_t abandoned_above, abandoned_to; /* ps: (above, to] the job does not go on from */
 };
 
 struct sl_message_waiting {

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "net/control/message.h"
 #include "net/control/message_memory.h"
+#include "net/control/message_read.h"
 
 #define REASON_BYTES 256
 
@@ -15,47 +16,6 @@ static_assert((int)SL_MESSAGE_HELLO == (int)STARLING__CONTROL__BODY_HELLO,
               "kinds are field numbers");
 static_assert((int)SL_MESSAGE_CHECKPOINT_DONE == (int)STARLING__CONTROL__BODY_CHECKPOINT_DONE,
               "likewise");
-
-/* For a condition on a peer's message: says at debug level which one does not hold. */
-static bool holds(bool condition, const char *what)
-{
-    if (!condition) {
-        sl_log_debug("control message refused: %s", what);
-    }
-    return condition;
-}
-
-enum text_kind {
-    TEXT_NAME, /* one printable word or line of ASCII */
-    TEXT_FREE  /* for people: what would upset a terminal becomes '?' */
-};
-
-static bool is_printable(unsigned char c)
-{
-    return c >= 0x20 && c != 0x7f;
-}
-
-/* Copies a string that fits with its NUL, has no NUL inside, and, as a name, is printable ASCII. */
-static bool copy_text(const struct sl_message_memory *memory, const char *from, enum text_kind kind,
-                      char *to, size_t to_bytes)
-{
-    size_t held = sl_message_memory_bytes(memory, from);
-    size_t length = held == 0 ? 0 : held - 1;
-    if (!holds(length < to_bytes, "a string is too long")) {
-        return false;
-    }
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)from[i];
-        if (!holds(c != '\0', "a string has a NUL inside") ||
-            !holds(kind != TEXT_NAME || (is_printable(c) && c < 0x80),
-                   "a name has characters other than printable ASCII")) {
-            return false;
-        }
-        to[i] = is_printable(c) ? from[i] : '?';
-    }
-    memset(to + length, '\0', to_bytes - length);
-    return true;
-}
 
 static bool is_endpoint(const char *text)
 {
@@ -148,19 +108,6 @@ static bool read_welcome(const struct sl_message_memory *memory, const Starling_
            copy_text(memory, from->software, TEXT_NAME, to->software, sizeof to->software);
 }
 
-/* 0 stands for none. */
-static bool is_checkpoint(uint64_t number)
-{
-    return number <= SL_LIMIT_CHECKPOINT_NUMBER;
-}
-
-/* The code of an Error; what is not known is one all the same. */
-static int read_code(uint32_t code)
-{
-    bool known = code >= 1 && code <= (uint32_t)-SL_ERR_CANCELLED;
-    return known ? -(int)code : SL_ERR_PROTOCOL;
-}
-
 static bool read_error(const struct sl_message_memory *memory, const Starling__Error *from,
                        struct sl_message_error *to)
 {
@@ -188,17 +135,6 @@ static bool read_pairs(const Starling__Register *from, struct sl_message_registe
     return true;
 }
 
-static bool read_numbers(const uint64_t *from, size_t count, struct sl_message_numbers *to)
-{
-    bool descend = count <= SL_MESSAGE_NUMBERS_MAX;
-    for (size_t i = 0; descend && i < count; i++) {
-        to->items[i] = from[i];
-        descend = from[i] != 0 && is_checkpoint(from[i]) && (i == 0 || from[i] < from[i - 1]);
-    }
-    to->count = (uint32_t)count;
-    return holds(descend, "register: checkpoints that are too many, or do not descend");
-}
-
 static bool read_register(const struct sl_message_memory *memory, const Starling__Register *from,
                           struct sl_message_register *to)
 {
@@ -213,8 +149,9 @@ static bool read_register(const struct sl_message_memory *memory, const Starling
                  "register: a checkpoint's number over the limit") &&
            holds(from->shard_count <= SL_LIMIT_REACTORS, "register: shard_count over the limit") &&
            holds(from->replicas <= 1, "register: more than one replica") && read_pairs(from, to) &&
-           read_numbers(from->complete, from->n_complete, &to->complete) &&
-           read_numbers(from->unfinished, from->n_unfinished, &to->unfinished) &&
+           sl_message_checkpoint_read_numbers(from->complete, from->n_complete, &to->complete) &&
+           sl_message_checkpoint_read_numbers(from->unfinished, from->n_unfinished,
+                                              &to->unfinished) &&
            holds(from->ps_count <= SL_LIMIT_PS, "register: ps_count over the limit") &&
            holds(from->worker_count <= SL_LIMIT_WORKERS, "register: worker_count over the limit") &&
            copy_text(memory, from->data_endpoint, TEXT_NAME, to->data_endpoint,
@@ -270,7 +207,9 @@ static int read_cluster(const struct sl_message_memory *memory, const Starling__
 {
     if (!holds(from->n_ps >= 1 && from->n_ps <= SL_LIMIT_PS, "cluster: too few or many ps") ||
         !holds(from->worker_count <= SL_LIMIT_WORKERS, "cluster: worker_count over the limit") ||
-        !holds(is_checkpoint(from->restore), "cluster: a checkpoint's number over the limit")) {
+        !holds(is_checkpoint(from->restore) && is_checkpoint(from->abandoned_above) &&
+                   is_checkpoint(from->abandoned_to),
+               "cluster: a checkpoint's number over the limit")) {
         return SL_ERR_PROTOCOL;
     }
     to->ps = calloc(from->n_ps, sizeof *to->ps);
@@ -280,6 +219,8 @@ static int read_cluster(const struct sl_message_memory *memory, const Starling__
     to->ps_count = (uint32_t)from->n_ps;
     to->worker_count = from->worker_count;
     to->restore = from->restore;
+    to->abandoned_above = from->abandoned_above;
+    to->abandoned_to = from->abandoned_to;
     return read_all_ps(memory, from, to->ps) ? SL_OK : SL_ERR_PROTOCOL;
 }
 
@@ -416,87 +357,6 @@ static int read_stats(const struct sl_message_memory *memory, const Starling__St
     return SL_OK;
 }
 
-/* A name is a file's in the checkpoint's folder, and must not lead out of it, or hide. */
-static bool read_file(const struct sl_message_memory *memory, const Starling__CheckpointFile *from,
-                      struct sl_message_checkpoint_file *to)
-{
-    to->shard = from->shard;
-    to->bytes = from->bytes;
-    to->hash = from->hash;
-    to->rows = from->rows;
-    return holds(from->shard < SL_LIMIT_SHARDS, "checkpoint: a file's shard over the limit") &&
-           copy_text(memory, from->name, TEXT_NAME, to->name, sizeof to->name) &&
-           holds(to->name[0] != '\0' && to->name[0] != '.' && strchr(to->name, '/') == NULL,
-                 "checkpoint: a file without a name, or with a path for one");
-}
-
-static int read_files(const struct sl_message_memory *memory, Starling__CheckpointFile *const *from,
-                      size_t count, uint32_t count_max, struct sl_message_checkpoint_file **to,
-                      uint32_t *to_count)
-{
-    if (!holds(count <= count_max, "checkpoint: more files than the limit")) {
-        return SL_ERR_PROTOCOL;
-    }
-    struct sl_message_checkpoint_file *files = calloc(count + 1, sizeof *files);
-    if (files == NULL) {
-        return SL_ERR_NO_MEMORY;
-    }
-    *to = files;
-    *to_count = (uint32_t)count;
-    for (size_t i = 0; i < count; i++) {
-        if (!read_file(memory, from[i], &files[i]) ||
-            !holds(i == 0 || files[i].shard > files[i - 1].shard,
-                   "checkpoint: the files' shards do not ascend")) {
-            return SL_ERR_PROTOCOL;
-        }
-    }
-    return SL_OK;
-}
-
-static bool is_number(uint64_t number, uint64_t base)
-{
-    return holds(number >= 1 && is_checkpoint(number), "checkpoint: a number outside its range") &&
-           holds(base < number, "checkpoint: it adds to one that is not older");
-}
-
-static bool read_checkpoint(const Starling__Checkpoint *from, struct sl_message_checkpoint *to)
-{
-    to->number = from->number;
-    to->base = from->adds_to;
-    to->complete = from->complete;
-    return is_number(from->number, from->adds_to) && is_number(from->number, from->complete);
-}
-
-static int read_part(const struct sl_message_memory *memory, const Starling__CheckpointPart *from,
-                     struct sl_message_checkpoint_part *to)
-{
-    to->number = from->number;
-    to->err = from->code == 0 ? 0 : read_code(from->code);
-    if (!is_number(from->number, 0) ||
-        !holds((from->code == 0) == (from->n_files != 0),
-               "checkpoint: files and an error, or neither") ||
-        !copy_text(memory, from->text, TEXT_FREE, to->text, sizeof to->text)) {
-        return SL_ERR_PROTOCOL;
-    }
-    return read_files(memory, from->files, from->n_files, SL_LIMIT_REACTORS, &to->files,
-                      &to->file_count);
-}
-
-static int read_complete(const struct sl_message_memory *memory,
-                         const Starling__CheckpointComplete *from,
-                         struct sl_message_checkpoint_complete *to)
-{
-    to->number = from->number;
-    to->base = from->adds_to;
-    to->time_ms = from->time_ms;
-    if (!is_number(from->number, from->adds_to) ||
-        !holds(from->n_files != 0, "checkpoint: complete without a file")) {
-        return SL_ERR_PROTOCOL;
-    }
-    return read_files(memory, from->files, from->n_files, SL_LIMIT_SHARDS, &to->files,
-                      &to->file_count);
-}
-
 static int checked(bool valid)
 {
     return valid ? SL_OK : SL_ERR_PROTOCOL;
@@ -544,17 +404,18 @@ static int read_body(const struct sl_message_memory *memory, const Starling__Con
     case STARLING__CONTROL__BODY_ENDED:
         return checked(copy_text(memory, from->ended->why, TEXT_FREE, to->why, sizeof to->why));
     case STARLING__CONTROL__BODY_CHECKPOINT:
-        return checked(read_checkpoint(from->checkpoint, &to->checkpoint));
+        return checked(sl_message_checkpoint_read(from->checkpoint, &to->checkpoint));
     case STARLING__CONTROL__BODY_CHECKPOINT_PART:
-        return read_part(memory, from->checkpoint_part, &to->checkpoint_part);
+        return sl_message_checkpoint_read_part(memory, from->checkpoint_part, &to->checkpoint_part);
     case STARLING__CONTROL__BODY_CHECKPOINT_COMPLETE:
-        return read_complete(memory, from->checkpoint_complete, &to->checkpoint_complete);
+        return sl_message_checkpoint_read_complete(memory, from->checkpoint_complete,
+                                                   &to->checkpoint_complete);
     case STARLING__CONTROL__BODY_CHECKPOINT_ASK:
         to->timeout_ms = from->checkpoint_ask->timeout_ms;
         return SL_OK;
     case STARLING__CONTROL__BODY_CHECKPOINT_DONE:
         to->checkpoint_number = from->checkpoint_done->number;
-        return checked(is_number(to->checkpoint_number, 0));
+        return checked(sl_message_checkpoint_is_number(to->checkpoint_number, 0));
     case STARLING__CONTROL__BODY_HEARTBEAT:
     case STARLING__CONTROL__BODY_BARRIER_DONE:
     case STARLING__CONTROL__BODY_STATS_GET:

@@ -111,17 +111,29 @@ int sl_checkpoint_folder_publish(const struct sl_disk *disk, const char *directo
 /* Removes complete checkpoints but the newest `keep` and those that they add to; and what is
  * without a manifest and older than the newest complete one. Those with a manifest that are damaged
  * stay, for people to look at; so do files that are none of ours, and their folder. With `newest`,
- * none above that counts as kept; those below `below` go, if `newest` is complete here. *removed:
- * checkpoints removed. Errors: NO_MEMORY, IO (some may be removed); with a reason. */
+ * none above that counts as kept, and those between `above` and `below` go too, if `newest` is
+ * complete here. *removed: checkpoints removed. Errors: NO_MEMORY, IO (some may be removed); with a
+ * reason. */
 struct sl_checkpoint_prune_options {
     struct sl_checkpoint_scope scope;
     uint32_t keep;   /* at least 1 */
-    uint64_t newest; /* what is above it was given up by the cluster; 0: the newest that is found */
-    uint64_t below;  /* with newest, above it: what is not below this is left alone */
+    uint64_t newest; /* 0: the newest that is found */
+    uint64_t above;  /* with newest, not less than that: what lies between this and `below`, */
+    uint64_t below;  /* which is greater, was given up by the cluster */
 };
 int sl_checkpoint_folder_prune(const struct sl_disk *disk, const char *directory,
                                const struct sl_checkpoint_prune_options *options, uint32_t *removed,
                                char *reason, size_t reason_bytes);
+
+/* The name that the manifest of a checkpoint has which a job did not go on from. */
+#define SL_CHECKPOINT_ABANDONED_NAME "manifest.json.abandoned"
+
+/* Checkpoints above `above` and up to `to` are none any more: their manifests get another name, by
+ * which people can have them back until they are pruned. Those whose manifests are damaged stay as
+ * they are. Several ps may do so at once. *count: how many. Errors: NOT_FOUND (no such directory),
+ * NO_MEMORY, IO (some may be done); with a reason. */
+int sl_checkpoint_folder_abandon(const struct sl_disk *disk, const char *directory, uint64_t above,
+                                 uint64_t to, uint32_t *count, char *reason, size_t reason_bytes);
 
 /* The path of a checkpoint's folder, or of a file in it (name may be NULL), in
  * path[SL_DISK_PATH_BYTES]. Errors: TOO_LARGE, with a reason. */

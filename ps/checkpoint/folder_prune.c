@@ -15,7 +15,8 @@ static bool is_ours(const char *name)
     unsigned int count;
     if (strncmp(name, SL_CHECKPOINT_MANIFEST_NAME, sizeof SL_CHECKPOINT_MANIFEST_NAME - 1) == 0) {
         const char *rest = name + sizeof SL_CHECKPOINT_MANIFEST_NAME - 1;
-        return *rest == '\0' || strncmp(rest, SL_FOLDER_PART, sizeof SL_FOLDER_PART - 1) == 0;
+        return *rest == '\0' || strcmp(name, SL_CHECKPOINT_ABANDONED_NAME) == 0 ||
+               strncmp(rest, SL_FOLDER_PART, sizeof SL_FOLDER_PART - 1) == 0;
     }
     if (sscanf(name, "shard-%4u-of-%4u.slc", &shard, &count) != 2) {
         return false;
@@ -94,11 +95,12 @@ static int choose(const struct sl_disk *disk, const char *directory,
     uint32_t keep = options->keep;
     for (uint32_t i = list->count; i-- > 0;) {
         struct sl_checkpoint_chain chain;
-        if (list->items[i].state == SL_CHECKPOINT_INCOMPLETE) {
+        const struct sl_checkpoint_found *found = &list->items[i];
+        if (options->newest != 0 && found->number > options->newest) {
+            kept[i] = found->number <= options->above || found->state == SL_CHECKPOINT_DAMAGED;
             continue;
         }
-        if (options->newest != 0 && list->items[i].number > options->newest) {
-            kept[i] = list->items[i].state == SL_CHECKPOINT_DAMAGED;
+        if (found->state == SL_CHECKPOINT_INCOMPLETE) {
             continue;
         }
         int err =
@@ -152,7 +154,8 @@ int sl_checkpoint_folder_prune(const struct sl_disk *disk, const char *directory
                                char *reason, size_t reason_bytes)
 {
     sl_assert(options->keep > 0);
-    sl_assert(options->newest == 0 || options->below > options->newest);
+    sl_assert(options->newest <= options->above);
+    sl_assert(options->newest == 0 || options->above < options->below);
     struct sl_checkpoint_list list;
     uint64_t newest = 0;
     int err = sl_checkpoint_folder_list(disk, directory, &list, reason, reason_bytes);

@@ -249,13 +249,15 @@ class SaveAndRestore(CheckpointTest):
 class FoldersOfTheirOwn(CheckpointTest):
     """Two ps, each with a folder on a disk of its own."""
 
+    def begin_one(self, task, *more):
+        return self.start("starling-ps", "--ps-hosts", self.hosts, "--worker-hosts", "127.0.0.1:1",
+                          "--job-name", "ps", "--task-index", task, "--checkpoint-dir",
+                          f"{self.checkpoints}-{task}", "--checkpoint-every", "0", *more,
+                          env={"NETWORK_PS_CORE_NUMBER": "1"})
+
     def begin(self, *more):
-        hosts = ",".join(f"127.0.0.1:{port}" for port in harness.free_ports(2))
-        ps = [self.start("starling-ps", "--ps-hosts", hosts, "--worker-hosts", "127.0.0.1:1",
-                         "--job-name", "ps", "--task-index", task, "--checkpoint-dir",
-                         f"{self.checkpoints}-{task}", "--checkpoint-every", "0", *more,
-                         env={"NETWORK_PS_CORE_NUMBER": "1"}) for task in range(2)]
-        return ps, hosts.split(",")[0]
+        self.hosts = ",".join(f"127.0.0.1:{port}" for port in harness.free_ports(2))
+        return [self.begin_one(task, *more) for task in range(2)], self.hosts.split(",")[0]
 
     def folder_of(self, number, task=1):
         return os.path.join(f"{self.checkpoints}-{task}", f"checkpoint-{number:06d}")
@@ -322,6 +324,25 @@ class FoldersOfTheirOwn(CheckpointTest):
         for task in range(2):
             self.assertEqual(sorted(os.listdir(f"{self.checkpoints}-{task}")),
                              ["checkpoint-000004", "checkpoint-000005"])
+
+    def test_one_that_comes_later_after_going_back(self):
+        """It goes on from what the job has, with the same flags, and from nothing that was left."""
+        self.save(3)
+        flags = ["--restore", "1", "--checkpoint-keep", "3"]
+        ps, coordinator = self.begin(*flags)
+        for process in ps:
+            process.wait_line("ready")
+        for number in (1, 4):
+            if number == 4:
+                with self.client(coordinator) as client:
+                    Model(client, 1).push()
+                    self.assertEqual(self.ask(client), number)
+            self.kill([ps[1]])
+            harness.wait_unheard("127.0.0.1", int(self.hosts.rsplit(":", 1)[1]))
+            ps[1] = self.begin_one(1, *flags)
+            ps[1].wait_line("ready")
+            self.assertIn(f"checkpoint {number} is restored", ps[1].output)
+        self.kill(ps)
 
     def test_disk_that_is_gone(self):
         self.save(2)
@@ -397,6 +418,30 @@ class Damage(CheckpointTest):
             self.assertIn("none is whole", said)
             for number in (1, 2, 3):
                 self.assertIn(f"checkpoint {number} is passed over", said)
+
+    def test_what_was_gone_back_from(self):
+        """It is set aside: neither the newest, nor what is fallen back to."""
+        ps, coordinator = self.cluster(more=["--restore", "1"])
+        ps[0].wait_line("2 checkpoints of")
+        self.kill(ps)
+        ps, coordinator = self.cluster(more=["--restore", "newest"])
+        with self.client(coordinator) as client:
+            model = Model(client, 1)
+            self.assertEqual(model.state(), self.states[0])
+            model.push()
+            self.assertEqual(self.ask(client), 4)
+        self.kill(ps)
+        os.truncate(os.path.join(self.folder_of(4), self.files_of(4)[0]), 100)
+        ps, coordinator = self.cluster(more=["--restore", "newest", "--restore-fallback"])
+        with self.client(coordinator) as client:
+            self.assertEqual(Model(client, 1).state(), self.states[0])
+        self.kill(ps)
+        os.rename(os.path.join(self.folder_of(3), "manifest.json.abandoned"),
+                  os.path.join(self.folder_of(3), "manifest.json"))
+        ps, coordinator = self.cluster(more=["--restore", "3"])
+        with self.client(coordinator) as client:
+            self.assertEqual(Model(client, 1).state(), self.states[2])
+        self.drain(ps)
 
     def test_unfinished_one_is_no_checkpoint(self):
         os.remove(os.path.join(self.folder_of(3), "manifest.json"))

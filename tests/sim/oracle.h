@@ -185,6 +185,9 @@ void sl_sim_oracle_complete(struct sl_sim_oracle *oracle, uint64_t number);
 /* A ps has looked at its disk, on which somebody may have damaged a file: that is the newest. */
 void sl_sim_oracle_finds(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number, bool damaged);
 
+/* The job began from an older one than those above and up to `to`. */
+void sl_sim_oracle_abandons(struct sl_sim_oracle *oracle, uint64_t above, uint64_t to);
+
 /* A ps has joined, and begins with nothing but this; 0: with nothing. */
 void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
 

@@ -80,6 +80,14 @@ void sl_sim_oracle_finds(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t num
     }
 }
 
+void sl_sim_oracle_abandons(struct sl_sim_oracle *oracle, uint64_t above, uint64_t to)
+{
+    if (oracle->complete > above && oracle->complete <= to) {
+        sl_sim_oracle_note(oracle, "checkpoint %" PRIu64 " is abandoned", oracle->complete);
+        oracle->complete = above;
+    }
+}
+
 /* Acknowledged before that time, for good: of a BSP table with its iteration's tick. */
 static bool is_done_before(const struct sl_sim_oracle *oracle, const struct sl_sim_unit *unit,
                            uint64_t at_ns)

@@ -131,6 +131,10 @@ uint64_t sl_sim_ps_wire_joined(struct sl_sim_ps *ps, uint32_t first_shard, uint3
         ps->wiring.member = ps->member;
         ps->wiring.first_shard = first_shard;
         ps->wiring.shard_count = shard_count;
+        uint64_t above;
+        uint64_t to;
+        sl_member_abandoned(ps->member, &above, &to);
+        sl_sim_oracle_abandons(ps->options.oracle, above, to);
         number = sl_process_restore_joined(&ps->wiring);
     }
     if (!ps->options.has_replica) {

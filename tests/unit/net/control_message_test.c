@@ -220,6 +220,8 @@ static void assert_same(struct sl_message *a, struct sl_message *b)
                             a->cluster.ps_count * sizeof *a->cluster.ps);
         assert_int_equal(a->cluster.worker_count, b->cluster.worker_count);
         assert_true(a->cluster.restore == b->cluster.restore);
+        assert_true(a->cluster.abandoned_above == b->cluster.abandoned_above);
+        assert_true(a->cluster.abandoned_to == b->cluster.abandoned_to);
     } else if (a->kind == SL_MESSAGE_STATS) {
         assert_int_equal(a->stats.table_count, b->stats.table_count);
         assert_memory_equal(a->stats.tables, b->stats.tables,

@@ -273,7 +273,7 @@ static void prune__keeps_what_is_needed(void **state)
 static int prune_to(struct memory_disk *disk, uint64_t newest, uint64_t below, uint32_t *removed)
 {
     const struct sl_checkpoint_prune_options options = {
-        .keep = 1, .newest = newest, .below = below};
+        .keep = 1, .newest = newest, .above = newest, .below = below};
     return sl_checkpoint_folder_prune(&disk->disk, "/c", &options, removed, fixture_reason,
                                       FIXTURE_REASON);
 }
@@ -307,6 +307,42 @@ static void prune__counts_what_the_cluster_has(void **state)
     assert_int_equal(prune_to(disk, 2, 6, &removed), 0);
     assert_int_equal(removed, 2);
     check_numbers(disk, (const uint64_t[]){2, 5, 6}, 3);
+    fixture_disk_free(disk);
+}
+
+static void abandon__sets_aside_what_lies_between(void **state)
+{
+    (void)state;
+    struct memory_disk *disk = fixture_disk();
+    uint32_t count;
+    uint64_t number;
+    for (uint64_t i = 1; i <= 6; i++) {
+        assert_int_equal(fixture_write(&disk->disk, "/c", i, i == 4 ? 3 : 0), 0);
+    }
+    memory_disk_find(disk, "/c/checkpoint-000005/manifest.json")->bytes[5] ^= 1;
+    for (uint32_t round = 0; round < 2; round++) { /* another ps does so too */
+        assert_int_equal(sl_checkpoint_folder_abandon(&disk->disk, "/c", 2, 5, &count,
+                                                      fixture_reason, FIXTURE_REASON),
+                         0);
+        assert_int_equal(count, round == 0 ? 2 : 0);
+    }
+    check_numbers(disk, (const uint64_t[]){1, 2, 3, 4, 5, 6}, 6); /* none is used twice */
+    assert_null(memory_disk_find(disk, "/c/checkpoint-000003/manifest.json"));
+    assert_non_null(memory_disk_find(disk, "/c/checkpoint-000003/manifest.json.abandoned"));
+    assert_non_null(memory_disk_find(disk, "/c/checkpoint-000005/manifest.json"));
+    memory_disk_restart(disk, 1);
+    assert_null(memory_disk_find(disk, "/c/checkpoint-000004/manifest.json"));
+    const struct sl_checkpoint_prune_options spare = {
+        .keep = 1, .newest = 2, .above = 5, .below = 7};
+    assert_int_equal(sl_checkpoint_folder_prune(&disk->disk, "/c", &spare, &count, fixture_reason,
+                                                FIXTURE_REASON),
+                     0);
+    check_numbers(disk, (const uint64_t[]){2, 3, 4, 5}, 4);
+    assert_int_equal(fixture_write(&disk->disk, "/c", 6, 0), 0);
+    assert_int_equal(prune_to(disk, 6, 7, &count), 0);
+    check_numbers(disk, (const uint64_t[]){5, 6}, 2);
+    assert_int_equal(fixture_newest(&disk->disk, "/c", &number), 0);
+    assert_int_equal(number, 6);
     fixture_disk_free(disk);
 }
 
@@ -368,6 +404,7 @@ int main(void)
         cmocka_unit_test(chain__knows_its_base),
         cmocka_unit_test(prune__keeps_what_is_needed),
         cmocka_unit_test(prune__counts_what_the_cluster_has),
+        cmocka_unit_test(abandon__sets_aside_what_lies_between),
         cmocka_unit_test(prune__never_trusts_what_is_damaged),
         cmocka_unit_test(list__knows_names),
     };

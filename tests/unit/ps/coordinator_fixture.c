@@ -19,6 +19,10 @@ static int describe_cluster(const struct sl_message_cluster *cluster, char *text
     if (cluster->restore != 0) {
         at += snprintf(text + at, bytes - (size_t)at, " from %u", (unsigned)cluster->restore);
     }
+    if (cluster->abandoned_to != 0) {
+        at += snprintf(text + at, bytes - (size_t)at, " not (%u, %u]",
+                       (unsigned)cluster->abandoned_above, (unsigned)cluster->abandoned_to);
+    }
     at += snprintf(text + at, bytes - (size_t)at, ":");
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         const struct sl_message_ps *ps = &cluster->ps[i];

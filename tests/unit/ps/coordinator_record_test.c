@@ -346,7 +346,8 @@ static void record__of_another_cluster(void **state)
     assert_int_equal(
         read_text(f, SL_COORDINATOR_RECORD_JOB, 0,
                   "{\"ps\":3,\"workers\":0,\"workers_from\":\"a\",\"cluster_version\":1,\"formed\":"
-                  "true,\"restore\":\"0\",\"checkpoint\":\"0\",\"whole\":\"0\",\"stage\":"
+                  "true,\"restore\":\"0\",\"checkpoint\":\"0\",\"whole\":\"0\",\"latest\":\"0\","
+                  "\"abandoned\":\"0\",\"stage\":"
                   "\"gathering\",\"never_began\":false,\"end_err\":0,\"end_why\":\"\"}"),
         SL_ERR_INVALID);
     assert_string_equal(f->reason, "it is of a job with 3 ps and 0 workers");

@@ -78,27 +78,52 @@ static void register__all_begin_from_the_newest_that_all_have(void **state)
     register_worker(f, 1, 1);
     register_having(f, 11, 1, 7, "7 6 5 3", "");
     register_having(f, 12, 1, 8, "8 5 3 2", "");
-    expect_part(f, "11#1 cluster of 3 workers from 5:");
-    expect_part(f, "12#1 cluster of 3 workers from 5:");
+    expect_part(f, "11#1 cluster of 3 workers from 5 not (5, 20]:");
+    expect_part(f, "12#1 cluster of 3 workers from 5 not (5, 20]:");
     expect_part(f, "1#1 cluster of 3 workers from 5:");
     expect_nothing(f);
     /* The same process again, which serves by now. */
     cut(f, 11);
     assert_int_equal(hello_as(f, 31, PS, 0, 11), 0);
-    register_restoring(f, 31, 2, 0, 7, true);
-    expect_part(f, "from 5:");
+    register_restoring(f, 31, 2, 7, 7, true);
+    expect_part(f, "from 5 not (5, 20]:");
     f->sent_count = 0;
-    /* Another in its place begins from what it has itself; the others hear what all began from. */
+}
+
+/* Whatever it was told to begin from, and however much it has of what might have been. */
+static void register__who_comes_later_begins_from_the_newest_of_the_job(void **state)
+{
+    struct fixture *f = *state;
+    fixture_remake(f, 2, 3);
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    register_having(f, 11, 1, 5, "8 7 5 3", "");
+    register_having(f, 12, 1, 5, "8 7 5 3", "");
+    f->sent_count = 0;
     goodbye(f, 12);
     assert_int_equal(hello_as(f, 32, PS, 1, 99), 0);
-    register_restoring(f, 32, 1, 8, 9, false);
-    expect_part(f, "1#0 cluster of 3 workers from 5:");
-    expect_part(f, "32#1 cluster of 3 workers from 8:");
+    register_having(f, 32, 1, 8, "8 7 5 3", "");
+    expect_part(f, "32#1 cluster of 3 workers from 5 not (5, 20]:");
+    f->sent_count = 0;
     goodbye(f, 32);
-    assert_int_equal(hello_as(f, 33, PS, 1, 98), 0);
-    register_restoring(f, 33, 1, 0, 0, false);
-    expect_part(f, "1#0 cluster of 3 workers from 5:");
-    expect_part(f, "33#1 cluster of 3 workers: ");
+    client_joins(f, 21);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+    register_having(f, 12, 1, 3, "8 7 5 3", "");
+    expect_part(f, "from 5 not (5, 20]:");
+    f->sent_count = 0;
+    ask(f, 21, 1, 0);
+    expect_of_both(f, "checkpoint 21 on 0");
+    make_it(f, 21);
+    f->sent_count = 0;
+    goodbye(f, 12);
+    assert_int_equal(hello_as(f, 33, PS, 1, 97), 0);
+    register_having(f, 33, 1, 5, "22 21 8 7 5 3", "");
+    expect_part(f, "33#1 cluster of 3 workers from 21 not (5, 20]:");
+    f->sent_count = 0;
+    goodbye(f, 33);
+    assert_int_equal(hello_as(f, 34, PS, 1, 96), 0);
+    register_restoring(f, 34, 1, 0, 0, false);
+    expect_part(f, "34#1 cluster of 3 workers not (5, 20]:");
 }
 
 static void register__either_all_begin_from_a_checkpoint_or_none_does(void **state)
@@ -130,8 +155,8 @@ static void register__none_begins_from_one_above_its_own(void **state)
     assert_int_equal(hello(f, 12, PS, 1), 0);
     register_having(f, 11, 1, 5, "7 6 5 3", ""); /* --restore 5 */
     register_having(f, 12, 1, 7, "7 6 5 3", "");
-    expect_part(f, "11#1 cluster of 3 workers from 5:");
-    expect_part(f, "12#1 cluster of 3 workers from 5:");
+    expect_part(f, "11#1 cluster of 3 workers from 5 not (5, 20]:");
+    expect_part(f, "12#1 cluster of 3 workers from 5 not (5, 20]:");
 }
 
 static void register__what_no_two_have_is_not_gone_below(void **state)
@@ -153,16 +178,16 @@ static void register__what_was_never_complete_is_not_waited_for(void **state)
     assert_int_equal(hello(f, 12, PS, 1), 0);
     register_having(f, 11, 1, 2, "2 1", "");
     register_having(f, 12, 1, 0, "", "2 1");
-    expect_part(f, "11#1 cluster of 3 workers: ");
-    expect_part(f, "12#1 cluster of 3 workers: ");
+    expect_part(f, "11#1 cluster of 3 workers not (0, 20]: ");
+    expect_part(f, "12#1 cluster of 3 workers not (0, 20]: ");
     /* The other way round. */
     fixture_remake(f, 2, 3);
     assert_int_equal(hello(f, 11, PS, 0), 0);
     assert_int_equal(hello(f, 12, PS, 1), 0);
     register_having(f, 12, 1, 0, "", "1");
     register_having(f, 11, 1, 1, "1", "");
-    expect_part(f, "11#1 cluster of 3 workers: ");
-    expect_part(f, "12#1 cluster of 3 workers: ");
+    expect_part(f, "11#1 cluster of 3 workers not (0, 20]: ");
+    expect_part(f, "12#1 cluster of 3 workers not (0, 20]: ");
     /* Below it is one that was: of that the other should have more than nothing. */
     fixture_remake(f, 2, 3);
     assert_int_equal(hello(f, 11, PS, 0), 0);
@@ -174,20 +199,20 @@ static void register__what_was_never_complete_is_not_waited_for(void **state)
     expect_nothing(f);
 }
 
-static void register__where_one_serves_already_each_begins_from_its_own(void **state)
+static void register__where_one_serves_already_none_begins_from_above_its_newest(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(hello(f, 11, PS, 0), 0);
     assert_int_equal(hello(f, 12, PS, 1), 0);
-    /* ps/0 died, and with it the coordinator. What one that serves could begin from is nothing. */
+    /* ps/0 died, and with it the coordinator. */
     register_restoring(f, 12, 1, 6, 9, true);
-    register_restoring(f, 11, 1, 8, 8, false);
-    expect_part(f, "11#1 cluster of 3 workers from 8:");
+    register_having(f, 11, 1, 8, "8 7 5 4", "");
+    expect_part(f, "11#1 cluster of 3 workers from 5:");
     expect_part(f, "12#1 cluster of 3 workers: ");
     expect_nothing(f);
     client_joins(f, 21);
     ask(f, 21, 1, 0);
-    expect_of_both(f, "checkpoint 10 on 0");
+    expect_of_both(f, "checkpoint 21 on 0");
 }
 
 /* ---- The end of a job ------------------------------------------------------------------------ */
@@ -323,7 +348,8 @@ int main(void)
         CASE(register__what_no_two_have_is_not_gone_below),
         CASE(register__what_was_never_complete_is_not_waited_for),
         CASE(register__either_all_begin_from_a_checkpoint_or_none_does),
-        CASE(register__where_one_serves_already_each_begins_from_its_own),
+        CASE(register__where_one_serves_already_none_begins_from_above_its_newest),
+        CASE(register__who_comes_later_begins_from_the_newest_of_the_job),
         CASE(end__waits_for_the_checkpoint_that_the_ps_ask_for),
         CASE(end__the_last_one_begins_after_the_end),
         CASE(end__of_one_ps_waits_for_the_others_a_second),

@@ -1,0 +1,80 @@
+/* How control messages are read, for the files that do so; nobody else includes it. */
+#ifndef SL_NET_CONTROL_MESSAGE_READ_H
+#define SL_NET_CONTROL_MESSAGE_READ_H
+
+#include <string.h>
+
+#include "control.pb-c.h"
+#include "core/log.h"
+#include "net/control/message.h"
+#include "net/control/message_memory.h"
+
+/* For a condition on a peer's message: says at debug level which one does not hold. */
+static inline bool holds(bool condition, const char *what)
+{
+    if (!condition) {
+        sl_log_debug("control message refused: %s", what);
+    }
+    return condition;
+}
+
+/* What a string is for. */
+enum text_kind {
+    TEXT_NAME, /* one printable word or line of ASCII */
+    TEXT_FREE  /* for people: what would upset a terminal becomes '?' */
+};
+
+static inline bool is_printable(unsigned char c)
+{
+    return c >= 0x20 && c != 0x7f;
+}
+
+/* Copies a string that fits with its NUL, has no NUL inside, and, as a name, is printable ASCII. */
+static inline bool copy_text(const struct sl_message_memory *memory, const char *from,
+                             enum text_kind kind, char *to, size_t to_bytes)
+{
+    size_t held = sl_message_memory_bytes(memory, from);
+    size_t length = held == 0 ? 0 : held - 1;
+    if (!holds(length < to_bytes, "a string is too long")) {
+        return false;
+    }
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)from[i];
+        if (!holds(c != '\0', "a string has a NUL inside") ||
+            !holds(kind != TEXT_NAME || (is_printable(c) && c < 0x80),
+                   "a name has characters other than printable ASCII")) {
+            return false;
+        }
+        to[i] = is_printable(c) ? from[i] : '?';
+    }
+    memset(to + length, '\0', to_bytes - length);
+    return true;
+}
+
+/* 0 stands for none. */
+static inline bool is_checkpoint(uint64_t number)
+{
+    return number <= SL_LIMIT_CHECKPOINT_NUMBER;
+}
+
+/* The code of an Error; what is not known is one all the same. */
+static inline int read_code(uint32_t code)
+{
+    bool known = code >= 1 && code <= (uint32_t)-SL_ERR_CANCELLED;
+    return known ? -(int)code : SL_ERR_PROTOCOL;
+}
+
+/* ---- message_checkpoint.c: false, or PROTOCOL or NO_MEMORY, for what must not be ---- */
+
+bool sl_message_checkpoint_is_number(uint64_t number, uint64_t base);
+bool sl_message_checkpoint_read_numbers(const uint64_t *from, size_t count,
+                                        struct sl_message_numbers *to);
+bool sl_message_checkpoint_read(const Starling__Checkpoint *from, struct sl_message_checkpoint *to);
+int sl_message_checkpoint_read_part(const struct sl_message_memory *memory,
+                                    const Starling__CheckpointPart *from,
+                                    struct sl_message_checkpoint_part *to);
+int sl_message_checkpoint_read_complete(const struct sl_message_memory *memory,
+                                        const Starling__CheckpointComplete *from,
+                                        struct sl_message_checkpoint_complete *to);
+
+#endif
