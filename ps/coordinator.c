@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/assert.h"
 #include "core/clock.h"
@@ -140,17 +141,6 @@ void sl_coordinator_forget(struct sl_coordinator *coordinator)
     coordinator->doubted_until_ns = 0;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_ALL, 0);
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0); /* somebody has been here */
-}
-
-/* It has a lease to be heard. A worker has two: it has to find the coordinator first. */
-static void await(const struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
-                  uint64_t now_ns)
-{
-    const uint64_t lease_ns = coordinator->options.lease_ns;
-    member->heard_ns = now_ns;
-    if (member->hello.role == SL_MESSAGE_ROLE_WORKER && lease_ns < SL_CLOCK_NEVER - now_ns) {
-        member->excused_ns = now_ns + lease_ns;
-    }
 }
 
 void sl_coordinator_note(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,

@@ -504,6 +504,17 @@ static void settle_ends(struct sl_coordinator *coordinator, uint64_t now_ns)
     }
 }
 
+/* It has a lease to be heard. A worker has two: it has to find the coordinator first. */
+static void await(const struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
+                  uint64_t now_ns)
+{
+    const uint64_t lease_ns = coordinator->options.lease_ns;
+    member->heard_ns = now_ns;
+    if (member->hello.role == SL_MESSAGE_ROLE_WORKER && lease_ns < SL_CLOCK_NEVER - now_ns) {
+        member->excused_ns = now_ns + lease_ns;
+    }
+}
+
 void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
