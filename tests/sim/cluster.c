@@ -372,8 +372,9 @@ static void moment(struct sl_sim_cluster *cluster)
     /* What one did may be news for another. */
     for (uint32_t host = 0; host < cluster->plan->network.host_count; host++) {
         const struct sl_sim_process *process = sl_sim_cluster_process(cluster, host);
-        uint64_t due_ns = process != NULL                  ? sl_sim_process_due(process)
-                          : host < cluster->plan->ps_count ? cluster->ps_start_ns[host]
+        uint64_t due_ns = process != NULL                              ? sl_sim_process_due(process)
+                          : sl_sim_cluster_is_scheduler(cluster, host) ? cluster->scheduler_start_ns
+                          : host < cluster->plan->ps_count             ? cluster->ps_start_ns[host]
                                                            : place_of(cluster, host)->start_ns;
         next_ns = sooner(next_ns, due_ns);
     }
@@ -456,6 +457,7 @@ static bool is_over(const struct sl_sim_cluster *cluster)
     for (uint32_t i = 0; over && i < cluster->plan->ps_count; i++) {
         over = cluster->ps[i].running;
     }
+    over = over && (cluster->scheduler.running || !cluster->plan->replica.apart);
     return over;
 }
 
@@ -524,5 +526,6 @@ void sl_sim_cluster_fini(struct sl_sim_cluster *cluster)
     sl_sim_cluster_free_disks(cluster);
     free(cluster->ps);
     free(cluster->places);
+    sl_sim_records_fini(&cluster->records);
     free(cluster->hurt_ns);
 }

@@ -36,9 +36,11 @@ struct sl_sim_cluster {
     uint64_t now_ns;
     struct sl_sim_ps *ps; /* [ps_count] */
     uint64_t ps_start_ns[SL_SIM_PS_MAX];
-    struct sl_sim_ps scheduler; /* the coordinator's process, where it has one of its own */
-    struct sl_sim_disk *disks;  /* [ps_count]; NULL: there are none */
-    uint64_t complete;          /* checkpoint, as the coordinator has it */
+    struct sl_sim_ps scheduler;  /* the coordinator's process, where it has one of its own */
+    uint64_t scheduler_start_ns; /* when the next comes; SL_CLOCK_NEVER: none does */
+    struct sl_sim_records records;
+    struct sl_sim_disk *disks;               /* [ps_count]; NULL: there are none */
+    uint64_t complete;                       /* checkpoint, as the coordinator has it */
     struct sl_sim_pair pairs[SL_SIM_PS_MAX]; /* with replicas */
     struct sl_sim_place observer;
     struct sl_sim_place *places; /* [tasks] */
@@ -105,6 +107,7 @@ void sl_sim_cluster_calm_disks(struct sl_sim_cluster *cluster);
 /* replicas: without them, nothing is done. The coordinator's process begins, or takes a turn. */
 void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster);
+void sl_sim_cluster_kill_scheduler(struct sl_sim_cluster *cluster, bool silent, uint64_t for_ns);
 
 /* What the coordinator has decided since, and who believes it. After each moment. */
 void sl_sim_cluster_look_at_pairs(struct sl_sim_cluster *cluster);

@@ -31,17 +31,33 @@ void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
         .gap_ns = plan->gap_ns,
         .hosts_coordinator = true,
         .is_scheduler = true,
+        .records = &cluster->records,
         .oracle = &cluster->oracle,
     };
     sl_sim_cluster_trace(cluster, "the coordinator starts");
+    sl_sim_network_revive(cluster->network, options.host);
+    cluster->scheduler_start_ns = SL_CLOCK_NEVER;
     sl_sim_ps_start(&cluster->scheduler, &options);
 }
 
 void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster)
 {
     struct sl_sim_ps *scheduler = &cluster->scheduler;
+    if (cluster->plan->replica.apart && !scheduler->running &&
+        cluster->scheduler_start_ns <= cluster->now_ns) {
+        sl_sim_cluster_start_scheduler(cluster);
+    }
     if (scheduler->running && sl_sim_process_due(&scheduler->process) <= cluster->now_ns) {
         cluster->turns += sl_sim_process_step(&scheduler->process);
+    }
+}
+
+void sl_sim_cluster_kill_scheduler(struct sl_sim_cluster *cluster, bool silent, uint64_t for_ns)
+{
+    if (cluster->scheduler.running) {
+        sl_sim_cluster_trace(cluster, "the coordinator is killed");
+        sl_sim_ps_kill(&cluster->scheduler, silent);
+        cluster->scheduler_start_ns = cluster->now_ns + for_ns;
     }
 }
 

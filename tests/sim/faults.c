@@ -154,7 +154,10 @@ static void leave(struct sl_sim_cluster *cluster, const struct sl_sim_fault *fau
 
 static void kill_ps(struct sl_sim_cluster *cluster, const struct sl_sim_fault *fault)
 {
-    if (cluster->ps[fault->a].running) {
+    if (sl_sim_cluster_is_scheduler(cluster, fault->a)) {
+        sl_sim_cluster_kill_scheduler(cluster, fault->silent, fault->duration_ns);
+        hurt(cluster, fault->a, fault->duration_ns);
+    } else if (cluster->ps[fault->a].running) {
         sl_sim_cluster_kill_ps(cluster, fault->a, fault->silent);
         cluster->ps_start_ns[fault->a] = cluster->now_ns + fault->duration_ns;
     }

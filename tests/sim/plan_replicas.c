@@ -101,6 +101,9 @@ void sl_sim_plan_draw_losses(struct sl_sim_plan *plan, const struct sl_sim_choic
     for (uint32_t i = 0; kill && i < kills && plan->fault_count < most; i++) {
         (void)add_fault(plan, SL_SIM_FAULT_KILL_PS, &random);
     }
+    if (kill && plan->replica.apart && plan->fault_count < most && sl_sim_chance(&random, 300)) {
+        add_fault(plan, SL_SIM_FAULT_KILL_PS, &random)->a = sl_sim_plan_coordinator_host(plan);
+    }
     for (uint32_t i = 0; cut && i < cuts && plan->fault_count < most; i++) {
         draw_cut(plan, &random);
     }

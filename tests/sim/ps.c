@@ -154,6 +154,42 @@ void sl_sim_ps_join(struct sl_sim_ps *ps)
     ps->wiring.member = ps->member;
 }
 
+/* Nothing is sent that rests on what is not kept. */
+static void send_kept(void *ctx, sl_coordinator_peer peer, const struct sl_message *message)
+{
+    struct sl_sim_ps *ps = ctx;
+    sl_sim_records_keep(ps->options.records, ps->coordinator);
+    sl_server_send_to_peer(NULL, peer, message);
+}
+
+static void record_changed(void *ctx, enum sl_coordinator_record kind, uint32_t index)
+{
+    sl_sim_records_note(((struct sl_sim_ps *)ctx)->options.records, kind, index);
+}
+
+static void make_coordinator(struct sl_sim_ps *ps)
+{
+    const struct sl_sim_ps_options *options = &ps->options;
+    const bool is_kept = options->records != NULL;
+    const struct sl_coordinator_options coordinator = {
+        .ps_count = options->ps_count,
+        .worker_count = options->worker_count,
+        .lease_ns = options->lease_ns,
+        .send = is_kept ? send_kept : sl_server_send_to_peer,
+        .close = sl_server_close_peer,
+        .checkpoint_interval_ns = options->disk == NULL ? 0 : options->disk->plan.every_ns,
+        .checkpoint_adds = options->disk == NULL ? 0 : options->disk->plan.adds,
+        .checkpoint_timeout_ns = options->disk == NULL ? 0 : SL_SIM_CHECKPOINT_TIMEOUT_NS,
+        .changed = is_kept ? record_changed : NULL,
+        .ctx = ps,
+    };
+    int err = sl_coordinator_create(&coordinator, &ps->coordinator);
+    sl_assert(err == 0);
+    if (is_kept) {
+        sl_sim_records_give(options->records, ps->coordinator, sl_sim_process_now(&ps->process));
+    }
+}
+
 void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *options)
 {
     *ps = (struct sl_sim_ps){.options = *options, .running = true};
@@ -165,18 +201,7 @@ void sl_sim_ps_start(struct sl_sim_ps *ps, const struct sl_sim_ps_options *optio
     ps->process.aside_us_max =
         options->disk == NULL || options->disk->is_calm ? 0 : options->disk->plan.slow_us_max;
     if (options->hosts_coordinator) {
-        const struct sl_coordinator_options coordinator = {
-            .ps_count = options->ps_count,
-            .worker_count = options->worker_count,
-            .lease_ns = options->lease_ns,
-            .send = sl_server_send_to_peer,
-            .close = sl_server_close_peer,
-            .checkpoint_interval_ns = options->disk == NULL ? 0 : options->disk->plan.every_ns,
-            .checkpoint_adds = options->disk == NULL ? 0 : options->disk->plan.adds,
-            .checkpoint_timeout_ns = options->disk == NULL ? 0 : SL_SIM_CHECKPOINT_TIMEOUT_NS,
-        };
-        int err = sl_coordinator_create(&coordinator, &ps->coordinator);
-        sl_assert(err == 0);
+        make_coordinator(ps);
     }
     ps->incarnation = sl_hash_random(&random) | 1;
     sl_sim_ps_pair(ps);

@@ -7,6 +7,7 @@
 #include "tests/sim/disks.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/process.h"
+#include "tests/sim/records.h"
 
 struct sl_sim_ps_options {
     struct sl_sim_network *network;
@@ -17,7 +18,8 @@ struct sl_sim_ps_options {
     const struct sl_secret *secret;
     uint64_t seed, offset_ns, gap_ns;
     bool hosts_coordinator;
-    bool is_scheduler; /* it does nothing else: no shards, one reactor */
+    bool is_scheduler;              /* it does nothing else: no shards, one reactor */
+    struct sl_sim_records *records; /* of the coordinator; NULL: it begins anew each time */
     bool has_replica;
     uint32_t image_keys;
     struct sl_sim_disk *disk; /* NULL: it has none, and there are no checkpoints */
