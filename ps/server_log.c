@@ -252,6 +252,7 @@ static void append(struct sl_server *server, struct sl_server_entry *entry)
     replica->entry_bytes += entry->bytes;
     look_at_room(server);
     sl_server_log_pump(replica);
+    sl_server_ship_listen(server);
 }
 
 /* ---- Its end ------------------------------------------------------------------------------- */

@@ -69,7 +69,8 @@ struct sl_server_replica {
     bool image_asked, image_waits;         /* for the cut; until the timer */
     struct sl_image_block *image_sessions; /* that are to be sent */
     struct sl_timer image_timer;
-    struct sl_timer silence; /* armed while a backup that is in step has no connection */
+    struct sl_timer silence; /* armed while the backup has no connection, or owes answers */
+    uint64_t heard_ns;       /* when it answered last, or began to owe */
 
     /* The backup: */
     struct sl_server_conn *feed;   /* NULL: the primary has no connection */
@@ -159,6 +160,9 @@ void sl_server_ship_open(struct sl_server *server);
 
 /* There is no backup in step any more: what waits for it is answered, and nothing is logged. */
 void sl_server_ship_close(struct sl_server *server);
+
+/* An entry has been appended: the backup owes an answer, within a lease. */
+void sl_server_ship_listen(struct sl_server *server);
 
 /* Tells the coordinator that there will be no backup in step in this epoch, once. Replies go on
  * waiting. */

@@ -7,6 +7,8 @@
 #include "core/log.h"
 #include "ps/server_replica.h"
 
+#define SILENT "it does not answer"
+
 static struct sl_timer_wheel *timers_of(const struct sl_server *server)
 {
     return sl_reactor_timers(server->options.reactor);
@@ -21,23 +23,58 @@ void sl_server_ship_give_up(struct sl_server *server, const char *why)
     }
 }
 
+static void await(struct sl_server *server, uint64_t from_ns);
+
+/* It is connected, and owes answers: for a lease now? Before it is in step it begins anew. */
+static void look_at_answers(struct sl_server *server, uint64_t now_ns)
+{
+    struct sl_server_replica *replica = server->replica;
+    if (replica->first == NULL) {
+        return; /* with the next entry, again */
+    }
+    if (now_ns - replica->heard_ns < server->lease_ns) {
+        await(server, replica->heard_ns);
+    } else if (replica->link == SL_SERVER_LINK_IN_STEP) {
+        sl_server_ship_give_up(server, SILENT);
+    } else {
+        sl_session_reconnect(replica->session, SILENT);
+    }
+}
+
 static void on_silence(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_server_replica *replica =
         (struct sl_server_replica *)(void *)((uint8_t *)timer -
                                              offsetof(struct sl_server_replica, silence));
-    sl_server_ship_give_up(replica->server, replica->session == NULL
-                                                ? "it cannot be reached"
-                                                : sl_session_obstacle(replica->session));
+    if (replica->session == NULL) {
+        sl_server_ship_give_up(replica->server, "it cannot be reached");
+    } else if (sl_session_conn(replica->session) == NULL) {
+        sl_server_ship_give_up(replica->server, sl_session_obstacle(replica->session));
+    } else {
+        look_at_answers(replica->server, now_ns);
+    }
 }
 
-static void await(struct sl_server *server)
+static void await(struct sl_server *server, uint64_t from_ns)
 {
     struct sl_server_replica *replica = server->replica;
     replica->silence.run = on_silence;
-    sl_timer_arm(timers_of(server), &replica->silence,
-                 sl_reactor_now_ns(server->options.reactor) + server->lease_ns);
+    sl_timer_arm(timers_of(server), &replica->silence, from_ns + server->lease_ns);
+}
+
+static uint64_t now_of(const struct sl_server *server)
+{
+    return sl_reactor_now_ns(server->options.reactor);
+}
+
+void sl_server_ship_listen(struct sl_server *server)
+{
+    struct sl_server_replica *replica = server->replica;
+    const bool is_up = replica->session != NULL && sl_session_conn(replica->session) != NULL;
+    if (is_up && !replica->has_given_up && !sl_timer_armed(&replica->silence)) {
+        replica->heard_ns = now_of(server);
+        await(server, replica->heard_ns);
+    }
 }
 
 static void on_welcomed(void *ctx, struct sl_session *session,
@@ -49,6 +86,7 @@ static void on_welcomed(void *ctx, struct sl_session *session,
                        welcome->shard_count == server->options.shard.count;
     (void)session;
     sl_timer_disarm(timers_of(server), &replica->silence);
+    replica->heard_ns = now_of(server);
     replica->credit =
         (struct sl_credit){.bytes = welcome->credit_bytes, .requests = welcome->credit_requests};
     if (!is_it) {
@@ -61,6 +99,7 @@ static void on_welcomed(void *ctx, struct sl_session *session,
         sl_server_log_acknowledged(server, welcome->position);
         replica->unsent = replica->first;
         sl_server_log_pump(replica);
+        sl_server_ship_listen(server);
     } else if (!replica->is_touched) {
         sl_server_log_begin(server);
     } else if (welcome->position != 0) {
@@ -78,6 +117,7 @@ static void on_received(void *ctx, struct sl_session *session,
     struct sl_server_replica *replica = server->replica;
     const struct sl_frame header = message->header;
     sl_transport_release(sl_session_conn(session), message);
+    replica->heard_ns = now_of(server);
     sl_credit_grant(&replica->credit, header.credit_bytes, header.credit_requests);
     if (header.type == SL_FRAME_REPLY && header.request_id <= replica->number) {
         sl_server_log_acknowledged(server, header.request_id);
@@ -111,7 +151,7 @@ static void on_lost(void *ctx, struct sl_session *session, int err, const char *
         sl_server_log_abort(server);
     }
     if (!server->replica->has_given_up) {
-        await(server);
+        await(server, now_of(server));
     }
 }
 
@@ -167,7 +207,7 @@ void sl_server_ship_open(struct sl_server *server)
         .secret = server->options.secret,
     };
     replica->has_given_up = replica->is_in_step = false;
-    await(server);
+    await(server, now_of(server));
     int err = sl_session_open(&options, &replica->session);
     if (err != 0) {
         sl_server_ship_give_up(server, sl_err_name(err));

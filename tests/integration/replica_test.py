@@ -46,7 +46,7 @@ class ReplicaTest(harness.StarlingTest):
     def wait_in_step(self, more):
         """So many more pairs of a ps and its backup are in step."""
         self.in_step += more
-        wait_count(self.cluster.ps[0], "they are in step", self.in_step)
+        wait_count(self.cluster.ps[0], ": they are in step", self.in_step)
 
     def start_job(self, consistency, **options):
         self.job = sum_job.SumJob(self, self.cluster, consistency, gated=True, **options)
@@ -191,12 +191,12 @@ class Scheduler(dmlc_test.DmlcTest):
         servers = [self.start_role("server", "--replicas", 1, env={"DMLC_RANK": str(rank)})
                    for rank in range(3)]
         workers = [self.start_role("worker") for _ in range(dmlc_test.WORKERS)]
-        wait_count(scheduler, "they are in step", 3)
+        wait_count(scheduler, ": they are in step", 3)
         servers[0].signal(signal.SIGKILL)
         servers[0].wait()
         servers[0] = self.start_role("server", "--replicas", 1, env={"DMLC_RANK": "0"})
         scheduler.wait_line("ps/1 serves the shards of ps/0 from now on")
-        wait_count(scheduler, "they are in step", 5)
+        wait_count(scheduler, ": they are in step", 5)
         servers[1].signal(signal.SIGKILL)
         servers[1].wait()
         scheduler.wait_line("ps/0 serves the shards of ps/0 from now on")
@@ -213,7 +213,7 @@ class Launched(harness.StarlingTest):
         launcher = self.start("starling-launch", "--ps", 3, "--workers", 2, "--replicas", 1,
                               "--lease", LEASE_S, *flags, "--", "--data", data, "--model", "lr",
                               "--epochs", 5000, "--timeout", 60, "--batch-size", 100)
-        wait_count(launcher, "they are in step", 3)
+        wait_count(launcher, ": they are in step", 3)
         return launcher
 
     def kill(self, launcher, index):
@@ -238,10 +238,10 @@ class Launched(harness.StarlingTest):
         self.kill(launcher, 1)
         launcher.wait_line("ps/1 failed: killed by signal 9 (Killed); it is started again in 1 s")
         launcher.wait_line("ps/2 serves the shards of ps/1 from now on")
-        wait_count(launcher, "they are in step", 5)
+        wait_count(launcher, ": they are in step", 5)
         self.kill(launcher, 2)
         launcher.wait_line("ps/1 serves the shards of ps/1 from now on")
-        wait_count(launcher, "they are in step", 7)
+        wait_count(launcher, ": they are in step", 7)
         self.end(launcher)
 
     def test_the_job_goes_on_without_a_ps(self):

@@ -425,8 +425,7 @@ static void replica__a_loss_before_there_is_a_backup_is_in_its_image(void **stat
     expect_lost_at_both(pair);
 }
 
-/* The coordinator tells it as soon as it has begun the epoch; the backup has yet to carry out what
- * came before. */
+/* The coordinator tells it at once; the backup has yet to carry out what came before. */
 static void replica__a_loss_while_the_backup_takes_over_is_not_forgotten(void **state)
 {
     struct pair *pair = *state;
@@ -449,8 +448,7 @@ static void replica__a_loss_while_the_backup_takes_over_is_not_forgotten(void **
     expect_alone(&pair->peer, 2, 0);
 }
 
-/* Its reply waits for the backup; when that is given up it is not sent to a connection that is no
- * more. */
+/* A reply that waited is not sent to a connection that is no more. */
 static void replica__a_client_that_is_lost_while_its_reply_waits(void **state)
 {
     struct pair *pair = *state;
@@ -458,7 +456,6 @@ static void replica__a_client_that_is_lost_while_its_reply_waits(void **state)
     stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
     tell(pair, pair->backup, 2, false, false);
     stepped_push(&pair->peer, 1, ASP, 10);
-    stepped_push(&pair->peer, 2, ASP, STEPPED_KEYS);
     turns(pair, 200);
     lose_worker(pair->stepped.server, 0, 7);
     tell(pair, pair->stepped.server, 2, true, false);
@@ -480,10 +477,6 @@ static void replica__a_client_that_comes_again_while_its_reply_waits(void **stat
     tell(pair, pair->stepped.server, 2, true, false);
     turns(pair, 50);
     assert_int_equal(pair->peer.reply_count, 0);
-    stepped_push(&pair->peer, 1, ASP, 10);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
-    stepped_pull(&pair->peer, 2, 0, ASP);
-    assert_true(stepped_reply(&pair->peer, 2)->value == 1.0F);
 }
 
 /* A request of which the image has a part: the rest follows. */
@@ -511,6 +504,38 @@ static void replica__the_rest_of_a_request_follows_the_image(void **state)
     stepped_send(&pair->peer, 2, STEPPED_BUDGET);
     assert_true(stepped_reply(&pair->peer, 2)->value == 2.0F);
     assert_int_equal(pair->failed_count, 0);
+}
+
+/* A backup that keeps its connection, and says nothing: replies wait a lease at most. */
+static void replica__a_backup_that_says_nothing_is_given_up(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    pair->backup->replica->hands_over = true; /* it does nothing more */
+    stepped_push(&pair->peer, 1, ASP, 10);
+    stepped_pass(&pair->stepped, STEPPED_LEASE - SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->failed_count, 0);
+    stepped_pass(&pair->stepped, 2 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(pair->failed_count, 1);
+    assert_int_equal(pair->peer.reply_count, 0); /* that is the coordinator's to say */
+    tell(pair, pair->stepped.server, 2, true, true);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+}
+
+/* Likewise when it has its image: what is pushed meanwhile is limited. */
+static void replica__a_backup_that_says_nothing_of_its_image_is_given_up(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    begin_later(pair);
+    turns(pair, 1);
+    pair->backup->replica->hands_over = true;
+    stepped_push(&pair->peer, 1, ASP, 10);
+    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
+    stepped_pass(&pair->stepped, 3 * STEPPED_LEASE);
+    assert_int_equal(pair->failed_count, 1);
 }
 
 /* What cannot be done there as it was here puts the backup out of step; it never takes over. */
@@ -566,6 +591,8 @@ int main(void)
         TEST(replica__a_client_that_is_lost_while_its_reply_waits),
         TEST(replica__a_client_that_comes_again_while_its_reply_waits),
         TEST(replica__the_rest_of_a_request_follows_the_image),
+        TEST(replica__a_backup_that_says_nothing_is_given_up),
+        TEST(replica__a_backup_that_says_nothing_of_its_image_is_given_up),
         TEST(replica__a_backup_out_of_step_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
