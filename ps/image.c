@@ -132,7 +132,7 @@ static bool take_padding(struct sl_bytes *cursor, uint64_t bytes)
     static const uint8_t zeros[8];
     const size_t padding = (size_t)(sl_bytes_pad8(bytes) - bytes);
     const void *at = sl_bytes_take(cursor, padding);
-    return at != NULL && memcmp(at, zeros, padding) == 0;
+    return padding == 0 ? !cursor->bad : at != NULL && memcmp(at, zeros, padding) == 0;
 }
 
 /* ---- TABLE ----------------------------------------------------------------------------------- */
@@ -148,7 +148,7 @@ void sl_image_put_table(struct sl_image_block *block, uint32_t table_id,
     sl_image_block_begin(block, SL_IMAGE_TABLE, table_id);
     struct sl_bytes_writer writer = append(block, 8 + (size_t)sl_bytes_pad8(bytes) + 32);
     put_u32(&writer, (uint32_t)bytes);
-    put_u32(&writer, 0);
+    put_u32(&writer, table->row_count);
     uint8_t *encoded = sl_bytes_reserve(&writer, (size_t)sl_bytes_pad8(bytes));
     sl_message_encode(&message, encoded);
     memset(encoded + bytes, 0, (size_t)sl_bytes_pad8(bytes) - bytes);
@@ -187,15 +187,15 @@ int sl_image_take_table(const struct sl_image_block *block, struct sl_image_tabl
 {
     struct sl_bytes cursor = sl_image_records(block);
     const uint32_t bytes = sl_bytes_u32(&cursor);
-    const uint32_t zero = sl_bytes_u32(&cursor);
+    struct sl_image_table table = {.row_count = sl_bytes_u32(&cursor)};
     const void *encoded = sl_bytes_take(&cursor, bytes);
     const bool padded = take_padding(&cursor, bytes);
-    struct sl_image_table table = {.step = sl_bytes_u64(&cursor)};
+    table.step = sl_bytes_u64(&cursor);
     sl_bytes_copy(&cursor, &table.state.beta1_power, sizeof(float));
     sl_bytes_copy(&cursor, &table.state.beta2_power, sizeof(float));
     table.pulled_rows = sl_bytes_u64(&cursor);
     table.pushed_rows = sl_bytes_u64(&cursor);
-    if (block->count != 1 || cursor.bad || !padded || zero != 0 || cursor.left != 0) {
+    if (block->count != 1 || cursor.bad || !padded || cursor.left != 0) {
         (void)snprintf(reason, reason_bytes, "a block of table has not the length of its record");
         return SL_ERR_CORRUPT;
     }

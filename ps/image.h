@@ -74,11 +74,13 @@ static inline struct sl_bytes sl_image_records(const struct sl_image_block *bloc
 
 /* ---- TABLE: one record, in a block of its own ------------------------------------------------ */
 
-/* A u32 length and u32 0, a Control message with a TableOpen (control.proto) of so many bytes; u64
- * step, 2 f32 of state, u64 pulled_rows, u64 pushed_rows. */
+/* A u32 length and u32 row_count, a Control message with a TableOpen (control.proto) of so many
+ * bytes; u64 step, 2 f32 of state, u64 pulled_rows, u64 pushed_rows. */
 struct sl_image_table {
     struct sl_table_spec spec;
-    uint64_t step;                   /* push sections applied */
+    uint32_t row_count; /* of a sparse table of this shard, about: who reads makes ready for them;
+                           0: it is not known */
+    uint64_t step;      /* push sections applied */
     struct sl_optimizer_state state; /* what belongs to that step */
     uint64_t pulled_rows, pushed_rows;
 };

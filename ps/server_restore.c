@@ -13,9 +13,11 @@
 #include "ps/shard_load.h"
 #include "reactor/aside.h"
 
-/* Blocks that are read in one go; while they are loaded, as many are read. */
-#define BATCH_BLOCKS 8
-#define BATCHES      2
+/* Blocks that are read in one go, and how often so many are on their way: what is read and not
+ * loaded is small enough to stay in a cache that cores share, and neither side waits for the other
+ * for the sake of a block that takes longer. */
+#define BATCH_BLOCKS 2
+#define BATCHES      6
 
 /* How long the end of a server waits for a disk. */
 #define DISK_WAIT_NS (2 * SL_CLOCK_NS_PER_S)
@@ -28,7 +30,7 @@ struct batch {
     struct sl_aside_job job; /* first */
     struct restore_files *files;
     struct sl_server_restore *owner;             /* not looked at there */
-    struct sl_image_block *blocks[BATCH_BLOCKS]; /* made as they are needed, and used again */
+    struct sl_image_block *blocks[BATCH_BLOCKS]; /* the reader's own, in exchange; used again */
     uint32_t count;
     uint32_t image_shard, image_shard_count;
     bool begins, ends; /* with the file */
@@ -37,7 +39,8 @@ struct batch {
     int err;
 };
 
-/* What is read where. The thread's while a batch is posted. Outlives a server whose disk hangs. */
+/* What is read where. The thread's while a batch is posted; `reason` once it is over. Outlives a
+ * server whose disk hangs. */
 struct restore_files {
     const struct sl_disk *disk;
     char directory[SL_DISK_PATH_BYTES];
@@ -46,6 +49,7 @@ struct restore_files {
     struct sl_checkpoint_chain chain;
     struct sl_checkpoint_reader *reader;
     bool is_open;               /* the chain was read */
+    bool is_over;               /* all is read, or reading has failed: what is posted has nothing */
     uint32_t image_shard, item; /* that the reader stands on */
     char reason[SL_SERVER_RESTORE_REASON_BYTES];
     struct batch batches[BATCHES];
@@ -59,9 +63,9 @@ struct sl_server_restore { /* the reactor's */
     bool is_over;
     bool is_same; /* the shard goes on as the one that it was */
 
-    /* The batch that is loaded, NULL: none; and the one that comes behind it. */
-    struct batch *loading, *next;
-    uint32_t block; /* of it */
+    uint32_t first; /* of the batches, in the order of a ring: the next to be loaded */
+    uint32_t ready; /* so many from it on are read; all others are posted */
+    uint32_t block; /* of the first */
     bool has_begun; /* the block has: it takes several slices */
     struct sl_shard_load load;
     uint64_t bytes, begun_ns;
@@ -119,26 +123,6 @@ static bool to_next_file(struct restore_files *files)
     return true;
 }
 
-static int keep_block(struct batch *batch, const struct sl_image_block *block)
-{
-    struct sl_image_block **to = &batch->blocks[batch->count];
-    if (*to == NULL || (*to)->capacity < block->bytes) {
-        sl_image_block_destroy(to);
-        const uint32_t bytes =
-            block->bytes < SL_IMAGE_BLOCK_BYTES ? SL_IMAGE_BLOCK_BYTES : block->bytes;
-        int err = sl_image_block_create(bytes, to);
-        if (err != 0) {
-            return err;
-        }
-    }
-    sl_image_block_begin(*to, (enum sl_image_kind)block->kind, block->table_id);
-    memcpy((*to)->payload, block->payload, block->bytes);
-    (*to)->bytes = block->bytes;
-    (*to)->count = block->count;
-    batch->count++;
-    return 0;
-}
-
 /* From the file that is open, or is to be opened. */
 static int read_batch(struct batch *batch)
 {
@@ -159,13 +143,13 @@ static int read_batch(struct batch *batch)
     while (batch->count < BATCH_BLOCKS && !batch->ends) {
         const struct sl_image_block *block;
         err = sl_checkpoint_reader_next(files->reader, &block, files->reason, sizeof files->reason);
-        batch->ends = err == 0 && block == NULL;
-        if (err == 0 && block != NULL && keep_block(batch, block) != 0) {
-            (void)snprintf(files->reason, sizeof files->reason, "no memory to read a block");
-            err = SL_ERR_NO_MEMORY;
-        }
         if (err != 0) {
             return err;
+        }
+        batch->ends = block == NULL;
+        if (block != NULL) {
+            struct sl_image_block **to = &batch->blocks[batch->count++];
+            *to = sl_checkpoint_reader_take(files->reader, *to);
         }
     }
     if (batch->ends) {
@@ -178,7 +162,12 @@ static int read_batch(struct batch *batch)
 static void batch_work(struct sl_aside_job *job)
 {
     struct batch *batch = (struct batch *)job;
+    struct restore_files *files = batch->files;
+    if (files->is_over) {
+        return;
+    }
     batch->err = read_batch(batch);
+    files->is_over = batch->err != 0 || batch->is_last;
 }
 
 static void files_free(struct restore_files *files)
@@ -210,7 +199,7 @@ static void batch_post(struct sl_server_restore *restore, struct batch *batch)
 static void finish(struct sl_server_restore *restore, int err, const char *reason)
 {
     restore->is_over = true;
-    restore->loading = restore->next = NULL;
+    restore->ready = 0;
     restore->options.ended(restore->options.ctx, err, reason);
 }
 
@@ -226,16 +215,7 @@ static void batch_done(struct sl_aside_job *job)
                batch->err != 0 ? batch->files->reason : "no thread to read the files");
         return;
     }
-    if (restore->loading == NULL) {
-        restore->loading = batch;
-        restore->block = 0;
-    } else {
-        restore->next = batch;
-    }
-    if (!batch->is_last && restore->next == NULL) {
-        struct batch *other = &restore->files->batches[batch == restore->files->batches];
-        batch_post(restore, other);
-    }
+    restore->ready++;
 }
 
 /* The checkpoint's tables are those of its own files: what it adds to has no others. */
@@ -313,14 +293,13 @@ static void report(const struct sl_server_restore *restore)
                 restore->is_same ? "" : "; from another number of shards");
 }
 
-/* The batch is loaded: its memory is for what comes behind the next one. */
+/* The batch is loaded: its memory is for what comes behind all others. */
 static void next_batch(struct sl_server_restore *restore, struct batch *batch)
 {
-    const bool is_last = batch->is_last;
-    restore->loading = restore->next;
-    restore->next = NULL;
+    restore->first = (restore->first + 1) % BATCHES;
+    restore->ready--;
     restore->block = 0;
-    if (is_last) {
+    if (batch->is_last) {
         if (restore->is_same && sl_server_has_worker(restore->server)) {
             sl_shard_load_let_ahead(restore->server->shard);
         } else {
@@ -328,7 +307,7 @@ static void next_batch(struct sl_server_restore *restore, struct batch *batch)
         }
         report(restore);
         finish(restore, 0, "");
-    } else if (restore->loading != NULL && !restore->loading->is_last) {
+    } else {
         batch_post(restore, batch);
     }
 }
@@ -336,10 +315,10 @@ static void next_batch(struct sl_server_restore *restore, struct batch *batch)
 uint32_t sl_server_restore_run(struct sl_server *server)
 {
     struct sl_server_restore *restore = server->restore;
-    if (restore == NULL || restore->loading == NULL) {
+    if (restore == NULL || restore->ready == 0) {
         return 0;
     }
-    struct batch *batch = restore->loading;
+    struct batch *batch = &restore->files->batches[restore->first];
     char why[SL_MESSAGE_TEXT_BYTES] = "";
     int result = load_slice(restore, batch, why, sizeof why);
     if (result == SL_SHARD_DONE && batch->ends) {
@@ -361,7 +340,7 @@ uint32_t sl_server_restore_run(struct sl_server *server)
 
 bool sl_server_restore_is_idle(const struct sl_server *server)
 {
-    return server->restore == NULL || server->restore->loading == NULL;
+    return server->restore == NULL || server->restore->ready == 0;
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */
@@ -386,6 +365,7 @@ int sl_server_restore_begin(struct sl_server *server,
         free(files);
         return err;
     }
+    sl_aside_wait_for(restore->aside);
     files->disk = options->disk;
     (void)snprintf(files->directory, sizeof files->directory, "%s", options->directory);
     files->number = options->number;
@@ -401,7 +381,9 @@ int sl_server_restore_begin(struct sl_server *server,
     restore->files = files;
     restore->begun_ns = sl_reactor_now_ns(server->options.reactor);
     server->restore = restore;
-    batch_post(restore, &files->batches[0]);
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        batch_post(restore, &files->batches[i]);
+    }
     return 0;
 }
 

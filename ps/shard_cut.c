@@ -233,6 +233,7 @@ static void put_head(struct sl_shard *shard, const struct sl_shard_cut_part *par
     }
     const struct sl_image_table table = {
         .spec = part->table->spec,
+        .row_count = part->table->sparse != NULL ? part->sparse.marks.count : 0,
         .step = part->step,
         .state = part->state,
         .pulled_rows = part->pulled_rows,

@@ -77,6 +77,13 @@ int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint
 
 /* ---- Tables ---------------------------------------------------------------------------------- */
 
+/* In the table of this shard, when it has all of which one shard of the image had so many: keys lie
+ * evenly. */
+static uint64_t expected_rows(const struct sl_shard_load *load, uint32_t row_count)
+{
+    return (uint64_t)row_count * load->image_shard_count / load->shard->options.count;
+}
+
 static int load_table(struct sl_shard_load *load, struct sl_shard_slice *slice)
 {
     const uint32_t id = load->block->table_id;
@@ -99,6 +106,9 @@ static int load_table(struct sl_shard_load *load, struct sl_shard_slice *slice)
     if (load->same) {
         table->pulled_rows = image.pulled_rows;
         table->pushed_rows = image.pushed_rows;
+    }
+    if (table->sparse != NULL) {
+        sl_table_store_expect(table->sparse, expected_rows(load, image.row_count));
     }
     load->named[id / 8] |= (uint8_t)(1U << id % 8);
     (void)sl_bytes_take(&load->cursor, load->cursor.left);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/assert.h"
+#include "core/hash.h"
 #include "core/limits.h"
 #include "ps/initializer.h"
 #include "ps/table_index.h"
@@ -10,6 +11,7 @@
 
 #define RECORD_CHUNK_BYTES ((size_t)512 << 10)
 #define CREATE_GROUP       256 /* keys looked up before the missing ones are created */
+#define INSERT_GROUP       32  /* keys whose buckets are fetched together */
 #define CACHE_LINE         64
 #define VISIT_GROUP        256 /* records that a kernel is given at once */
 #define FETCH_FIRST        8   /* of them, before it is given them */
@@ -97,50 +99,29 @@ static void fill_record(const struct sl_table_store *store, struct sl_table_reco
     }
 }
 
-/* Writes the record after the last, then the index's entry for it: until the last line nobody can
- * see it, and what a failure leaves is written over by the next one. */
-static int create(struct sl_table_store *store, uint64_t key, bool fill, uint32_t *number)
+/* Writes the record after the last, then the index's entry for it, unless the key is there already,
+ * as one that came twice is. Until then nobody can see it, and what a failure leaves is written
+ * over by the next one. */
+static int put(struct sl_table_store *store, uint64_t key, uint64_t hash, bool fill,
+               uint32_t *number)
 {
     int err = sl_table_memory_reserve(&store->records);
     if (err != 0) {
-        return err;
+        *number = sl_table_index_find_one(&store->index, key);
+        return *number == SL_TABLE_NO_RECORD ? err : 0;
     }
     const uint32_t fresh = store->records.unit_count;
     struct sl_table_record *record = sl_table_memory_at(&store->records, fresh);
     record->key = key;
-    if (fill) {
-        fill_record(store, record);
-    }
-    err = sl_table_index_insert(&store->index, key, fresh);
+    err = sl_table_index_put(&store->index, key, hash, fresh, number);
     if (err != 0) {
         return err;
     }
-    store->records.unit_count++;
-    *number = fresh;
-    return 0;
-}
-
-static int find_or_make(struct sl_table_store *store, const uint64_t *keys, uint32_t count,
-                        bool fill, uint32_t *records)
-{
-    for (uint32_t done = 0; done < count; done += CREATE_GROUP) {
-        const uint32_t left = count - done;
-        const uint32_t group = left < CREATE_GROUP ? left : CREATE_GROUP;
-        sl_table_index_find(&store->index, keys + done, group, store->touch_bytes, records + done);
-        for (uint32_t i = done; i < done + group; i++) {
-            if (records[i] != SL_TABLE_NO_RECORD) {
-                continue;
-            }
-            /* The same key may have been created a moment ago. */
-            uint32_t number = sl_table_index_find_one(&store->index, keys[i]);
-            if (number == SL_TABLE_NO_RECORD) {
-                const int err = create(store, keys[i], fill, &number);
-                if (err != 0) {
-                    return err;
-                }
-            }
-            records[i] = number;
+    if (*number == fresh) {
+        if (fill) {
+            fill_record(store, record);
         }
+        store->records.unit_count++;
     }
     return 0;
 }
@@ -148,13 +129,55 @@ static int find_or_make(struct sl_table_store *store, const uint64_t *keys, uint
 int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *keys,
                                   uint32_t count, uint32_t *records)
 {
-    return find_or_make(store, keys, count, true, records);
+    for (uint32_t done = 0; done < count; done += CREATE_GROUP) {
+        const uint32_t left = count - done;
+        const uint32_t group = left < CREATE_GROUP ? left : CREATE_GROUP;
+        sl_table_index_find(&store->index, keys + done, group, store->touch_bytes, records + done);
+        for (uint32_t i = done; i < done + group; i++) {
+            if (records[i] == SL_TABLE_NO_RECORD) {
+                const int err = put(store, keys[i], sl_hash_key(keys[i]), true, &records[i]);
+                if (err != 0) {
+                    return err;
+                }
+            }
+        }
+    }
+    return 0;
 }
 
+/* The next group of keys, whose buckets are on their way while the one before it is put. */
+static uint32_t insert_fetch(const struct sl_table_store *store, const uint64_t *keys,
+                             uint32_t count, uint64_t *hashes)
+{
+    const uint32_t group = count < INSERT_GROUP ? count : INSERT_GROUP;
+    sl_table_index_fetch_buckets(&store->index, keys, group, hashes);
+    return group;
+}
+
+/* Most keys are expected not to be there: they are not looked for first. */
 int sl_table_store_find_or_insert(struct sl_table_store *store, const uint64_t *keys,
                                   uint32_t count, uint32_t *records)
 {
-    return find_or_make(store, keys, count, false, records);
+    uint64_t hashes[2][INSERT_GROUP];
+    uint32_t group = insert_fetch(store, keys, count, hashes[0]);
+    for (uint32_t done = 0, turn = 0; done < count; turn ^= 1) {
+        const uint32_t end = done + group;
+        sl_table_index_fetch_records(&store->index, hashes[turn], group);
+        group = insert_fetch(store, keys + end, count - end, hashes[turn ^ 1]);
+        for (uint32_t i = done; i < end; i++) {
+            const int err = put(store, keys[i], hashes[turn][i - done], false, &records[i]);
+            if (err != 0) {
+                return err;
+            }
+        }
+        done = end;
+    }
+    return 0;
+}
+
+void sl_table_store_expect(struct sl_table_store *store, uint64_t row_count)
+{
+    sl_table_index_expect(&store->index, row_count);
 }
 
 void sl_table_store_find(struct sl_table_store *store, const uint64_t *keys, uint32_t count,

@@ -54,6 +54,9 @@ int sl_table_store_find_or_create(struct sl_table_store *store, const uint64_t *
 int sl_table_store_find_or_insert(struct sl_table_store *store, const uint64_t *keys,
                                   uint32_t count, uint32_t *records);
 
+/* Inserts will bring the table to about so many rows: the index grows in fewer steps. */
+void sl_table_store_expect(struct sl_table_store *store, uint64_t row_count);
+
 /* As above without creation: SL_TABLE_NO_RECORD for a missing key. */
 void sl_table_store_find(struct sl_table_store *store, const uint64_t *keys, uint32_t count,
                          uint32_t *records);

@@ -4,20 +4,14 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "core/hash.h"
 #include "ps/table.h"
-#include "ps/table_bucket.h"
+#include "ps/table_index_internal.h"
 
-/* Bits of a hash. The 16 highest choose the shard (core/partition.h), so the keys of one table
- * share some of them; none of the index's bits is among those, and no two uses share a bit. */
-#define BUCKET_BITS         6  /* bits 0 to 5: the bucket in its segment */
-#define TAG_SHIFT           6  /* bits 6 to 13: the tag */
-#define DIRECTORY_SHIFT     14 /* bits 14 to 47: the directory, from the lowest */
-#define DEPTH_MAX           34
+#define DEPTH_MAX           34 /* bits of a hash that the directory may take */
+#define PAGE_CHUNK          ((size_t)64 << 10)
 
-#define SEGMENT_BUCKETS     (1U << BUCKET_BITS)
-#define SEGMENT_ENTRIES     (SEGMENT_BUCKETS * SL_TABLE_BUCKET_SLOTS)
-#define SEGMENT_BYTES       (SEGMENT_BUCKETS * sizeof(struct sl_table_bucket))
+#define SEGMENT_ENTRIES     (SL_TABLE_INDEX_SEGMENT_BUCKETS * SL_TABLE_BUCKET_SLOTS)
+#define SEGMENT_BYTES       (SL_TABLE_INDEX_SEGMENT_BUCKETS * sizeof(struct sl_table_bucket))
 #define SEGMENT_CHUNK       ((size_t)64 << 10)
 
 /* A segment is split when 85 % of it are used: fuller, and every fifth key is not in its own
@@ -27,48 +21,10 @@
 #define SPLIT_ENTRIES_LEAST (SEGMENT_ENTRIES / 4)
 #define PROBE_MAX           8
 
-#define PAGE_BITS           10
-#define PAGE_ENTRIES        (1U << PAGE_BITS)
-#define PAGE_CHUNK          ((size_t)64 << 10)
-
-#define FIND_GROUP          32
-#define FIND_LEFT           64
-#define CACHE_LINE          64
-
-/* A piece of the directory; the root may name it several times until a split tells them apart. */
-struct sl_table_page {
-    uint64_t sharers; /* entries of the root that point here */
-    struct sl_table_bucket *segments[PAGE_ENTRIES];
-};
-
-static uint64_t hash_of(const struct sl_table_index *index, uint64_t key)
-{
-    const uint64_t hash = sl_hash_key(key);
-    return index->level == 0 ? hash : sl_hash_key(hash + index->level * 0x9e3779b97f4a7c15ULL);
-}
-
-static uint8_t tag_of(uint64_t hash)
-{
-    return (uint8_t)(hash >> TAG_SHIFT);
-}
-
-static uint64_t directory_bits(uint64_t hash, uint32_t depth)
-{
-    return (hash >> DIRECTORY_SHIFT) & ((1ULL << depth) - 1);
-}
-
-static struct sl_table_bucket *segment_of(const struct sl_table_index *index, uint64_t hash)
-{
-    const uint64_t at = directory_bits(hash, index->depth);
-    return index->root[at >> PAGE_BITS]->segments[at & (PAGE_ENTRIES - 1)];
-}
-
-static uint64_t key_of(const struct sl_table_index *index, uint32_t number)
-{
-    uint64_t key;
-    memcpy(&key, sl_table_memory_at(index->records, number), sizeof key);
-    return key;
-}
+/* Where it is known how many entries will come, a segment is split by so many bits at once, and
+ * expected to hold so many in the end: few are split once more then. */
+#define SPLIT_LEVELS        3
+#define EXPECTED_ENTRIES    (SEGMENT_ENTRIES * 75 / 100)
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 
@@ -79,7 +35,7 @@ static uint32_t find_in_bucket(const struct sl_table_index *index,
     uint64_t matches = sl_table_bucket_match(bucket, tag);
     while (matches != 0) {
         const uint32_t number = bucket->records[sl_table_bucket_pop(&matches)];
-        if (key_of(index, number) == key) {
+        if (sl_table_index_key_of(index, number) == key) {
             return number;
         }
     }
@@ -90,9 +46,10 @@ static uint32_t find_in_bucket(const struct sl_table_index *index,
 static uint32_t find_in_segment(const struct sl_table_index *index,
                                 const struct sl_table_bucket *segment, uint64_t hash, uint64_t key)
 {
-    for (uint32_t probe = 0; probe < SEGMENT_BUCKETS; probe++) {
-        const struct sl_table_bucket *bucket = &segment[(hash + probe) % SEGMENT_BUCKETS];
-        const uint32_t number = find_in_bucket(index, bucket, tag_of(hash), key);
+    for (uint32_t probe = 0; probe < SL_TABLE_INDEX_SEGMENT_BUCKETS; probe++) {
+        const struct sl_table_bucket *bucket =
+            &segment[(hash + probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
+        const uint32_t number = find_in_bucket(index, bucket, sl_table_index_tag_of(hash), key);
         if (number != SL_TABLE_NO_RECORD || bucket->used < SL_TABLE_BUCKET_SLOTS) {
             return number;
         }
@@ -104,190 +61,11 @@ uint32_t sl_table_index_find_one(const struct sl_table_index *index, uint64_t ke
 {
     uint32_t number = SL_TABLE_NO_RECORD;
     while (index != NULL && number == SL_TABLE_NO_RECORD) {
-        const uint64_t hash = hash_of(index, key);
-        number = find_in_segment(index, segment_of(index, hash), hash, key);
+        const uint64_t hash = sl_table_index_hash_of(index, key);
+        number = find_in_segment(index, sl_table_index_segment_of(index, hash), hash, key);
         index = index->overflow;
     }
     return number;
-}
-
-/* Keys on their way through a batched lookup. */
-struct find_group {
-    const uint64_t *keys;
-    uint32_t *numbers; /* out: of each key, first a guess */
-    uint32_t count;
-    const struct sl_table_bucket *buckets[FIND_GROUP];
-    uint8_t tags[FIND_GROUP];
-};
-
-/* Keys whose first guess was not right: another entry with the same tag stands before theirs, their
- * own bucket was full when they came, or they are not there. One in twenty of those that are. */
-struct find_left {
-    const struct sl_table_index *index;
-    uint32_t count;
-    struct find_search {
-        uint64_t key, hash;
-        const struct sl_table_bucket *segment;
-        uint64_t matches; /* of the bucket at `probe`, those not tried yet */
-        uint32_t probe;
-        uint32_t candidate; /* whose record is on its way, or SL_TABLE_NO_RECORD: none left */
-        uint32_t *number;   /* where the answer goes */
-    } searches[FIND_LEFT];
-};
-
-/* Inlined by force, for GCC removes calls of what only prefetches. */
-static inline __attribute__((always_inline)) void
-prefetch_record(const struct sl_table_index *index, uint32_t number, size_t bytes)
-{
-    const char *record = sl_table_memory_at(index->records, number);
-    for (size_t line = 0; line < bytes; line += CACHE_LINE) {
-        __builtin_prefetch(record + line);
-    }
-    __builtin_prefetch(record + bytes - 1);
-}
-
-/* First pass: where each key's own bucket is. */
-static void group_hash(const struct sl_table_index *index, struct find_group *group)
-{
-    for (uint32_t i = 0; i < group->count; i++) {
-        const uint64_t hash = hash_of(index, group->keys[i]);
-        group->buckets[i] = &segment_of(index, hash)[hash % SEGMENT_BUCKETS];
-        group->tags[i] = tag_of(hash);
-        __builtin_prefetch(group->buckets[i]);
-    }
-}
-
-/* Second pass: the first record whose tag fits. Where none does in a full bucket, the next bucket
- * is the likely one. */
-static void group_guess(const struct sl_table_index *index, struct find_group *group,
-                        size_t touch_bytes)
-{
-    for (uint32_t i = 0; i < group->count; i++) {
-        const struct sl_table_bucket *bucket = group->buckets[i];
-        uint64_t matches = sl_table_bucket_match(bucket, group->tags[i]);
-        group->numbers[i] = SL_TABLE_NO_RECORD;
-        if (matches != 0) {
-            group->numbers[i] = bucket->records[sl_table_bucket_pop(&matches)];
-            prefetch_record(index, group->numbers[i], touch_bytes);
-        } else if (bucket->used == SL_TABLE_BUCKET_SLOTS) {
-            __builtin_prefetch(bucket + 1);
-        }
-    }
-}
-
-/* The next entry with the search's tag, its record asked for. */
-static void search_next(const struct sl_table_index *index, struct find_search *search,
-                        size_t touch_bytes)
-{
-    const struct sl_table_bucket *segment = search->segment;
-    while (search->matches == 0) {
-        const struct sl_table_bucket *bucket =
-            &segment[(search->hash + search->probe) % SEGMENT_BUCKETS];
-        search->probe++;
-        if (bucket->used < SL_TABLE_BUCKET_SLOTS || search->probe == SEGMENT_BUCKETS) {
-            search->candidate = SL_TABLE_NO_RECORD;
-            return;
-        }
-        bucket = &segment[(search->hash + search->probe) % SEGMENT_BUCKETS];
-        search->matches = sl_table_bucket_match(bucket, tag_of(search->hash));
-    }
-    const struct sl_table_bucket *bucket =
-        &segment[(search->hash + search->probe) % SEGMENT_BUCKETS];
-    search->candidate = bucket->records[sl_table_bucket_pop(&search->matches)];
-    prefetch_record(index, search->candidate, touch_bytes);
-}
-
-static void left_add(struct find_left *left, uint64_t key, uint32_t *number, size_t touch_bytes)
-{
-    struct find_search *search = &left->searches[left->count++];
-    const uint64_t hash = hash_of(left->index, key);
-    *search = (struct find_search){
-        .key = key,
-        .hash = hash,
-        .segment = segment_of(left->index, hash),
-        .number = number,
-    };
-    const struct sl_table_bucket *bucket = &search->segment[hash % SEGMENT_BUCKETS];
-    search->matches = sl_table_bucket_match(bucket, tag_of(hash));
-    if (search->matches != 0) {
-        (void)sl_table_bucket_pop(&search->matches); /* the guess */
-    }
-    search_next(left->index, search, touch_bytes);
-}
-
-/* Settles all that are left, in rounds: a round looks at one record of each, all of which the round
- * before has asked for. */
-static void left_settle(struct find_left *left, size_t touch_bytes)
-{
-    const struct sl_table_index *index = left->index;
-    while (left->count > 0) {
-        uint32_t open = 0;
-        for (uint32_t i = 0; i < left->count; i++) {
-            struct find_search *search = &left->searches[i];
-            if (search->candidate == SL_TABLE_NO_RECORD) {
-                *search->number = index->overflow == NULL
-                                      ? SL_TABLE_NO_RECORD
-                                      : sl_table_index_find_one(index->overflow, search->key);
-            } else if (key_of(index, search->candidate) == search->key) {
-                *search->number = search->candidate;
-            } else {
-                search_next(index, search, touch_bytes);
-                left->searches[open++] = *search;
-            }
-        }
-        left->count = open;
-    }
-}
-
-/* Third pass: whether the guesses are right. */
-static void group_check(const struct sl_table_index *index, const struct find_group *group,
-                        struct find_left *left, size_t touch_bytes)
-{
-    for (uint32_t i = 0; i < group->count; i++) {
-        const uint32_t guess = group->numbers[i];
-        const bool settled =
-            guess == SL_TABLE_NO_RECORD
-                ? group->buckets[i]->used < SL_TABLE_BUCKET_SLOTS && index->overflow == NULL
-                : key_of(index, guess) == group->keys[i];
-        if (!settled) {
-            left_add(left, group->keys[i], &group->numbers[i], touch_bytes);
-        }
-    }
-    if (left->count > FIND_LEFT - FIND_GROUP) {
-        left_settle(left, touch_bytes);
-    }
-}
-
-/* The keys from `done` on that make the next group; none at the end. */
-static void group_take(struct find_group *group, const uint64_t *keys, uint32_t *numbers,
-                       uint32_t done, uint32_t count)
-{
-    const uint32_t left = done < count ? count - done : 0;
-    group->keys = keys + done;
-    group->numbers = numbers + done;
-    group->count = left < FIND_GROUP ? left : FIND_GROUP;
-}
-
-/* Each pass makes loads that do not depend on one another and leaves those of the next pass on
- * their way; while the records of one group come, the buckets of the next are asked for. */
-void sl_table_index_find(const struct sl_table_index *index, const uint64_t *keys, uint32_t count,
-                         size_t touch_bytes, uint32_t *numbers)
-{
-    struct find_group groups[2];
-    struct find_left left;
-    sl_assert(index->level == 0);
-    left.index = index;
-    left.count = 0;
-    group_take(&groups[0], keys, numbers, 0, count);
-    group_hash(index, &groups[0]);
-    for (uint32_t done = 0, turn = 0; done < count; done += FIND_GROUP, turn ^= 1) {
-        struct find_group *next = &groups[turn ^ 1];
-        group_guess(index, &groups[turn], touch_bytes);
-        group_take(next, keys, numbers, done + groups[turn].count, count);
-        group_hash(index, next);
-        group_check(index, &groups[turn], &left, touch_bytes);
-    }
-    left_settle(&left, touch_bytes);
 }
 
 /* ---- The directory --------------------------------------------------------------------------- */
@@ -305,7 +83,7 @@ static struct sl_table_page *page_create(struct sl_table_index *index)
 
 static size_t root_entries(const struct sl_table_index *index)
 {
-    return (size_t)1 << (index->depth - PAGE_BITS);
+    return (size_t)1 << (index->depth - SL_TABLE_INDEX_PAGE_BITS);
 }
 
 /* One bit more: the upper half names the pages of the lower. */
@@ -332,7 +110,7 @@ static int directory_double(struct sl_table_index *index)
 /* Makes the page that entry `at` lies on the entry's own. */
 static int page_unshare(struct sl_table_index *index, uint64_t at)
 {
-    struct sl_table_page *shared = index->root[at >> PAGE_BITS];
+    struct sl_table_page *shared = index->root[at >> SL_TABLE_INDEX_PAGE_BITS];
     if (shared->sharers == 1) {
         return 0;
     }
@@ -342,7 +120,7 @@ static int page_unshare(struct sl_table_index *index, uint64_t at)
     }
     memcpy(page->segments, shared->segments, sizeof page->segments);
     shared->sharers--;
-    index->root[at >> PAGE_BITS] = page;
+    index->root[at >> SL_TABLE_INDEX_PAGE_BITS] = page;
     return 0;
 }
 
@@ -366,7 +144,7 @@ static struct sl_table_bucket *find_room(struct sl_table_bucket *segment, uint64
                                          uint32_t reach)
 {
     for (uint32_t probe = 0; probe < reach; probe++) {
-        struct sl_table_bucket *bucket = &segment[(hash + probe) % SEGMENT_BUCKETS];
+        struct sl_table_bucket *bucket = &segment[(hash + probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
         if (bucket->used < SL_TABLE_BUCKET_SLOTS) {
             return bucket;
         }
@@ -377,7 +155,7 @@ static struct sl_table_bucket *find_room(struct sl_table_bucket *segment, uint64
 static void place(struct sl_table_bucket *segment, struct sl_table_bucket *bucket, uint64_t hash,
                   uint32_t number)
 {
-    bucket->tags[bucket->used] = tag_of(hash);
+    bucket->tags[bucket->used] = sl_table_index_tag_of(hash);
     bucket->records[bucket->used] = number;
     bucket->used++;
     segment->entries++;
@@ -398,37 +176,41 @@ prefetch_records(const struct sl_table_index *index, const struct sl_table_bucke
 static void redistribute(const struct sl_table_index *index, struct sl_table_bucket *lower,
                          struct sl_table_bucket *upper, uint32_t bit)
 {
-    struct sl_table_bucket full[SEGMENT_BUCKETS];
+    struct sl_table_bucket full[SL_TABLE_INDEX_SEGMENT_BUCKETS];
     const uint32_t ahead = 4;
     memcpy(full, lower, SEGMENT_BYTES);
     memset(lower, 0, SEGMENT_BYTES);
     for (uint32_t b = 0; b < ahead; b++) {
         prefetch_records(index, &full[b]);
     }
-    for (uint32_t b = 0; b < SEGMENT_BUCKETS; b++) {
-        if (b + ahead < SEGMENT_BUCKETS) {
+    for (uint32_t b = 0; b < SL_TABLE_INDEX_SEGMENT_BUCKETS; b++) {
+        if (b + ahead < SL_TABLE_INDEX_SEGMENT_BUCKETS) {
             prefetch_records(index, &full[b + ahead]);
         }
         for (uint32_t slot = 0; slot < full[b].used; slot++) {
             const uint32_t number = full[b].records[slot];
-            const uint64_t hash = hash_of(index, key_of(index, number));
-            const bool up = (hash >> (DIRECTORY_SHIFT + bit) & 1) != 0;
+            const uint64_t hash =
+                sl_table_index_hash_of(index, sl_table_index_key_of(index, number));
+            const bool up = (hash >> (SL_TABLE_INDEX_DIRECTORY_SHIFT + bit) & 1) != 0;
             struct sl_table_bucket *segment = up ? upper : lower;
-            place(segment, find_room(segment, hash, SEGMENT_BUCKETS), hash, number);
+            place(segment, find_room(segment, hash, SL_TABLE_INDEX_SEGMENT_BUCKETS), hash, number);
         }
     }
 }
 
-/* Whether one bit more may tell the segment's entries apart. The rule on the directory's size holds
- * for every set of keys that were not chosen against it. */
-static bool may_split(const struct sl_table_index *index, const struct sl_table_bucket *segment)
+/* The directory has, or may have, another bit for the segment. The rule on its size holds for every
+ * set of keys that were not chosen against it. */
+static bool has_bit_for(const struct sl_table_index *index, const struct sl_table_bucket *segment)
 {
-    if (segment->entries < SPLIT_ENTRIES_LEAST) {
-        return false;
-    }
     return segment->depth < index->depth ||
            (index->depth < DEPTH_MAX &&
             2ULL << index->depth <= 8 * (uint64_t)index->segments.unit_count);
+}
+
+/* Whether one bit more may tell the segment's entries apart. */
+static bool may_split(const struct sl_table_index *index, const struct sl_table_bucket *segment)
+{
+    return segment->entries >= SPLIT_ENTRIES_LEAST && has_bit_for(index, segment);
 }
 
 /* Splits the segment that the hash belongs to. Memory is taken first: a failure leaves a directory
@@ -437,7 +219,7 @@ static int split(struct sl_table_index *index, struct sl_table_bucket *lower, ui
 {
     const uint8_t depth = lower->depth;
     int err = depth == index->depth ? directory_double(index) : 0;
-    const uint64_t first = directory_bits(hash, depth) | 1ULL << depth;
+    const uint64_t first = sl_table_index_directory_bits(hash, depth) | 1ULL << depth;
     const uint64_t end = 1ULL << index->depth;
     const uint64_t stride = 2ULL << depth;
     for (uint64_t at = first; err == 0 && at < end; at += stride) {
@@ -454,7 +236,8 @@ static int split(struct sl_table_index *index, struct sl_table_bucket *lower, ui
     lower->depth = (uint8_t)(depth + 1);
     upper->depth = (uint8_t)(depth + 1);
     for (uint64_t at = first; at < end; at += stride) {
-        index->root[at >> PAGE_BITS]->segments[at & (PAGE_ENTRIES - 1)] = upper;
+        index->root[at >> SL_TABLE_INDEX_PAGE_BITS]
+            ->segments[at & (SL_TABLE_INDEX_PAGE_ENTRIES - 1)] = upper;
     }
     return 0;
 }
@@ -482,16 +265,61 @@ static int insert_overflow(struct sl_table_index *index, uint64_t key, uint32_t 
     return sl_table_index_insert(index->overflow, key, number);
 }
 
-int sl_table_index_insert(struct sl_table_index *index, uint64_t key, uint32_t number)
+/* Where a key that is not in the segment belongs; *number of one that is. NULL: it is there, or no
+ * bucket within reach has room. One walk, since a bucket that is not full ends the search too. */
+static struct sl_table_bucket *find_place(const struct sl_table_index *index,
+                                          struct sl_table_bucket *segment, uint64_t hash,
+                                          uint64_t key, uint32_t *number)
 {
-    const uint64_t hash = hash_of(index, key);
+    for (uint32_t probe = 0; probe < SL_TABLE_INDEX_SEGMENT_BUCKETS; probe++) {
+        struct sl_table_bucket *bucket = &segment[(hash + probe) % SL_TABLE_INDEX_SEGMENT_BUCKETS];
+        *number = find_in_bucket(index, bucket, sl_table_index_tag_of(hash), key);
+        if (*number != SL_TABLE_NO_RECORD) {
+            return NULL;
+        }
+        if (bucket->used < SL_TABLE_BUCKET_SLOTS) {
+            return probe < PROBE_MAX ? bucket : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* Splits the segment, and its halves again as long as the table is expected to need them, so that
+ * its entries move once in place of once for each doubling. What was not split for want of memory
+ * is split when it is full. */
+static int split_far(struct sl_table_index *index, uint64_t hash, uint32_t levels)
+{
+    struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
+    const uint32_t depth = segment->depth;
+    const uint64_t bit = 1ULL << (SL_TABLE_INDEX_DIRECTORY_SHIFT + depth);
+    const int err = split(index, segment, hash);
+    if (err == 0 && levels > 1 && depth + 1 < index->depth_expected &&
+        has_bit_for(index, segment)) {
+        (void)split_far(index, hash & ~bit, levels - 1);
+        (void)split_far(index, hash | bit, levels - 1);
+    }
+    return err;
+}
+
+void sl_table_index_expect(struct sl_table_index *index, uint64_t count)
+{
+    uint32_t depth = 0;
+    while (depth < DEPTH_MAX && count >> depth > EXPECTED_ENTRIES) {
+        depth++;
+    }
+    index->depth_expected = depth;
+}
+
+/* Adds a key that is not there. */
+static int insert(struct sl_table_index *index, uint64_t hash, uint64_t key, uint32_t number)
+{
     for (;;) {
-        struct sl_table_bucket *segment = segment_of(index, hash);
+        struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
         struct sl_table_bucket *bucket = find_room(segment, hash, PROBE_MAX);
         const bool crowded = bucket == NULL || segment->entries >= SPLIT_ENTRIES;
         int err = 0;
         if (crowded && may_split(index, segment)) {
-            err = split(index, segment, hash);
+            err = split_far(index, hash, SPLIT_LEVELS);
             if (err == 0) {
                 continue;
             }
@@ -505,12 +333,38 @@ int sl_table_index_insert(struct sl_table_index *index, uint64_t key, uint32_t n
     }
 }
 
+int sl_table_index_put(struct sl_table_index *index, uint64_t key, uint64_t hash, uint32_t number,
+                       uint32_t *found)
+{
+    sl_assert_slow(hash == sl_table_index_hash_of(index, key));
+    struct sl_table_bucket *segment = sl_table_index_segment_of(index, hash);
+    struct sl_table_bucket *bucket = find_place(index, segment, hash, key, found);
+    if (*found == SL_TABLE_NO_RECORD && index->overflow != NULL) {
+        *found = sl_table_index_find_one(index->overflow, key);
+    }
+    if (*found != SL_TABLE_NO_RECORD) {
+        return 0;
+    }
+    *found = number;
+    if (bucket != NULL && segment->entries < SPLIT_ENTRIES) {
+        place(segment, bucket, hash, number);
+        return 0;
+    }
+    return insert(index, hash, key, number);
+}
+
+int sl_table_index_insert(struct sl_table_index *index, uint64_t key, uint32_t number)
+{
+    return insert(index, sl_table_index_hash_of(index, key), key, number);
+}
+
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 int sl_table_index_init(struct sl_table_index *index, struct sl_table_budget *budget,
                         const struct sl_table_memory *records)
 {
-    *index = (struct sl_table_index){.budget = budget, .records = records, .depth = PAGE_BITS};
+    *index = (struct sl_table_index){
+        .budget = budget, .records = records, .depth = SL_TABLE_INDEX_PAGE_BITS};
     struct sl_table_bucket *segment = NULL;
     struct sl_table_page *page = NULL;
     if (!sl_table_budget_take(budget, sizeof *index->root)) {
@@ -529,7 +383,7 @@ int sl_table_index_init(struct sl_table_index *index, struct sl_table_budget *bu
         sl_table_memory_fini(&index->segments);
         return SL_ERR_NO_MEMORY;
     }
-    for (uint32_t i = 0; i < PAGE_ENTRIES; i++) {
+    for (uint32_t i = 0; i < SL_TABLE_INDEX_PAGE_ENTRIES; i++) {
         page->segments[i] = segment;
     }
     index->root[0] = page;

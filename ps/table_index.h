@@ -25,6 +25,7 @@ struct sl_table_index {
     struct sl_table_memory pages; /* of the directory */
     struct sl_table_page **root;  /* 1 << (depth - bits of a page) pages, some the same */
     uint32_t depth;               /* bits of the hash that the directory tells apart */
+    uint32_t depth_expected;      /* of most segments, in the end; 0: not known */
     uint32_t level;               /* 0, and one more for each overflow */
     struct sl_table_index *overflow;
 };
@@ -45,5 +46,22 @@ uint32_t sl_table_index_find_one(const struct sl_table_index *index, uint64_t ke
 /* Adds a key that is not there, whose record is written. Errors: NO_MEMORY; nothing has changed
  * then that a find can see. */
 int sl_table_index_insert(struct sl_table_index *index, uint64_t key, uint32_t number);
+
+/* *found: the record of the key; of one that is not there `number`, whose record begins with the
+ * key already, and which is added. hash: sl_hash_key(key). Errors: NO_MEMORY; nothing has changed
+ * then that a find can see. */
+int sl_table_index_put(struct sl_table_index *index, uint64_t key, uint64_t hash, uint32_t number,
+                       uint32_t *found);
+
+/* For who puts many: the hashes of some dozens of keys, whose buckets are on their way then; and,
+ * when these have come, the beginning of the records that are likely theirs. */
+void sl_table_index_fetch_buckets(const struct sl_table_index *index, const uint64_t *keys,
+                                  uint32_t count, uint64_t *hashes);
+void sl_table_index_fetch_records(const struct sl_table_index *index, const uint64_t *hashes,
+                                  uint32_t count);
+
+/* There will be about so many keys: the index grows in fewer and larger steps up to there, of which
+ * each is of one segment as ever. It takes up to eight times what the keys need that have come. */
+void sl_table_index_expect(struct sl_table_index *index, uint64_t count);
 
 #endif

@@ -33,6 +33,7 @@ struct sl_aside {
     uint64_t done_count;             /* since the thread was made */
     struct sl_mailbox_lane *to_jobs; /* the reactor's lane into the thread's mailbox */
     struct sl_mailbox_lane *to_self; /* for what there is no thread for */
+    bool is_waited_for;
     bool has_thread;
     bool closing;
     pthread_t id;
@@ -90,21 +91,24 @@ static void thread_work(void *ctx, uint64_t a, uint64_t b)
     tell(aside->to_reactor, aside);
 }
 
-/* What the thread has inherited from a reactor and should not have: its core, and its priority.
- * Neither is needed for the work, so that failures are none. */
-static void settle_thread(void)
+/* What the thread has inherited from a reactor and should not have: its core, and its priority,
+ * unless the reactor has nothing else to do. Neither is needed for the work, so that failures are
+ * none. */
+static void settle_thread(const struct sl_aside *aside)
 {
     cpu_set_t cores; /* the main thread's, which is not pinned */
     if (sched_getaffinity(getpid(), sizeof cores, &cores) == 0) {
         (void)sched_setaffinity(0, sizeof cores, &cores);
     }
-    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), PRIORITY_NICE);
+    if (!aside->is_waited_for) {
+        (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), PRIORITY_NICE);
+    }
 }
 
 static void *thread_main(void *arg)
 {
     struct sl_aside *aside = arg;
-    settle_thread();
+    settle_thread(aside);
     while (!atomic_load(&aside->stopping)) {
         if (sl_mailbox_drain(aside->jobs, 1) == 0) {
             sl_mailbox_wait(aside->jobs, SL_CLOCK_NEVER);
@@ -266,6 +270,13 @@ int sl_aside_create(struct sl_reactor *reactor, const char *name, struct sl_asid
     }
     *out = aside;
     return 0;
+}
+
+void sl_aside_wait_for(struct sl_aside *aside)
+{
+    sl_reactor_assert_owner(aside->reactor);
+    sl_assert(!aside->has_thread);
+    aside->is_waited_for = true;
 }
 
 void sl_aside_post(struct sl_aside *aside, struct sl_aside_job *job)

@@ -29,6 +29,10 @@ struct sl_aside_job {
  * NO_MEMORY, IO (no eventfd), TOO_LARGE (SL_LIMIT_LANES into the reactor). */
 int sl_aside_create(struct sl_reactor *reactor, const char *name, struct sl_aside **out);
 
+/* The reactor, and others beside it, have nothing to do but to wait for the jobs: the thread does
+ * not go behind them, who may spin. Before the first post. */
+void sl_aside_wait_for(struct sl_aside *aside);
+
 /* Cannot fail: without a thread `done` follows with an error. */
 void sl_aside_post(struct sl_aside *aside, struct sl_aside_job *job);
 

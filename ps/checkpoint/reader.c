@@ -25,8 +25,8 @@ struct sl_checkpoint_reader {
     bool at_end;
     int failed; /* the error that all calls give */
     ZSTD_DCtx *zstd;
-    struct buffer packed, raw;
-    struct sl_image_block block;
+    struct buffer packed;
+    struct sl_image_block *block;          /* NULL: to be made */
     char reason[SL_DISK_PATH_BYTES + 256]; /* of `failed` */
 };
 
@@ -181,9 +181,10 @@ static int read_end(struct sl_checkpoint_reader *reader, const uint8_t begun[SL_
     return 0;
 }
 
-/* Room for so many bytes, at most SL_FORMAT_RAW_BYTES_MAX; what was there is lost. */
-static int make_room(struct sl_checkpoint_reader *reader, struct buffer *buffer, uint32_t bytes)
+/* Room for so many packed bytes; what was there is lost. */
+static int make_room(struct sl_checkpoint_reader *reader, uint32_t bytes)
 {
+    struct buffer *buffer = &reader->packed;
     if (buffer->at != NULL && bytes <= buffer->capacity) {
         return 0;
     }
@@ -193,29 +194,39 @@ static int make_room(struct sl_checkpoint_reader *reader, struct buffer *buffer,
     return buffer->at != NULL ? 0 : refuse(reader, SL_ERR_NO_MEMORY, "no memory to read it");
 }
 
-/* The block's payload, as it was before it was packed, in reader->raw. */
+/* Room for any block. */
+static int make_block(struct sl_checkpoint_reader *reader)
+{
+    if (reader->block != NULL) {
+        return 0;
+    }
+    const int err = sl_image_block_create(SL_FORMAT_RAW_BYTES_MAX, &reader->block);
+    return err == 0 ? 0 : refuse(reader, err, "no memory to read it");
+}
+
+/* The block's payload, as it was before it was packed, in reader->block. */
 static int read_payload(struct sl_checkpoint_reader *reader, const struct sl_format_block *block)
 {
-    struct buffer *to = block->packed ? &reader->packed : &reader->raw;
-    int err = make_room(reader, &reader->raw, block->raw_bytes);
-    if (err == 0) {
-        err = make_room(reader, to, block->packed_bytes);
-    }
-    if (err == 0) {
-        err = read_next(reader, to->at, block->packed_bytes);
+    int err = make_block(reader);
+    if (err == 0 && block->packed) {
+        err = make_room(reader, block->packed_bytes);
     }
     if (err != 0) {
         return err;
     }
-    if (sl_format_hash_bytes(to->at, block->packed_bytes, reader->header.hash) !=
-        block->bytes_hash) {
+    uint8_t *to = block->packed ? reader->packed.at : reader->block->payload;
+    err = read_next(reader, to, block->packed_bytes);
+    if (err != 0) {
+        return err;
+    }
+    if (sl_format_hash_bytes(to, block->packed_bytes, reader->header.hash) != block->bytes_hash) {
         return refuse_block(reader, "the checksum of its bytes does not match");
     }
     if (!block->packed) {
         return 0;
     }
-    size_t bytes = ZSTD_decompressDCtx(reader->zstd, reader->raw.at, block->raw_bytes,
-                                       reader->packed.at, block->packed_bytes);
+    size_t bytes = ZSTD_decompressDCtx(reader->zstd, reader->block->payload, block->raw_bytes, to,
+                                       block->packed_bytes);
     if (ZSTD_isError(bytes) || bytes != block->raw_bytes) {
         return refuse_block(reader, "it cannot be unpacked");
     }
@@ -248,14 +259,12 @@ static int read_block(struct sl_checkpoint_reader *reader, const uint8_t *bytes,
     reader->seen.blocks++;
     reader->seen.raw_bytes += block.raw_bytes;
     reader->seen.records[block.kind] += block.count;
-    reader->block = (struct sl_image_block){
-        .kind = block.kind,
-        .table_id = block.table_id,
-        .count = block.count,
-        .bytes = block.raw_bytes,
-        .capacity = block.raw_bytes,
-        .payload = reader->raw.at,
-    };
+    if (*taken) {
+        reader->block->kind = block.kind;
+        reader->block->table_id = block.table_id;
+        reader->block->count = block.count;
+        reader->block->bytes = block.raw_bytes;
+    }
     return 0;
 }
 
@@ -277,8 +286,18 @@ int sl_checkpoint_reader_next(struct sl_checkpoint_reader *reader,
         (void)snprintf(reason, reason_bytes, "%s", reader->reason);
         return reader->failed;
     }
-    *block = taken ? &reader->block : NULL;
+    *block = taken ? reader->block : NULL;
     return 0;
+}
+
+struct sl_image_block *sl_checkpoint_reader_take(struct sl_checkpoint_reader *reader,
+                                                 struct sl_image_block *other)
+{
+    sl_assert(reader->block != NULL);
+    sl_assert(other == NULL || other->capacity >= SL_FORMAT_RAW_BYTES_MAX);
+    struct sl_image_block *block = reader->block;
+    reader->block = other;
+    return block;
 }
 
 void sl_checkpoint_reader_close(struct sl_checkpoint_reader **reader)
@@ -290,7 +309,7 @@ void sl_checkpoint_reader_close(struct sl_checkpoint_reader **reader)
     (void)sl_disk_close(&self->file, NULL, 0);
     (void)ZSTD_freeDCtx(self->zstd);
     free(self->packed.at);
-    free(self->raw.at);
+    sl_image_block_destroy(&self->block);
     free(self);
     *reader = NULL;
 }

@@ -35,6 +35,11 @@ int sl_checkpoint_reader_next(struct sl_checkpoint_reader *reader,
                               const struct sl_image_block **block, char *reason,
                               size_t reason_bytes);
 
+/* The block that `next` has just given is the caller's from now on. The reader reads into `other`
+ * in its place, which is the reader's then: a block that it has given before, or NULL. */
+struct sl_image_block *sl_checkpoint_reader_take(struct sl_checkpoint_reader *reader,
+                                                 struct sl_image_block *other);
+
 /* Nulls *reader; NULL is allowed. */
 void sl_checkpoint_reader_close(struct sl_checkpoint_reader **reader);
 

@@ -38,6 +38,7 @@ static struct sl_image_table a_table(void)
                  .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_ADAM_ASYNC),
                  .initializer = {.kind = SL_INITIALIZER_UNIFORM, .a = -1, .b = 2, .seed = 77},
                  .consistency = {.mode = SL_CONSISTENCY_BSP, .worker_count = 3}},
+        .row_count = 0x89abcdef,
         .step = 0x123456789aULL,
         .state = {.beta1_power = 0.25F, .beta2_power = 0.5F},
         .pulled_rows = 11,
@@ -58,6 +59,7 @@ static void image__a_table(void **state)
     char reason[512] = "";
     assert_int_equal(sl_image_take_table(block, &out, reason, sizeof reason), 0);
     assert_int_equal(sl_message_compare_specs(&table.spec, &out.spec, reason, sizeof reason), 0);
+    assert_true(out.row_count == table.row_count);
     assert_true(out.step == table.step);
     assert_memory_equal(&out.state, &table.state, sizeof table.state);
     assert_true(out.pulled_rows == 11);

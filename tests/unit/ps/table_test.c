@@ -250,6 +250,58 @@ static void table_store__keys_of_one_hash(void **state)
     collide(low_directory_bits_zero, 30000, 3 << 20);
 }
 
+/* What is inserted, with keys that come twice in a group and again later, has the numbers that it
+ * would have if it were created, whatever number of rows was expected. */
+static void insert_as_create(const uint64_t *keys, uint32_t count, uint64_t expected)
+{
+    struct sl_table_store *created = store_of(SL_OPTIMIZER_SUM, 1);
+    struct sl_table_store *inserted = store_of(SL_OPTIMIZER_SUM, 1);
+    uint32_t *wanted = malloc(count * sizeof *wanted);
+    uint32_t *got = malloc(count * sizeof *got);
+    sl_table_store_expect(inserted, expected);
+    assert_int_equal(sl_table_store_find_or_create(created, keys, count, wanted), 0);
+    for (uint32_t done = 0; done < count;) {
+        const uint32_t some = count - done < 231 ? count - done : 231;
+        assert_int_equal(sl_table_store_find_or_insert(inserted, keys + done, some, got + done), 0);
+        done += some;
+    }
+    assert_memory_equal(got, wanted, count * sizeof *got);
+    assert_true(sl_table_store_row_count(inserted) == sl_table_store_row_count(created));
+    memset(got, 0, count * sizeof *got);
+    sl_table_store_find(inserted, keys, count, got);
+    assert_memory_equal(got, wanted, count * sizeof *got);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(sl_table_store_record(inserted, got[i])->key == keys[i]);
+    }
+    /* The index takes eight times its 6 to 12 bytes a row at most while more are expected. */
+    assert_true(sl_table_store_memory_bytes(inserted) <
+                sl_table_store_memory_bytes(created) + count * 96UL + (1 << 20));
+    free(wanted);
+    free(got);
+    sl_table_store_destroy(&created);
+    sl_table_store_destroy(&inserted);
+}
+
+static void table_store_find_or_insert__as_create(void **state)
+{
+    (void)state;
+    enum { COUNT = 100000 };
+    static const uint64_t expected[] = {0, 1, COUNT / 10, COUNT, 1ULL << 40, UINT64_MAX};
+    uint64_t *keys = malloc(COUNT * sizeof *keys);
+    for (uint32_t e = 0; e < sizeof expected / sizeof expected[0]; e++) {
+        hard_keys(keys);
+        for (uint32_t i = MODEL_KEYS; i < COUNT; i++) {
+            keys[i] = i % 16 == 5 ? keys[i - 3] : i % 16 == 7 ? keys[i / 2] : i * 7ULL;
+        }
+        insert_as_create(keys, COUNT, expected[e]);
+        for (uint32_t i = 0; i < 20000; i++) {
+            keys[i] = i % 2 == 0 ? same_low_48_bits(i) : low_directory_bits_zero(i);
+        }
+        insert_as_create(keys, 20000, expected[e]);
+    }
+    free(keys);
+}
+
 static void check_many(struct sl_table_store *store, const uint64_t *keys, uint32_t *records)
 {
     sl_table_store_find(store, keys, ROWS_MANY, records);
@@ -524,6 +576,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_store__as_a_plain_map),
         cmocka_unit_test(table_store__keys_of_one_hash),
+        cmocka_unit_test(table_store_find_or_insert__as_create),
         cmocka_unit_test(table_store__grows_to_millions),
         cmocka_unit_test(table_store__keys_of_one_shard),
         cmocka_unit_test(table_store__memory_limit),
