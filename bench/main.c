@@ -34,6 +34,7 @@ static const struct benchmark benchmarks[] = {
     {"ratio", "many workers of one ps, several tables a step, by both protocols",
      sl_bench_ratio_run},
     {"rdma", "pulls, pushes and frames over an RDMA device, beside perftest", sl_bench_rdma_run},
+    {"replicas", "what a backup of each shard costs those who push", sl_bench_replicas_run},
     {"scale", "reads of rows, by number of reactors and of connections", sl_bench_scale_run},
     {"serving", "one reactor beside bare sockets, bare memory and Redis", sl_bench_serving_run},
     {"table", "lookups, reads and updates of one sparse table in this process; its memory",

@@ -51,7 +51,7 @@ struct launch {
     char workers[2 * SL_LIMIT_WORKERS]; /* "w,w,..." */
     const char *arguments[32];
     uint32_t argument_count;
-    char adds[12], level[12];
+    char adds[12], level[12], task[12];
     char settings[4][64];     /* "NAME=value" */
     const char **environment; /* ours, but for what a ps reads, and the settings */
     cpu_set_t cores;
@@ -134,21 +134,23 @@ static uint32_t first_ephemeral_port(void)
     return first;
 }
 
-static int choose_port(uint16_t *out)
+int sl_bench_ps_ports(uint32_t count, uint16_t *ports)
 {
-    uint32_t random;
+    uint32_t random, found = 0;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) {
         random = (uint32_t)getpid();
     }
     const uint32_t range = first_ephemeral_port() - PORT_FIRST;
-    for (uint32_t i = 0; i < PORT_TRIES; i++) {
+    for (uint32_t i = 0; i < PORT_TRIES && found < count; i++) {
         uint16_t port = (uint16_t)(PORT_FIRST + (random + i) % range);
         if (is_free(port)) {
-            *out = port;
-            return 0;
+            ports[found++] = port;
         }
     }
-    sl_log_error("none of %d ports of 127.0.0.1 is free", PORT_TRIES);
+    if (found == count) {
+        return 0;
+    }
+    sl_log_error("of %d ports of 127.0.0.1 only %u are free", PORT_TRIES, found);
     return SL_ERR_IN_USE;
 }
 
@@ -261,7 +263,11 @@ static void make_arguments(const struct sl_bench_ps_options *options, const char
     add(launch, launch->program);
     add_flag(launch, "--ps-hosts", hosts);
     add_flag(launch, "--job-name", "ps");
-    add_flag(launch, "--task-index", "0");
+    (void)snprintf(launch->task, sizeof launch->task, "%u", options->task_index);
+    add_flag(launch, "--task-index", launch->task);
+    if (options->replicas > 0) {
+        add_flag(launch, "--replicas", "1");
+    }
     add_flag(launch, "--lease", LEASE_S);
     if (options->checkpoint_dir != NULL) {
         add_checkpoints(options, launch);
@@ -284,7 +290,8 @@ static int prepare(const struct sl_bench_ps_options *options, struct sl_bench_ps
         err = choose_cores(options, &launch->cores);
     }
     if (err == 0) {
-        err = choose_port(&ps->port);
+        ps->port = options->port;
+        err = options->hosts == NULL ? sl_bench_ps_ports(1, &ps->port) : 0;
     }
     if (err == 0) {
         err = open_log(&ps->log_fd);
@@ -293,7 +300,7 @@ static int prepare(const struct sl_bench_ps_options *options, struct sl_bench_ps
         err = make_environment(options, launch);
     }
     (void)snprintf(ps->coordinator, sizeof ps->coordinator, "127.0.0.1:%u", ps->port);
-    make_arguments(options, ps->coordinator, launch);
+    make_arguments(options, options->hosts == NULL ? ps->coordinator : options->hosts, launch);
     return err;
 }
 

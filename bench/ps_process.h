@@ -16,6 +16,12 @@ struct sl_bench_ps_options {
     bool polling;           /* NETWORK_PS_POLLING */
     uint32_t worker_count;  /* that the cluster expects: workers with a clock */
     const char *congestion; /* of TCP; NULL: the system's */
+    /* One of several: all of them, "127.0.0.1:1,127.0.0.1:2", and which one it is; NULL: it is the
+     * only one, at a port that is free. */
+    const char *hosts;
+    uint16_t port;
+    uint32_t task_index;
+    uint32_t replicas; /* of each shard */
     /* Where checkpoints are, which are made when a client asks, and at an orderly end; NULL: none.
      */
     const char *checkpoint_dir;
@@ -25,6 +31,9 @@ struct sl_bench_ps_options {
 };
 
 struct sl_bench_ps;
+
+/* Ports of 127.0.0.1 that are free, and differ. Errors, logged: IN_USE. */
+int sl_bench_ps_ports(uint32_t count, uint16_t *ports);
 
 /* Starts it, and waits until it can be connected to. *out is owned by the caller. Errors, logged
  * with the last lines of its log: NOT_FOUND (no starling-ps beside this program), IO, DEADLINE,

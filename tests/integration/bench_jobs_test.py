@@ -118,6 +118,23 @@ class BenchTest(harness.StarlingTest):
                 self.assertGreater(of[name, "bytes"], 0)
             self.assertIn(f"restore, level {level}, raw bytes / memcpy", output)
 
+    def test_replicas_by_every_way(self):
+        report, output = self.bench("replicas", "--rows", 3000, "--dim", 6, "--keys", 4, "--depth", 3,
+                                    "--long-keys", 50, "--long-depth", 2)
+        names = {f"{way}, {shape}, replicas {count}" for way in ("tcp", "shm")
+                 for shape in ("4 keys x 1", "4 keys x 3", "50 keys x 2") for count in (0, 1)}
+        self.assertEqual(set(self.names(report)), names)
+        of = {(figure["name"], figure["quantity"]): figure["samples"][0]
+              for figure in report["figures"]}
+        for name in names:
+            keys = 50 if "50 keys" in name else 4
+            self.assertGreater(of[name, "pushes"], 0)
+            self.assertAlmostEqual(of[name, "rows"] / of[name, "pushes"], keys)
+            self.assertAlmostEqual(of[name, "bytes"] / of[name, "rows"], 8 + 4 * 6)
+            self.assertGreaterEqual(of[name, "p99"], of[name, "p50"])
+        for way in ("tcp", "shm"):
+            self.assertIn(f"{way}, 4 keys x 3: p99 with a backup / without", output)
+
     def test_checkpoint_where_nothing_can_be_written(self):
         nowhere = os.path.join(self.folder, "nowhere")
         output = self.run_to_end("starling-bench", "checkpoint", "--dir", nowhere, *QUICK, status=1)
