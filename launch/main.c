@@ -54,7 +54,8 @@ static const struct sl_cli_option table[] = {
      .most = 1,
      .help = "Backups of each shard, 0 or 1, on another ps, so that a ps may die: --ps 2 at least. "
              "The job goes on without one that ends badly, or, with --restart-ps, with another in "
-             "its place; but for ps 0, which hosts the coordinator, with --cluster-store only."},
+             "its place; but for ps 0, which hosts the coordinator, with --cluster-store only, or "
+             "started again with --restore newest."},
     {.kind = SL_CLI_STRING,
      .name = "ps-args",
      .target = &options.ps_args,
@@ -223,12 +224,6 @@ static int plan_job(struct sl_plan *plan, struct sl_report *report, char *reason
         err = sl_checkpoint_choice_read(&options.checkpoint, false, &checkpoint, reason,
                                         reason_bytes);
     }
-    if (err == 0 && options.replicas != 0 && checkpoint.dir != NULL) {
-        snprintf(reason, reason_bytes,
-                 "--replicas 1 does not go with --checkpoint-dir: a ps does not know which of the "
-                 "two copies to write");
-        err = SL_ERR_INVALID;
-    }
     if (err == 0 && options.ps_restarts > 0 && options.replicas == 0 &&
         checkpoint.restore != SL_CHECKPOINT_RESTORE_NEWEST) {
         snprintf(reason, reason_bytes,
@@ -237,7 +232,8 @@ static int plan_job(struct sl_plan *plan, struct sl_report *report, char *reason
         err = SL_ERR_INVALID;
     }
     const char *store = getenv(SL_STORE_CHOICE_VARIABLE);
-    options.coordinator_lasts = options.store != NULL || (store != NULL && store[0] != '\0');
+    options.has_store = options.store != NULL || (store != NULL && store[0] != '\0');
+    options.restores_newest = checkpoint.restore == SL_CHECKPOINT_RESTORE_NEWEST;
     if (err != 0) {
         return err;
     }

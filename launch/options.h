@@ -29,9 +29,10 @@ struct sl_launch_options {
     uint64_t grace_s;   /* between asking a process to end and killing it */
     uint64_t restarts;  /* of workers, in all */
     uint64_t ps_restarts;
-    uint64_t replicas;      /* of each shard, 0 or 1 */
-    bool coordinator_lasts; /* a cluster store has what it knows: ps 0 may die */
-    int on_worker_loss;     /* enum sl_launch_loss */
+    uint64_t replicas; /* of each shard, 0 or 1 */
+    bool has_store;    /* a cluster store has what the coordinator knows: ps 0 may die */
+    bool restores_newest;
+    int on_worker_loss; /* enum sl_launch_loss */
     struct sl_security_flags security;
     bool rdma;                               /* every ps serves by RDMA beside TCP */
     const char *ps_devices, *worker_devices; /* of DPDK: launch/device.h; or NULL */

@@ -25,21 +25,26 @@ static uint32_t shards_before(const struct sl_coordinator *coordinator, uint32_t
     return count;
 }
 
+/* To those whose answer is awaited. */
 static void send_to_all(struct sl_coordinator *coordinator, const struct sl_message *message)
 {
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        if (is_ps(coordinator->members[i])) {
+        const struct sl_coordinator_member *member = coordinator->members[i];
+        if (is_ps(member) && coordinator->ps[member->hello.task_index].owes_checkpoint) {
             sl_coordinator_send(coordinator, coordinator->members[i], message);
         }
     }
 }
 
+/* Those that serve shards: who has but backups has no part in it. */
 static void wait_for_all(struct sl_coordinator *coordinator)
 {
+    coordinator->checkpoint.owed = 0;
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        coordinator->ps[task].owes_checkpoint = true;
+        const bool serves = sl_coordinator_replica_needs(coordinator, task);
+        coordinator->ps[task].owes_checkpoint = serves;
+        coordinator->checkpoint.owed += serves;
     }
-    coordinator->checkpoint.owed = coordinator->options.ps_count;
 }
 
 static void idle(struct sl_coordinator *coordinator, uint64_t now_ns)
@@ -208,24 +213,26 @@ static bool pay(struct sl_coordinator *coordinator, const struct sl_coordinator_
     return --coordinator->checkpoint.owed == 0;
 }
 
-/* A file for each of its shards, and no others. */
+/* A file for each of the shards that it serves, in their order, and no others. */
 static bool take_files(struct sl_coordinator *coordinator,
                        const struct sl_coordinator_member *member,
                        const struct sl_message_checkpoint_part *part)
 {
-    uint32_t task = member->hello.task_index;
-    uint32_t first = shards_before(coordinator, task);
-    if (part->file_count != coordinator->ps[task].shard_count) {
-        return false;
-    }
-    for (uint32_t i = 0; i < part->file_count; i++) {
-        if (part->files[i].shard != first + i) {
-            return false;
+    const uint32_t task = member->hello.task_index;
+    uint32_t taken = 0;
+    for (uint32_t owner = 0; owner < coordinator->options.ps_count; owner++) {
+        if (sl_coordinator_replica_primary(coordinator, owner) != task) {
+            continue;
+        }
+        const uint32_t first = shards_before(coordinator, owner);
+        for (uint32_t i = 0; i < coordinator->ps[owner].shard_count; i++) {
+            if (taken == part->file_count || part->files[taken].shard != first + i) {
+                return false;
+            }
+            coordinator->checkpoint.files[first + i] = part->files[taken++];
         }
     }
-    memcpy(&coordinator->checkpoint.files[first], part->files,
-           part->file_count * sizeof *part->files);
-    return true;
+    return taken == part->file_count;
 }
 
 void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
@@ -247,8 +254,8 @@ void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
         return; /* it has said so before */
     }
     if (!take_files(coordinator, member, part)) {
-        give_up(coordinator, now_ns, SL_ERR_PROTOCOL, "%s has written other files than its own %u",
-                member->name, coordinator->ps[member->hello.task_index].shard_count);
+        give_up(coordinator, now_ns, SL_ERR_PROTOCOL,
+                "%s has written other files than those of the shards that it serves", member->name);
         return;
     }
     if (pay(coordinator, member)) {

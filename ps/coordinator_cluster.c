@@ -205,6 +205,10 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
         known->complete = reg->complete;
         known->unfinished = reg->unfinished;
     }
+    if (coordinator->formed &&
+        !sl_coordinator_replica_needs(coordinator, member->hello.task_index)) {
+        known->restore = 0; /* others serve its shards, whose backups it gets */
+    }
     if (is_known && (is_new || moved)) {
         coordinator->cluster_version++;
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);

@@ -322,6 +322,9 @@ void sl_coordinator_replica_tick(struct sl_coordinator *coordinator, uint64_t no
 /* The job cannot go on without that ps: it is the primary of some shards. */
 bool sl_coordinator_replica_needs(const struct sl_coordinator *coordinator, uint32_t task);
 
+/* Who serves the shards of that ps. */
+uint32_t sl_coordinator_replica_primary(const struct sl_coordinator *coordinator, uint32_t owner);
+
 /* What is wrong with the replicas of a ps that registers, or NULL. */
 const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinator,
                                          const struct sl_coordinator_member *member,

@@ -44,6 +44,12 @@ bool sl_coordinator_replica_needs(const struct sl_coordinator *coordinator, uint
     return needed || coordinator->ps[task].epoch == 0;
 }
 
+uint32_t sl_coordinator_replica_primary(const struct sl_coordinator *coordinator, uint32_t owner)
+{
+    const struct sl_coordinator_ps *pair = &coordinator->ps[owner];
+    return pair->epoch == 0 ? owner : pair->primary;
+}
+
 const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinator,
                                          const struct sl_coordinator_member *member,
                                          const struct sl_message_register *reg)
@@ -219,7 +225,7 @@ void sl_coordinator_replica_fill(const struct sl_coordinator *coordinator, uint3
 {
     const struct sl_coordinator_ps *pair = &coordinator->ps[task];
     out->epoch = pair->epoch;
-    out->primary = pair->epoch == 0 ? task : pair->primary;
+    out->primary = sl_coordinator_replica_primary(coordinator, task);
     out->backup = pair->epoch == 0 ? SL_MESSAGE_NO_BACKUP : pair->backup;
     out->in_step = pair->in_step;
 }

@@ -139,7 +139,7 @@ void sl_member_checkpoint_part(struct sl_member *member, uint64_t number,
                                const struct sl_message_checkpoint_file *files, uint32_t file_count)
 {
     sl_assert(file_count > 0);
-    sl_assert(file_count <= SL_LIMIT_REACTORS);
+    sl_assert(file_count <= 2 * SL_LIMIT_REACTORS);
     struct sl_message_checkpoint_file *copy = malloc(file_count * sizeof *copy);
     if (copy == NULL) {
         sl_member_checkpoint_fail(member, number, SL_ERR_NO_MEMORY, "no memory to name its files");

@@ -133,9 +133,8 @@ static int set_shard(const struct sl_process *process, struct sl_server *server,
 }
 
 /* Its reactor knows which shard it has: the last step of the start. */
-static void core_set_shard(void *ctx, uint64_t restore, uint64_t b)
+static void core_set_shard(void *ctx, uint64_t restore, uint64_t seats)
 {
-    (void)b;
     struct sl_process_core *core = ctx;
     const struct sl_process *process = core->process;
     int err = set_shard(process, core->server, process->first_shard + core->index);
@@ -146,7 +145,7 @@ static void core_set_shard(void *ctx, uint64_t restore, uint64_t b)
         sl_process_answer(core, err);
         return;
     }
-    sl_process_restore_core(core, restore);
+    sl_process_restore_core(core, restore, (uint32_t)seats);
 }
 
 /* Reactor 0 tells the others, and itself, in its own order: nobody hears of a loss before he knows
@@ -160,10 +159,12 @@ static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uin
     process->shard_count = shard_count;
     process->lease_ns = lease_ns;
     const uint64_t restore = sl_process_restore_joined(process);
+    const uint32_t seats = sl_process_replica_seats(process);
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
         sl_reactor_post(
             process->reactors[0], i,
-            (struct sl_mail){.run = core_set_shard, .ctx = &process->cores[i], .a = restore});
+            (struct sl_mail){
+                .run = core_set_shard, .ctx = &process->cores[i], .a = restore, .b = seats});
     }
     if (process->options.replicas > 0) {
         process->has_shards = true;

@@ -47,9 +47,10 @@ struct prune {
 struct sl_process_checkpoints {
     struct sl_aside *aside;
     uint64_t number; /* 0: none yet */
-    uint32_t waited; /* cores whose part has not come */
+    uint32_t seats;  /* that it is of: bits */
+    uint32_t waited; /* shards whose part has not come */
     uint64_t begun_ns;
-    struct sl_message_checkpoint_file *files; /* [reactor_count] */
+    struct sl_message_checkpoint_file *files; /* [reactor_count], with replicas twice: by shard */
     uint32_t asks_left;                       /* for the last one */
 };
 
@@ -68,17 +69,49 @@ static int64_t now_s(const struct sl_process *process)
 /* ---- Parts ----------------------------------------------------------------------------------- */
 
 struct part {
-    struct sl_process_core *core;
+    const struct sl_process_seat *seat;
     struct sl_server_checkpoint_result result;
 };
 
-/* Reactor 0: what became of one core's. */
+/* Behind those of the seat whose shards come first, where there are both. */
+static uint32_t place_of(const struct sl_process *process, uint32_t seats, uint32_t which)
+{
+    const bool has_both = seats == (1U << SL_PROCESS_OWN | 1U << SL_PROCESS_GUEST);
+    return has_both && sl_process_replica_first(process, which) >
+                           sl_process_replica_first(process, 1 - which)
+               ? process->options.reactor_count
+               : 0;
+}
+
+static uint32_t file_count(const struct sl_process *process, uint32_t seats)
+{
+    return process->options.reactor_count * ((seats & 1U) + (seats >> 1 & 1U));
+}
+
+/* Whose files are in this process's folder for sure: of the shards that it serves; where they do
+ * not lie side by side, of its own. */
+static struct sl_checkpoint_scope scope_of(const struct sl_process *process, uint32_t seats)
+{
+    const uint32_t count = process->options.reactor_count;
+    const uint32_t own = sl_process_replica_first(process, SL_PROCESS_OWN);
+    if (seats == 1U << SL_PROCESS_OWN) {
+        return (struct sl_checkpoint_scope){.first = own, .count = count};
+    }
+    const uint32_t guest = sl_process_replica_first(process, SL_PROCESS_GUEST);
+    const bool is_only = (seats & 1U << SL_PROCESS_OWN) == 0;
+    return is_only || guest + count == own
+               ? (struct sl_checkpoint_scope){.first = guest, .count = file_count(process, seats)}
+               : (struct sl_checkpoint_scope){.first = own, .count = count};
+}
+
+/* Reactor 0: what became of one shard's. */
 static void part_came(void *ctx, uint64_t a, uint64_t b)
 {
     (void)a;
     (void)b;
     struct part *part = ctx;
-    struct sl_process *process = part->core->process;
+    const struct sl_process_seat *seat = part->seat;
+    struct sl_process *process = seat->core->process;
     struct sl_process_checkpoints *all = process->checkpoints;
     const struct sl_server_checkpoint_result *result = &part->result;
     if (process->member == NULL || result->number != all->number || all->waited == 0) {
@@ -93,7 +126,8 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
         free(part);
         return;
     }
-    struct sl_message_checkpoint_file *file = &all->files[part->core->index];
+    struct sl_message_checkpoint_file *file =
+        &all->files[place_of(process, all->seats, seat->which) + seat->core->index];
     *file = (struct sl_message_checkpoint_file){.shard = result->file.shard,
                                                 .bytes = result->file.bytes,
                                                 .hash = result->file.hash,
@@ -102,28 +136,44 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
     free(part);
     if (--all->waited == 0) {
         sl_member_checkpoint_part(process->member, all->number, all->files,
-                                  process->options.reactor_count);
+                                  file_count(process, all->seats));
     }
 }
 
 /* The core's reactor. */
 static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result)
 {
-    struct sl_process_core *core = ctx;
+    const struct sl_process_seat *seat = ctx;
     struct part *part = malloc(sizeof *part);
     if (part == NULL) {
         sl_log_error("no memory to tell of checkpoint %" PRIu64, result->number);
         return; /* the coordinator gives it up in time */
     }
-    *part = (struct part){.core = core, .result = *result};
-    sl_reactor_post(core->reactor, 0,
+    *part = (struct part){.seat = seat, .result = *result};
+    sl_reactor_post(seat->core->reactor, 0,
                     (struct sl_mail){.run = part_came, .ctx = part, .drop = free});
 }
 
-static void core_checkpoint(void *ctx, uint64_t number, uint64_t base)
+static struct sl_server *server_of(const struct sl_process_seat *seat)
 {
-    struct sl_process_core *core = ctx;
-    sl_server_checkpoint_begin(core->server, number, base, now_s(core->process));
+    return sl_process_replica_server(seat->core->process, seat->which, seat->core->index);
+}
+
+static void seat_checkpoint(void *ctx, uint64_t number, uint64_t base)
+{
+    const struct sl_process_seat *seat = ctx;
+    sl_server_checkpoint_begin(server_of(seat), number, base, now_s(seat->core->process));
+}
+
+/* A mail to each of these shards. */
+static void post_seats(struct sl_process *process, uint32_t seats, struct sl_mail mail)
+{
+    for (uint32_t i = 0; i < file_count(process, seats); i++) {
+        const uint32_t core = i % process->options.reactor_count;
+        const uint32_t which = (seats & 1U) == 0 || i >= process->options.reactor_count;
+        mail.ctx = &process->cores[core].seats[which];
+        sl_reactor_post(process->reactors[0], core, mail);
+    }
 }
 
 static void prune_work(struct sl_aside_job *job)
@@ -163,7 +213,7 @@ static void prune(struct sl_process *process, const struct sl_message_checkpoint
     work->disk = sl_process_disk(&process->options.checkpoint);
     work->directory = process->options.checkpoint.directory;
     work->options = (struct sl_checkpoint_prune_options){
-        .scope = {.first = process->first_shard, .count = process->options.reactor_count},
+        .scope = scope_of(process, sl_process_replica_seats(process)),
         .keep = process->options.checkpoint.keep,
         .newest = begun->complete,
         .above = above,
@@ -180,17 +230,19 @@ void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *beg
                                   "it is still being restored");
         return;
     }
+    const uint32_t seats = sl_process_replica_seats(process);
+    if (seats == 0) {
+        sl_member_checkpoint_fail(process->member, begun->number, SL_ERR_AGAIN,
+                                  "it has backups only");
+        return;
+    }
     prune(process, begun);
     all->number = begun->number;
-    all->waited = process->options.reactor_count;
+    all->seats = seats;
+    all->waited = file_count(process, seats);
     all->begun_ns = sl_reactor_now_ns(process->reactors[0]);
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-        sl_reactor_post(process->reactors[0], i,
-                        (struct sl_mail){.run = core_checkpoint,
-                                         .ctx = &process->cores[i],
-                                         .a = begun->number,
-                                         .b = begun->base});
-    }
+    post_seats(process, seats,
+               (struct sl_mail){.run = seat_checkpoint, .a = begun->number, .b = begun->base});
 }
 
 /* ---- The manifest ---------------------------------------------------------------------------- */
@@ -203,10 +255,10 @@ static void manifest_work(struct sl_aside_job *job)
                                      work->writer, work->reason, sizeof work->reason);
 }
 
-static void core_completed(void *ctx, uint64_t number, uint64_t b)
+static void seat_completed(void *ctx, uint64_t number, uint64_t b)
 {
     (void)b;
-    sl_server_checkpoint_completed(((struct sl_process_core *)ctx)->server, number);
+    sl_server_checkpoint_completed(server_of(ctx), number);
 }
 
 static void report(const struct sl_process *process, const struct sl_checkpoint_manifest *manifest)
@@ -244,11 +296,8 @@ static void manifest_done(struct sl_aside_job *job)
         if (process->coordinator == NULL) { /* else that says so */
             report(process, &work->manifest);
         }
-        for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-            sl_reactor_post(
-                process->reactors[0], i,
-                (struct sl_mail){.run = core_completed, .ctx = &process->cores[i], .a = number});
-        }
+        post_seats(process, process->checkpoints->seats,
+                   (struct sl_mail){.run = seat_completed, .a = number});
         sl_member_checkpoint_done(process->member, number);
     }
     sl_checkpoint_manifest_fini(&work->manifest);
@@ -292,8 +341,7 @@ void sl_process_on_checkpoint_complete(void *ctx,
     work->disk = sl_process_disk(options);
     work->directory = options->directory;
     work->writer = process->task_index;
-    work->scope = (struct sl_checkpoint_scope){.first = process->first_shard,
-                                               .count = process->options.reactor_count};
+    work->scope = scope_of(process, process->checkpoints->seats);
     sl_aside_post(process->checkpoints->aside, &work->job);
 }
 
@@ -365,6 +413,9 @@ static void core_quiet(void *ctx, uint64_t index, uint64_t b)
     struct quiet *quiet = ctx;
     struct sl_process_core *core = &quiet->process->cores[index];
     sl_server_checkpoint_quiet(core->server);
+    if (core->guest != NULL) {
+        sl_server_checkpoint_quiet(core->guest);
+    }
     sl_reactor_post(core->reactor, 0,
                     (struct sl_mail){.run = core_is_quiet,
                                      .ctx = quiet,
@@ -399,15 +450,21 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
     if (options->directory == NULL) {
         return 0;
     }
-    const struct sl_server_checkpoint_options server = {
+    struct sl_server_checkpoint_options server = {
         .disk = sl_process_disk(options),
         .directory = options->directory,
         .level = options->level,
         .cut_keys = options->cut_keys,
         .ended = on_ended,
-        .ctx = core,
     };
-    int err = sl_server_checkpoint_open(core->server, &server);
+    int err = 0;
+    for (uint32_t which = 0; which < SL_PROCESS_SEATS && err == 0; which++) {
+        core->seats[which] = (struct sl_process_seat){.core = core, .which = which};
+        server.ctx = &core->seats[which];
+        if (which == SL_PROCESS_OWN || core->guest != NULL) {
+            err = sl_server_checkpoint_open(server_of(&core->seats[which]), &server);
+        }
+    }
     if (err != 0 || core->index != 0) {
         return err;
     }
@@ -417,7 +474,8 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
         return SL_ERR_NO_MEMORY;
     }
     process->checkpoints = all;
-    all->files = calloc(process->options.reactor_count, sizeof *all->files);
+    all->files =
+        calloc((size_t)process->options.reactor_count * SL_PROCESS_SEATS, sizeof *all->files);
     return all->files == NULL ? SL_ERR_NO_MEMORY
                               : sl_aside_create(core->reactor, "manifest", &all->aside);
 }

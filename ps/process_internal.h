@@ -26,13 +26,25 @@ struct sl_process_stand_in {
     void *ctx;
 };
 
-/* One reactor, with its server. Its thread's, but for what is set before start. */
+struct sl_process_core;
+
+/* A server of a core: its own, or, with replicas, the guest. */
+struct sl_process_seat {
+    struct sl_process_core *core;
+    uint32_t which; /* SL_PROCESS_OWN, SL_PROCESS_GUEST */
+};
+
+enum { SL_PROCESS_OWN, SL_PROCESS_GUEST, SL_PROCESS_SEATS };
+
+/* One reactor, with its servers. Its thread's, but for what is set before start. */
 struct sl_process_core {
     struct sl_process *process;
     uint32_t index;
     struct sl_reactor *reactor;
     struct sl_server *server;
     struct sl_server *guest; /* with replicas: that has the backup of another ps's shard */
+    struct sl_process_seat seats[SL_PROCESS_SEATS];
+    uint32_t loads; /* which of them are loaded from a checkpoint: bits */
     uint32_t drains_left;
     struct sl_mailbox_lane *to_core; /* the main thread's */
     struct sl_mailbox_lane *to_main; /* the reactor's */
@@ -73,8 +85,8 @@ struct sl_process {
     /* Reactor 0's; the numbers are read by others after the mail that says they are there. */
     struct sl_member *member;
     uint32_t first_shard, shard_count;
-    struct sl_process_pair pairs[2]; /* of the own shards, and of the guests */
-    bool has_shards;                 /* the cores have been told their numbers */
+    struct sl_process_pair pairs[SL_PROCESS_SEATS]; /* of the own shards, and of the guests */
+    bool has_shards;                                /* the cores have been told their numbers */
     uint64_t lease_ns;
     uint32_t task_index;                                /* since the cluster is known */
     char why[SL_PROCESS_STAGES][SL_MESSAGE_TEXT_BYTES]; /* each written once, before the mail */
@@ -145,8 +157,9 @@ struct sl_process_found sl_process_restore_found(const struct sl_process *proces
 /* The cluster is known: what this process begins from, 0: nothing. Reactor 0. */
 uint64_t sl_process_restore_joined(struct sl_process *process);
 
-/* The core has its shard: loads it, or opens it as it is. Answers follow, one for each core. */
-void sl_process_restore_core(struct sl_process_core *core, uint64_t number);
+/* The core has its shards: those of `seats`, which it serves, are loaded, if there is a number; the
+ * others are opened as they are. Answers follow, one for each core. */
+void sl_process_restore_core(struct sl_process_core *core, uint64_t number, uint32_t seats);
 
 /* Reactor 0. */
 void sl_process_restore_close(struct sl_process *process);
@@ -211,6 +224,17 @@ void sl_process_end_job(void *core, uint64_t signal, uint64_t unused);
 const char *sl_process_signal_name(int signal);
 
 /* ---- process_replica.c ---- */
+
+/* The seats whose shards this process serves, as the coordinator says, as bits: with replicas both,
+ * one, or none. Reactor 0. */
+uint32_t sl_process_replica_seats(const struct sl_process *process);
+
+/* The first shard of a seat. */
+uint32_t sl_process_replica_first(const struct sl_process *process, uint32_t which);
+
+/* Any thread. */
+struct sl_server *sl_process_replica_server(const struct sl_process *process, uint32_t which,
+                                            uint32_t core);
 
 /* Of the member: the cluster, perhaps anew. */
 void sl_process_on_cluster(void *process, const struct sl_message_cluster *cluster);

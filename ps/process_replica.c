@@ -8,7 +8,8 @@
 #include "core/log.h"
 #include "ps/process_internal.h"
 
-enum { OWN, GUEST };
+#define OWN   SL_PROCESS_OWN
+#define GUEST SL_PROCESS_GUEST
 
 const char *sl_process_replica_flaw(const struct sl_process_options *options)
 {
@@ -17,9 +18,6 @@ const char *sl_process_replica_flaw(const struct sl_process_options *options)
            : options->kv_handler != NULL
                ? "does not go with a handler of KV tables, whose state it "
                  "does not know"
-           : options->checkpoint.directory != NULL
-               ? "does not go with --checkpoint-dir: a ps does not know which of the two copies to "
-                 "write"
            : options->data.scheme != SL_ENDPOINT_TCP
                ? "needs a data endpoint of tcp, to which the backup's primary connects"
                : NULL;
@@ -40,9 +38,27 @@ static void core_told(void *ctx, uint64_t a, uint64_t b)
     free(told);
 }
 
-static struct sl_server *server_of(const struct sl_process *process, int which, uint32_t core)
+struct sl_server *sl_process_replica_server(const struct sl_process *process, uint32_t which,
+                                            uint32_t core)
 {
     return process->servers[core + (which == GUEST ? process->options.reactor_count : 0)];
+}
+
+uint32_t sl_process_replica_seats(const struct sl_process *process)
+{
+    uint32_t seats = 0;
+    if (process->options.replicas == 0) {
+        return 1U << OWN;
+    }
+    for (int which = OWN; which <= GUEST; which++) {
+        seats |= process->pairs[which].ps.primary == process->task_index ? 1U << which : 0;
+    }
+    return seats;
+}
+
+uint32_t sl_process_replica_first(const struct sl_process *process, uint32_t which)
+{
+    return which == OWN ? process->first_shard : process->pairs[GUEST].first_shard;
 }
 
 /* Where the backup of a primary here is: on the ps behind it among its guests, or on the one before
@@ -70,7 +86,7 @@ static void tell_core(struct sl_process *process, int which, uint32_t core)
         sl_log_error("no memory to tell shard %u who has its backup", core);
         return; /* told again with the next epoch */
     }
-    *told = (struct told){.server = server_of(process, which, core)};
+    *told = (struct told){.server = sl_process_replica_server(process, (uint32_t)which, core)};
     told->pair.epoch = pair->ps.epoch;
     told->pair.is_primary = pair->ps.primary == process->task_index;
     told->pair.has_backup = told->pair.is_primary && pair->ps.backup != SL_MESSAGE_NO_BACKUP &&

@@ -286,7 +286,11 @@ static void core_open_up(void *ctx, uint64_t a, uint64_t b)
     (void)a;
     (void)b;
     struct sl_process_core *core = ctx;
-    sl_server_open_up(core->server);
+    for (uint32_t which = 0; which < SL_PROCESS_SEATS; which++) {
+        if ((core->loads & 1U << which) != 0) {
+            sl_server_open_up(sl_process_replica_server(core->process, which, core->index));
+        }
+    }
     sl_process_answer(core, 0);
 }
 
@@ -320,8 +324,10 @@ static void table_kept(void *ctx, const struct sl_message *answer, int err, cons
 static void keep_tables(struct sl_process *process)
 {
     uint32_t count;
+    const uint32_t which =
+        (process->cores[0].loads & 1U << SL_PROCESS_OWN) != 0 ? SL_PROCESS_OWN : SL_PROCESS_GUEST;
     const struct sl_server_restore_table *tables =
-        sl_server_restore_tables(process->servers[0], &count);
+        sl_server_restore_tables(sl_process_replica_server(process, which, 0), &count);
     if (process->restore->table == count) {
         open_up(process);
         return;
@@ -375,15 +381,20 @@ static void on_loaded(void *ctx, int err, const char *reason)
                     (struct sl_mail){.run = core_came, .ctx = loaded, .drop = free});
 }
 
-void sl_process_restore_core(struct sl_process_core *core, uint64_t number)
+/* With replicas a guest that is a backup is open from the beginning, too: nobody but its primary
+ * comes there. */
+static void open_others(struct sl_process_core *core)
 {
-    if (number == 0) {
-        if (core->process->options.checkpoint.restores) {
-            sl_server_open_up(core->server);
+    const uint32_t seats = core->guest == NULL ? 1 : SL_PROCESS_SEATS;
+    for (uint32_t which = 0; which < seats; which++) {
+        if ((core->loads & 1U << which) == 0) {
+            sl_server_open_up(sl_process_replica_server(core->process, which, core->index));
         }
-        sl_process_answer(core, 0);
-        return;
     }
+}
+
+static int begin(struct sl_process_core *core, uint64_t number)
+{
     const struct sl_server_restore_options options = {
         .disk = sl_process_disk(&core->process->options.checkpoint),
         .directory = core->process->options.checkpoint.directory,
@@ -391,13 +402,35 @@ void sl_process_restore_core(struct sl_process_core *core, uint64_t number)
         .ended = on_loaded,
         .ctx = core,
     };
-    int err = sl_server_restore_begin(core->server, &options);
-    if (err != 0) {
+    int err = 0;
+    for (uint32_t which = 0; which < SL_PROCESS_SEATS && err == 0; which++) {
+        if ((core->loads & 1U << which) != 0) {
+            err = sl_server_restore_begin(
+                sl_process_replica_server(core->process, which, core->index), &options);
+        }
+    }
+    return err;
+}
+
+void sl_process_restore_core(struct sl_process_core *core, uint64_t number, uint32_t seats)
+{
+    core->loads = number == 0 ? 0 : seats;
+    if (core->process->options.checkpoint.restores) {
+        open_others(core);
+    }
+    int err = core->loads == 0 ? 0 : begin(core, number);
+    if (err != 0 || core->loads == 0) {
         sl_process_answer(core, err);
     }
 }
 
 /* ---- Reactor 0 ------------------------------------------------------------------------------- */
+
+static uint32_t count_seats(const struct sl_process *process)
+{
+    const uint32_t seats = sl_process_replica_seats(process);
+    return (seats & 1U) + (seats >> 1 & 1U);
+}
 
 uint64_t sl_process_restore_joined(struct sl_process *process)
 {
@@ -405,9 +438,11 @@ uint64_t sl_process_restore_joined(struct sl_process *process)
     const uint64_t number = restore == NULL ? 0 : sl_member_restore(process->member);
     process->is_open = number == 0;
     if (number != 0) {
-        restore->waited = process->options.reactor_count;
+        restore->waited = process->options.reactor_count * count_seats(process);
         sl_log_info("restores checkpoint %" PRIu64 " from %s; clients wait until it is loaded",
                     number, process->options.checkpoint.directory);
+    } else if (restore != NULL && count_seats(process) == 0) {
+        sl_log_info("restores nothing: others serve its shards now, whose backups it gets");
     } else if (restore != NULL && restore->found.number != 0) {
         sl_log_warn("begins with nothing, although %s holds checkpoint %" PRIu64
                     ": the job does not go on from there",

@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/writer.h"
-#include "ps/server_internal.h"
+#include "ps/server_replica.h"
 #include "ps/shard_cut.h"
 #include "reactor/aside.h"
 
@@ -146,13 +146,23 @@ static void put_returned(struct sl_server_checkpoint *checkpoint, uint32_t count
 static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
                  struct sl_image_block *block);
 
+/* The shard may be cut for its backup's image, which goes on. A wish may be that one's too: it is
+ * wished again. */
+static void end_own_cut(struct sl_server_checkpoint *checkpoint)
+{
+    struct sl_shard *shard = checkpoint->server->shard;
+    struct sl_shard_cut_base *base = NULL;
+    if (checkpoint->stage == CUTTING || sl_shard_cut_state(shard) == SL_SHARD_CUT_WANTED) {
+        sl_shard_cut_end(shard, &base);
+        sl_shard_cut_base_destroy(&base);
+    }
+}
+
 /* Nothing is in the making any more; the thread may still have jobs of its file. */
 static void reset(struct sl_server_checkpoint *checkpoint)
 {
-    struct sl_shard_cut_base *base = NULL;
     sl_timer_disarm(sl_reactor_timers(checkpoint->server->options.reactor), &checkpoint->watch);
-    sl_shard_cut_end(checkpoint->server->shard, &base);
-    sl_shard_cut_base_destroy(&base);
+    end_own_cut(checkpoint);
     while (checkpoint->sessions != NULL) {
         struct sl_image_block *block = checkpoint->sessions;
         checkpoint->sessions = block->next;
@@ -274,13 +284,24 @@ static bool make_file(struct sl_server_checkpoint *checkpoint)
     return post(checkpoint, STEP_CREATE, NULL);
 }
 
+/* The image of a backup is made, or the shard, which is about to be the primary, has yet to carry
+ * out what the one before has acknowledged. */
+static bool has_to_wait(const struct sl_server_checkpoint *checkpoint)
+{
+    const struct sl_server *server = checkpoint->server;
+    const enum sl_shard_cut_state state = sl_shard_cut_state(server->shard);
+    return checkpoint->jobs_away > 0 /* of one that was given up */ ||
+           (state != SL_SHARD_CUT_NONE && state != SL_SHARD_CUT_WANTED) ||
+           sl_server_feed_waits(server);
+}
+
 /* Where no push is left by half: what is in the shard now, and what the sessions say now, is in the
  * checkpoint. */
 static void begin_cut(struct sl_server_checkpoint *checkpoint)
 {
     struct sl_server *server = checkpoint->server;
-    if (checkpoint->jobs_away > 0) {
-        return; /* of one that was given up */
+    if (has_to_wait(checkpoint)) {
+        return;
     }
     const struct sl_shard_cut_options options = {.base = base_of(checkpoint)};
     int err = sl_shard_cut_begin(server->shard, &options);
@@ -288,13 +309,13 @@ static void begin_cut(struct sl_server_checkpoint *checkpoint)
         return;
     }
     if (err == 0) {
+        checkpoint->stage = CUTTING;
         err = sl_server_session_image(server, &checkpoint->sessions);
     }
     if (err != 0 || !make_file(checkpoint)) {
         give_up(checkpoint, err != 0 ? err : SL_ERR_NO_MEMORY, "no memory to begin it");
         return;
     }
-    checkpoint->stage = CUTTING;
     checkpoint->writes = server->write_count;
     checkpoint->has_end = false;
     checkpoint->moved_ns = sl_reactor_now_ns(server->options.reactor);
@@ -402,7 +423,7 @@ bool sl_server_checkpoint_is_idle(const struct sl_server *server)
         return true;
     }
     if (checkpoint->stage == WANTED) {
-        return checkpoint->jobs_away > 0;
+        return has_to_wait(checkpoint);
     }
     return checkpoint->jobs_away >= BLOCKS_AWAY || sl_shard_cut_waits(server->shard);
 }
@@ -421,7 +442,11 @@ static void look(struct sl_timer *timer, uint64_t now_ns)
     }
     const uint64_t waited_s = (now_ns - checkpoint->moved_ns) / SL_CLOCK_NS_PER_S;
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
-    if (checkpoint->stage == WANTED && checkpoint->jobs_away == 0) {
+    if (checkpoint->stage == WANTED && sl_shard_cut_state(checkpoint->server->shard) > //
+                                           SL_SHARD_CUT_WANTED) {
+        (void)snprintf(reason, sizeof reason,
+                       "the image of the shard's backup has been made for %" PRIu64 " s", waited_s);
+    } else if (checkpoint->stage == WANTED && checkpoint->jobs_away == 0) {
         (void)snprintf(reason, sizeof reason,
                        "a push has been in progress for %" PRIu64 " s without an end", waited_s);
     } else {

@@ -92,6 +92,9 @@ static void hear_losses(struct sl_server *server)
 
 void sl_server_replica_open(struct sl_server *server)
 {
+    if (server->replica->waits_for_backup && server->is_restored) {
+        sl_server_sessions_await(server, 1); /* they could not come while it waited */
+    }
     server->replica->waits_for_backup = false;
     hear_losses(server);
     for (struct sl_server_conn *conn = server->conns; conn != NULL; conn = conn->next) {

@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "ps/checkpoint/folder.h"
 #include "ps/checkpoint/reader.h"
-#include "ps/server_internal.h"
+#include "ps/server_replica.h"
 #include "ps/shard_load.h"
 #include "reactor/aside.h"
 
@@ -381,6 +381,9 @@ int sl_server_restore_begin(struct sl_server *server,
     restore->files = files;
     restore->begun_ns = sl_reactor_now_ns(server->options.reactor);
     server->restore = restore;
+    if (server->replica != NULL) {
+        server->replica->is_touched = true; /* its backup needs an image */
+    }
     for (uint32_t i = 0; i < BATCHES; i++) {
         batch_post(restore, &files->batches[i]);
     }

@@ -347,7 +347,7 @@ static void build_checkpoint(struct build *build, const struct sl_message_checkp
 
 static void build_part(struct build *build, const struct sl_message_checkpoint_part *from)
 {
-    sl_assert(from->file_count <= SL_LIMIT_REACTORS);
+    sl_assert(from->file_count <= 2 * SL_LIMIT_REACTORS);
     sl_assert(from->err <= 0);
     build->part = (Starling__CheckpointPart)STARLING__CHECKPOINT_PART__INIT;
     build->part.number = from->number;

@@ -79,7 +79,7 @@ int sl_message_checkpoint_read_part(const struct sl_message_memory *memory,
         !copy_text(memory, from->text, TEXT_FREE, to->text, sizeof to->text)) {
         return SL_ERR_PROTOCOL;
     }
-    return read_files(memory, from->files, from->n_files, SL_LIMIT_REACTORS, &to->files,
+    return read_files(memory, from->files, from->n_files, 2 * SL_LIMIT_REACTORS, &to->files,
                       &to->file_count);
 }
 

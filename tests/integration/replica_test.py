@@ -5,6 +5,7 @@ was doing. STARLING_REPLICA_SEED says when they are killed."""
 import os
 import random
 import re
+import shutil
 import signal
 import time
 import unittest
@@ -34,10 +35,10 @@ class ReplicaTest(harness.StarlingTest):
         super().setUp()
         self.rng = random.Random(SEED)
 
-    def start_cluster(self, ps_count=3, worker_count=3, reactors=1):
+    def start_cluster(self, ps_count=3, worker_count=3, reactors=1, extra=()):
         self.cluster = sum_job.Cluster(self, ps_count=ps_count, worker_count=worker_count,
                                        lease_s=LEASE_S, reactors=reactors, proxied=False,
-                                       extra=["--replicas", 1])
+                                       extra=["--replicas", 1, *extra])
         for ps in self.cluster.ps:
             ps.wait_line("ready")
         self.in_step = 0
@@ -181,6 +182,119 @@ class Workers(ReplicaTest):
         self.end_job(self.workers[:2])
 
 
+class Checkpoints(ReplicaTest):
+    """Whoever is the primary of a shard writes its part of a checkpoint."""
+
+    def setUp(self):
+        super().setUp()
+        self.checkpoints = os.path.join(self.folder, "checkpoints")
+        self.flags = ["--checkpoint-dir", self.checkpoints, "--checkpoint-every", 0]
+
+    def ask(self):
+        """Another checkpoint is made; returns its number."""
+        client = protocol_client.Client(self.cluster.coordinator)
+        try:
+            return client.control.ask("checkpoint_ask", "checkpoint_done")["number"]
+        finally:
+            client.goodbye()
+
+    def again(self, *flags, replicas=1):
+        """All ps are started again."""
+        self.cluster._extra = ["--lease", LEASE_S, *self.flags, "--restore", "newest", *flags]
+        self.cluster._extra += ["--replicas", 1] if replicas else []
+        self.cluster.ps = [self.cluster.start_ps(i) for i in range(3)]
+        self.in_step = 0
+        for ps in self.cluster.ps:
+            ps.wait_line("is restored")
+            ps.wait_line("ready")
+        if replicas:
+            self.wait_in_step(3)
+
+    def test_by_who_has_taken_over(self):
+        self.start_cluster(reactors=2, extra=self.flags)
+        self.start_job("bsp")
+        self.assertEqual(self.ask(), 1)
+        self.kill(2)
+        self.wait_served(2, 0)  # the last shards, of the last ps, by the first
+        self.assertEqual(self.ask(), 2)
+        self.assertEqual(self.ask(), 3)
+        self.end_job()
+        self.cluster.ps.pop()
+        self.cluster.drain()
+        self.assertIn("checkpoint 4 is the last one", self.cluster.ps[0].output)
+        self.again()
+        self.job.check()
+        # What was restored is what the backups have, too.
+        self.kill(1)
+        self.wait_served(1, 2)
+        self.job.check()
+        self.cluster.ps[1] = self.cluster.start_ps(1)
+        self.cluster.ps[1].wait_line("restores nothing: others serve its shards now")
+        self.wait_in_step(2)
+        self.cluster.ps[1].wait_line("ready")
+        self.assertEqual(self.ask(), 5)
+        self.job.check()
+        self.cluster.drain()
+        self.again(replicas=0)
+        self.job.check()
+        self.cluster.drain()
+
+    def test_of_a_ps_that_comes_back_and_serves_again(self):
+        self.start_cluster(extra=self.flags)
+        self.cluster.extend("--restore", "newest")
+        self.start_job("asp", iterations=200)
+        for index, backup in ((1, 2), (2, 1)):
+            self.assertGreater(self.ask(), 0)
+            self.kill(index)
+            self.wait_served(index, (index + 1) % 3)
+            self.cluster.ps[index] = self.cluster.start_ps(index)
+            self.wait_in_step(2)
+        self.ask()
+        self.end_job()
+        self.cluster.drain()
+        self.again()
+        self.job.check()
+
+    def test_all_are_killed_amid_a_job(self):
+        for consistency in ("asp", "bsp"):
+            with self.subTest(consistency=consistency):
+                shutil.rmtree(self.checkpoints, ignore_errors=True)
+                self.start_cluster(extra=self.flags)
+                self.start_job(consistency)
+                held = self.job.noted("acknowledged")
+                self.ask()
+                for index in range(3):
+                    self.cluster.ps[index].signal(signal.SIGKILL)
+                for ps in self.cluster.ps:
+                    ps.wait()
+                self.again()
+                self.job.open_gate()
+                for worker in self.workers:
+                    self.assertEqual(worker.wait(), 0, worker.output)
+                self.job.check(restarted={0, 1, 2}, held=held)
+                self.cluster.drain()
+
+    def test_a_ps_and_its_backup_are_killed(self):
+        """The shards that were lost come back as the checkpoint has them, where they were last."""
+        self.start_cluster(extra=self.flags)
+        self.cluster.extend("--restore", "newest")
+        self.start_job("asp")
+        self.kill(1)
+        self.wait_served(1, 2)
+        held = self.job.noted("acknowledged")
+        self.ask()
+        self.kill(2)
+        self.wait_served(2, 0)
+        self.cluster.ps[0].wait_line("ps/2 had the shards of ps/1 without a backup in step")
+        self.cluster.ps[2] = self.cluster.start_ps(2)
+        self.cluster.ps[2].wait_line("shard 1: checkpoint 1 is restored")
+        self.job.open_gate()
+        for worker in self.workers:
+            self.assertEqual(worker.wait(), 0, worker.output)
+        self.job.check(restarted={1}, held=held)
+        self.assertEqual(self.ask(), 2)
+
+
 class Scheduler(dmlc_test.DmlcTest):
     """With a scheduler of its own every ps may be lost."""
 
@@ -242,6 +356,16 @@ class Launched(harness.StarlingTest):
         self.kill(launcher, 2)
         launcher.wait_line("ps/1 serves the shards of ps/1 from now on")
         wait_count(launcher, ": they are in step", 7)
+        self.end(launcher)
+
+    def test_ps_0_begins_from_the_checkpoint(self):
+        launcher = self.launch("--restart-ps", 1, "--checkpoint-dir", self.folder + "/checkpoints",
+                               "--checkpoint-every", 1, "--restore", "newest")
+        launcher.wait_line("checkpoint 1 is complete")
+        self.kill(launcher, 0)
+        launcher.wait_line("is restored")
+        launcher.wait_line("the ps was restarted from a checkpoint")
+        wait_count(launcher, "they are in step", 6)
         self.end(launcher)
 
     def test_the_job_goes_on_without_a_ps(self):

@@ -22,7 +22,7 @@ static void set_shard(void *ctx, uint64_t shards, uint64_t restore)
     int err = sl_server_set_shard(server, (uint32_t)first_shard + local, (uint32_t)shard_count);
     sl_assert(err == 0);
     if (core->ps->options.disk != NULL) {
-        sl_process_restore_core(&core->ps->wired[core->index], restore);
+        sl_process_restore_core(&core->ps->wired[core->index], restore, 1U << SL_PROCESS_OWN);
     }
 }
 

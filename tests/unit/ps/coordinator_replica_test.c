@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/unit/ps/coordinator_fixture.h"
+#include "tests/unit/ps/coordinator_checkpoints.h"
 
 #define PS_COUNT 3
 
@@ -132,6 +132,84 @@ static void coordinator_replica__counts_the_shards_without_a_backup(void **state
     f->sent_count = 0;
     say(f, 1, (struct sl_message){.kind = SL_MESSAGE_STATS_GET, .id = 4});
     expect(f, "1#4 stats of 0 tables, 2 shards alone");
+}
+
+/* Whoever serves shards has a part in a checkpoint: their files, and no others. */
+static void coordinator_replica__who_serves_writes_the_checkpoint(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    in_step(f);
+    cut(f, 12);
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
+    f->sent_count = 0;
+    ask(f, 1, 5, 0);
+    expect(f, "11#0 checkpoint 1 on 0");
+    expect(f, "13#0 checkpoint 1 on 0");
+    part_of(f, 11, 1, 0, 1);
+    part_of(f, 13, 1, 2, 1); /* its own only */
+    expect(f, "1#5 error protocol: checkpoint 1 is given up: ps/2 has written other files than "
+              "those of the shards that it serves");
+    ask(f, 1, 6, 0);
+    expect(f, "11#0 checkpoint 2 on 0");
+    expect(f, "13#0 checkpoint 2 on 0");
+    part_of(f, 13, 2, 1, 2);
+    part_of(f, 11, 2, 0, 1);
+    expect(f, "11#0 complete 2 on 0 at 11000: 0 f2-0 1 f2-1 2 f2-2");
+    expect(f, "13#0 complete 2 on 0 at 11000: 0 f2-0 1 f2-1 2 f2-2");
+    done(f, 11, 2);
+    done(f, 13, 2);
+    expect(f, "1#6 made 2");
+    expect_nothing(f);
+}
+
+/* Registers with a checkpoint in its folder. */
+static void join_restoring(struct fixture *f, sl_coordinator_peer peer, uint32_t task,
+                           uint64_t restore)
+{
+    assert_int_equal(hello(f, peer, SL_MESSAGE_ROLE_PS, task), 0);
+    struct sl_message message = {.kind = SL_MESSAGE_REGISTER,
+                                 .id = 1,
+                                 .reg = {.shard_count = 1,
+                                         .replicas = 1,
+                                         .restore = restore,
+                                         .checkpoint_newest = restore,
+                                         .complete = {.items = {restore}, .count = 1}}};
+    (void)snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://host%u:1",
+                   (unsigned)peer);
+    say(f, peer, message);
+}
+
+/* Its shards live on elsewhere: it begins with nothing, and gets their backups. Where nobody has
+ * them, it begins from the checkpoint. */
+static void coordinator_replica__who_comes_back_restores_what_nobody_has(void **state)
+{
+    struct fixture *f = *state;
+    fixture_remake(f, PS_COUNT, 1);
+    for (uint32_t task = 0; task < PS_COUNT; task++) {
+        join_restoring(f, 11 + task, task, 5);
+    }
+    expect_part(f, "from 5");
+    f->sent_count = 0;
+    in_step(f);
+    cut(f, 12);
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 0});
+    f->sent_count = 0;
+    join_restoring(f, 22, 1, 5);
+    assert_true(f->sent_count > 0);
+    for (uint32_t i = 0; i < f->sent_count; i++) {
+        assert_true(strncmp(f->sent[i], "22#1 ", 5) != 0 || strstr(f->sent[i], " from ") == NULL);
+    }
+    cut(f, 22);
+    cut(f, 13);
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 0});
+    f->sent_count = 0;
+    join_restoring(f, 33, 2, 5);
+    bool is_told = false;
+    for (uint32_t i = 0; i < f->sent_count; i++) {
+        is_told = is_told || strstr(f->sent[i], "33#1 cluster of 1 workers from 5") != NULL;
+    }
+    assert_true(is_told);
 }
 
 static void coordinator_replica__one_that_was_deposed_is_refused(void **state)
@@ -264,6 +342,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(coordinator_replica__begins_with_the_next_ps_as_backup),
         TEST(coordinator_replica__the_backup_takes_over),
+        TEST(coordinator_replica__who_serves_writes_the_checkpoint),
+        TEST(coordinator_replica__who_comes_back_restores_what_nobody_has),
         TEST(coordinator_replica__counts_the_shards_without_a_backup),
         TEST(coordinator_replica__one_that_was_deposed_is_refused),
         TEST(coordinator_replica__one_out_of_step_does_not_take_over),

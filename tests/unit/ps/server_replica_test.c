@@ -10,95 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps/server_replica.h"
-#include "server_stepped.h"
-
-#define ASP 1
-
-struct pair {
-    struct stepped stepped;
-    struct stepped_peer peer, other;
-    struct sl_server *backup;
-    uint32_t in_step_count, failed_count;
-    uint64_t epoch; /* that was said last */
-    int err;        /* for which the process shall end */
-};
-
-static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_step)
-{
-    struct pair *pair = ctx;
-    assert_int_equal(local_index, 0);
-    const struct sl_server_replica *replica = pair->stepped.server->replica;
-    assert_true(!in_step || replica->ended >= replica->answered); /* the backup has all of that */
-    pair->in_step_count += in_step;
-    pair->failed_count += !in_step;
-    pair->epoch = epoch;
-}
-
-static void on_failed(void *ctx, int err)
-{
-    ((struct pair *)ctx)->err = err;
-}
-
-static void turns(struct pair *pair, uint32_t count)
-{
-    stepped_turns(&pair->stepped, count);
-}
-
-static void tell(struct pair *pair, struct sl_server *server, uint64_t epoch, bool is_primary,
-                 bool has_backup)
-{
-    const struct sl_server_pair told = {
-        .epoch = epoch,
-        .is_primary = is_primary,
-        .has_backup = has_backup,
-        .backup_task = 1,
-        .backup_shard = 1,
-        .backup = pair->stepped.endpoint,
-    };
-    sl_server_set_pair(server, &told);
-}
-
-static int setup(void **state)
-{
-    struct pair *pair = calloc(1, sizeof *pair);
-    assert_non_null(pair);
-    struct stepped *world = &pair->stepped;
-    world->options.has_replica = true;
-    world->options.pair_moved = on_moved;
-    world->options.pair_failed = on_failed;
-    world->options.pair_ctx = pair;
-    stepped_start(world, 1);
-    struct sl_server_options options = world->server->options;
-    options.local_index = 1;
-    assert_int_equal(sl_server_create(&options, &pair->backup), 0);
-    world->servers[1] = pair->backup;
-    sl_server_set_lease(pair->backup, STEPPED_LEASE);
-    assert_int_equal(sl_server_set_shard(pair->backup, 0, 1), 0);
-    *state = pair;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct pair *pair = *state;
-    sl_message_fini(&pair->peer.answer);
-    sl_message_fini(&pair->other.answer);
-    sl_server_destroy(&pair->backup);
-    stepped_stop(&pair->stepped);
-    free(pair);
-    return 0;
-}
-
-/* Both are in step, and a client has joined; worker UINT32_MAX: without a clock. */
-static void begin(struct pair *pair, uint32_t worker)
-{
-    tell(pair, pair->backup, 1, false, false);
-    tell(pair, pair->stepped.server, 1, true, true);
-    turns(pair, 50);
-    assert_int_equal(pair->in_step_count, 1);
-    stepped_join(&pair->peer, &pair->stepped, worker, 7);
-}
+#include "server_pair.h"
 
 /* The primary is gone; the peer goes to the backup, which has taken over. */
 static const struct sl_message *take_over(struct pair *pair, struct stepped_peer *peer)
@@ -324,13 +236,6 @@ static void replica__what_was_done_in_part_is_done_there(void **state)
     assert_int_equal(stepped_reply(&pair->other, 3)->status, 0);
     stepped_pull(&pair->other, 4, 2, 0);
     assert_int_equal(stepped_reply(&pair->other, 4)->status, 0);
-}
-
-/* A backup begins in the second epoch, when there is something already. */
-static void begin_later(struct pair *pair)
-{
-    tell(pair, pair->backup, 2, false, false);
-    tell(pair, pair->stepped.server, 2, true, true);
 }
 
 static void replica__a_backup_that_comes_later_gets_an_image(void **state)
@@ -573,7 +478,7 @@ static void replica__a_backup_out_of_step_says_so(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, pair_setup, pair_teardown)
     const struct CMUnitTest tests[] = {
         TEST(replica__nobody_is_welcomed_before_there_is_a_backup),
         TEST(replica__a_backup_that_never_comes_is_given_up),
