@@ -108,15 +108,20 @@ void sl_server_replica_open(struct sl_server *server)
 void sl_server_replica_forget(struct sl_server *server)
 {
     struct sl_server_replica *replica = server->replica;
+    /* Nothing was carried out: another shard, whose memory takes milliseconds, would be the same.
+     */
+    const bool is_empty = replica->position == 0 && !replica->is_loading && !replica->has_begun &&
+                          !replica->is_broken;
     sl_server_feed_drop(server);
     forget_losses(replica);
     if (replica->feed != NULL) {
         sl_server_drop(replica->feed, SL_ERR_CLOSED, "the shard has another epoch");
     }
     sl_server_sessions_forget(server);
-    sl_shard_destroy(&server->shard);
-    int err = sl_shard_create(&server->options.shard, &server->shard);
-    replica->is_broken = err != 0;
+    if (!is_empty) {
+        sl_shard_destroy(&server->shard);
+        replica->is_broken = sl_shard_create(&server->options.shard, &server->shard) != 0;
+    }
     replica->position = replica->acked = replica->received = 0;
     replica->is_loading = false;
     replica->state = 0;

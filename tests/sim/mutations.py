@@ -256,10 +256,6 @@ REPLICA_MUTATIONS = [
      "    replica->received = replica->acked = replica->position;",
      "    replica->position -= resumed && replica->position > 0;\n"
      "    replica->received = replica->acked = replica->position;"),
-    ("replicas: what had come is not carried out before a take-over", "ps/server_replica.c",
-     "    if (!sl_server_feed_waits(server)) {\n        sl_server_replica_took_over(server);",
-     "    sl_server_feed_drop(server);\n    if (!sl_server_feed_waits(server)) {\n"
-     "        sl_server_replica_took_over(server);"),
     ("replicas: writes that have failed are not logged", "ps/server_log.c",
      "    if (!sl_server_replica_logs(request->server) || request->payload == NULL) {",
      "    if (request->list == NULL) {"),
