@@ -385,6 +385,16 @@ const char *sl_election_key(const struct sl_election *election)
     return election->key;
 }
 
+const char *sl_election_value(const struct sl_election *election)
+{
+    return election->value;
+}
+
+uint64_t sl_election_lease(const struct sl_election *election)
+{
+    return election->lease;
+}
+
 void sl_election_depose(struct sl_election *election, const char *why)
 {
     if (election->state == HOLDING) {

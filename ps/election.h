@@ -62,6 +62,10 @@ const struct sl_election_leader *sl_election_leader(const struct sl_election *el
 /* The key that writes of a term compare, and at which revision: its epoch. */
 const char *sl_election_key(const struct sl_election *election);
 
+/* What the key has from winning on, and the lease that it hangs on: a winner may add to it. */
+const char *sl_election_value(const struct sl_election *election);
+uint64_t sl_election_lease(const struct sl_election *election);
+
 /* Of a winner whose write did not hold: another has won. `lost` follows from inside. */
 void sl_election_depose(struct sl_election *election, const char *why);
 

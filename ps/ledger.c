@@ -1,6 +1,7 @@
 #include "ps/ledger.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #define WRITE_BYTES_MAX (700U << 10) /* of one; etcd takes 1.5 MiB, and base64 makes 4 of 3 */
 #define READ_TIMEOUTS   10
+#define VALUE_BYTES     640 /* of the term's key */
 
 /* Of each kind: its part of the key, and of how many it is. */
 static const struct {
@@ -40,6 +42,10 @@ struct sl_ledger {
     char key[SL_STORE_KEY_BYTES];
     struct sl_coordinator *coordinator;
     bool is_ready, has_failed, is_destroyed;
+
+    char won[VALUE_BYTES];   /* of the key of the term, as it was at first */
+    char value[VALUE_BYTES]; /* likewise, as it is */
+    uint64_t turn;           /* of the writes, in it */
 
     bool *changed[KIND_COUNT]; /* [count]: the record is to be written */
     uint32_t changed_count;
@@ -186,6 +192,25 @@ static void free_changes(struct sl_ledger *ledger)
     ledger->ask.change_count = 0;
 }
 
+/* The key of the term, first of what a write changes; false: no memory. */
+static bool take_turn(struct sl_ledger *ledger)
+{
+    struct sl_store_change *change = &ledger->changes[0];
+    *change =
+        (struct sl_store_change){.lease = ledger->options.lease, .value = malloc(VALUE_BYTES)};
+    if (change->value == NULL) {
+        return false;
+    }
+    memcpy(change->key, ledger->key, sizeof change->key);
+    const int length =
+        snprintf((char *)change->value, VALUE_BYTES, "%.*s,\"turn\":\"%" PRIx64 "\"}",
+                 (int)strlen(ledger->won) - 1, ledger->won, ++ledger->turn);
+    sl_assert(length < VALUE_BYTES);
+    change->value_bytes = (size_t)length;
+    ledger->ask.change_count = 1;
+    return true;
+}
+
 /* One record; false: no memory. */
 static bool take_change(struct sl_ledger *ledger, enum sl_coordinator_record kind, uint32_t index)
 {
@@ -228,10 +253,9 @@ static bool take_changes(struct sl_ledger *ledger)
 /* A range that is removed and a key in it that is set exclude each other in one write. */
 static void take_erasure(struct sl_ledger *ledger)
 {
-    struct sl_store_change *change = &ledger->changes[0];
+    struct sl_store_change *change = &ledger->changes[ledger->ask.change_count++];
     *change = (struct sl_store_change){.removes = true, .is_prefix = true};
     memcpy(change->key, ledger->prefix, sizeof change->key);
-    ledger->ask.change_count = 1;
     ledger->erases = false;
 }
 
@@ -260,19 +284,33 @@ void sl_ledger_run(struct sl_ledger *ledger)
         .timeout_ns = ledger->options.timeout_ns,
         .guard = SL_STORE_CREATED,
         .revision = ledger->options.epoch,
+        .was = ledger->value,
         .changes = ledger->changes,
         .done = on_answer,
         .ctx = ledger,
     };
     memcpy(ledger->ask.key, ledger->key, sizeof ledger->ask.key);
-    if (ledger->erases) {
+    bool is_taken = take_turn(ledger);
+    if (is_taken && ledger->erases) {
         take_erasure(ledger);
-    } else if (!take_changes(ledger)) {
+    } else if (is_taken) {
+        is_taken = take_changes(ledger);
+    }
+    if (!is_taken) {
         fail(ledger, "no memory for what the cluster store has to know");
         return;
     }
     ledger->asking_number = ledger->changed_count == 0 ? ledger->change_number : 0;
     ask_store(ledger);
+}
+
+/* It holds, or did when it was asked for before, and not answered. */
+static bool is_written(const struct sl_ledger *ledger, const struct sl_store_answer *answer)
+{
+    const struct sl_store_pair *pair = answer->pair_count == 0 ? NULL : &answer->pairs[0];
+    return answer->held || (pair != NULL && pair->created == ledger->options.epoch &&
+                            pair->value_bytes == ledger->changes[0].value_bytes &&
+                            memcmp(pair->value, ledger->changes[0].value, pair->value_bytes) == 0);
 }
 
 static void written(struct sl_ledger *ledger, const struct sl_store_ask *ask)
@@ -283,10 +321,14 @@ static void written(struct sl_ledger *ledger, const struct sl_store_ask *ask)
         ledger->options.wake(ledger->options.ctx); /* the election knows when it is too late */
         return;
     }
+    const bool is_done = answer->err == 0 && is_written(ledger, answer);
+    if (is_done) {
+        memcpy(ledger->value, ledger->changes[0].value, ledger->changes[0].value_bytes + 1);
+    }
     free_changes(ledger);
     if (answer->err != 0) {
         fail(ledger, answer->reason);
-    } else if (!answer->held) {
+    } else if (!is_done) {
         fail(ledger, "another process hosts it");
     } else if (ledger->asking_number != 0) {
         ledger->written_number = ledger->asking_number;
@@ -443,6 +485,8 @@ int sl_ledger_create(const struct sl_ledger_options *options, struct sl_ledger *
         return err;
     }
     (void)snprintf(ledger->key, sizeof ledger->key, "%s", options->key);
+    (void)snprintf(ledger->won, sizeof ledger->won, "%s", options->value);
+    memcpy(ledger->value, ledger->won, sizeof ledger->value);
     ledger->ask = (struct sl_store_ask){
         .kind = SL_STORE_READ,
         .is_prefix = true,

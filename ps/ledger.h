@@ -3,7 +3,8 @@
  * Then each that changes is written, and what the coordinator sends meanwhile is kept back, in its
  * order, until all that had changed before is written: nobody is told what the next coordinator
  * would not know. Every write compares the key of the term (ps/election.h) and happens only in this
- * one.
+ * one; and it changes that key's value, which the next one compares: what a server of the store was
+ * asked for, and did not answer, cannot happen later, over what was written since.
  *
  * Owner: the store's reactor. Allocates as messages are kept back; what waits is limited by
  * SL_LEDGER_BYTES_MAX. */
@@ -19,6 +20,8 @@ struct sl_ledger_options {
     struct sl_store *store;
     const char *prefix;                        /* copied */
     const char *key;                           /* of the term; copied */
+    const char *value;                         /* that it has: a JSON object; copied */
+    uint64_t lease;                            /* that it hangs on */
     uint64_t epoch;                            /* the revision at which it was created */
     uint64_t timeout_ns;                       /* of one write; that of reading is ten times it */
     struct sl_coordinator_options coordinator; /* `send`, `close` and others as they are to be

@@ -80,6 +80,8 @@ static void on_won(void *ctx, uint64_t epoch)
         .store = seat->options.store,
         .prefix = seat->prefix,
         .key = sl_election_key(seat->election),
+        .value = sl_election_value(seat->election),
+        .lease = sl_election_lease(seat->election),
         .epoch = epoch,
         .timeout_ns = seat->options.ttl_s * SL_CLOCK_NS_PER_S / 2,
         .coordinator = seat->options.coordinator,

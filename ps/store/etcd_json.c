@@ -81,6 +81,24 @@ static json_t *change_json(const struct sl_store_change *change)
                      number_json(change->lease));
 }
 
+static json_t *guard_json(const struct sl_store_ask *ask)
+{
+    const bool is_absent = ask->guard == SL_STORE_ABSENT;
+    json_t *guard =
+        json_pack("[{so ss ss so}]", "key", key_json(ask->key), "target", "CREATE", "result",
+                  "EQUAL", "create_revision", number_json(is_absent ? 0 : ask->revision));
+    if (guard == NULL || is_absent || ask->was == NULL) {
+        return guard;
+    }
+    json_t *value = bytes_json((const uint8_t *)ask->was, strlen(ask->was));
+    if (json_array_append_new(guard, json_pack("{so ss ss so}", "key", key_json(ask->key), "target",
+                                               "VALUE", "result", "EQUAL", "value", value)) != 0) {
+        json_decref(guard);
+        return NULL;
+    }
+    return guard;
+}
+
 static json_t *write_json(const struct sl_store_ask *ask)
 {
     sl_assert(ask->change_count <= SL_STORE_CHANGES_MAX);
@@ -94,11 +112,8 @@ static json_t *write_json(const struct sl_store_ask *ask)
     if (changes == NULL || ask->guard == SL_STORE_ALWAYS) {
         return changes == NULL ? NULL : json_pack("{so}", "success", changes);
     }
-    const uint64_t revision = ask->guard == SL_STORE_ABSENT ? 0 : ask->revision;
-    return json_pack("{s[{so ss ss so}] so s[{s{so}}]}", "compare", "key", key_json(ask->key),
-                     "target", "CREATE", "result", "EQUAL", "create_revision",
-                     number_json(revision), "success", changes, "failure", "request_range", "key",
-                     key_json(ask->key));
+    return json_pack("{so so s[{s{so}}]}", "compare", guard_json(ask), "success", changes,
+                     "failure", "request_range", "key", key_json(ask->key));
 }
 
 static int dump(json_t *request, char **body)

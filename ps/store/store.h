@@ -34,7 +34,7 @@ enum sl_store_kind {
 enum sl_store_guard {
     SL_STORE_ALWAYS,
     SL_STORE_ABSENT, /* there is no such key */
-    SL_STORE_CREATED /* it is there, and was created at `revision` */
+    SL_STORE_CREATED /* it is there, was created at `revision`, and still has the value `was` */
 };
 
 struct sl_store_change {
@@ -77,6 +77,7 @@ struct sl_store_ask {
     bool is_prefix; /* READ */
     enum sl_store_guard guard;
     uint64_t revision; /* CREATED */
+    const char *was;   /* CREATED; NULL: whatever it has. The asker's until the answer */
     struct sl_store_change *changes;
     size_t change_count;
     void (*done)(void *ctx, struct sl_store_ask *ask);

@@ -135,6 +135,7 @@ static void start(struct world *world, struct sl_bytes *input)
         .store = world->handle,
         .prefix = PREFIX,
         .key = TERM,
+        .value = (const char *)memory_store_look(world->memory, TERM)->value,
         .epoch = memory_store_look(world->memory, TERM)->created,
         .timeout_ns = SL_CLOCK_NS_PER_S,
         .coordinator = world->options,

@@ -15,7 +15,7 @@
 struct handle {
     struct sl_store base;
     struct memory_store *memory;
-    bool is_cut, is_late, is_held, repeats;
+    bool is_cut, is_late, is_held, repeats, remembers;
 };
 
 struct lease {
@@ -36,6 +36,7 @@ struct memory_store {
         struct sl_store_ask *ask;
     } asked[ASKED_MAX];
     uint32_t asked_count;
+    struct sl_store_ask past; /* a write that was remembered; no changes: none */
 };
 
 static void on_ask(struct sl_store *base, struct sl_store_ask *ask)
@@ -65,11 +66,22 @@ static void remove_at(struct memory_store *memory, uint32_t at)
     memmove(&memory->pairs[at], &memory->pairs[at + 1], (memory->pair_count - at) * sizeof(void *));
 }
 
+static void forget_past(struct memory_store *memory)
+{
+    for (size_t i = 0; i < memory->past.change_count; i++) {
+        free(memory->past.changes[i].value);
+    }
+    free(memory->past.changes);
+    free((void *)(uintptr_t)memory->past.was);
+    memory->past = (struct sl_store_ask){.change_count = 0};
+}
+
 void memory_store_destroy(struct memory_store *memory)
 {
     while (memory->pair_count > 0) {
         remove_at(memory, memory->pair_count - 1);
     }
+    forget_past(memory);
     free(memory);
 }
 
@@ -205,6 +217,41 @@ static void read_pairs(const struct memory_store *memory, struct sl_store_ask *a
     }
 }
 
+static void write_pairs(struct memory_store *memory, struct sl_store_ask *ask);
+
+static void remember(struct memory_store *memory, const struct sl_store_ask *ask)
+{
+    memory->past = *ask;
+    memory->past.answer = (struct sl_store_answer){0};
+    memory->past.was = ask->was == NULL ? NULL : strdup(ask->was);
+    memory->past.changes = calloc(ask->change_count, sizeof *ask->changes);
+    sl_assert(memory->past.changes != NULL);
+    for (size_t i = 0; i < ask->change_count; i++) {
+        const struct sl_store_change *from = &ask->changes[i];
+        memory->past.changes[i] = *from;
+        memory->past.changes[i].value = malloc(from->value_bytes + 1);
+        sl_assert(memory->past.changes[i].value != NULL);
+        if (from->value_bytes > 0) {
+            memcpy(memory->past.changes[i].value, from->value, from->value_bytes);
+        }
+    }
+}
+
+void memory_store_remember(struct sl_store *handle)
+{
+    forget_past(((struct handle *)handle)->memory);
+    ((struct handle *)handle)->remembers = true;
+}
+
+bool memory_store_play(struct memory_store *memory)
+{
+    sl_assert(memory->past.change_count > 0);
+    struct sl_store_ask ask = memory->past;
+    write_pairs(memory, &ask);
+    sl_store_answer_fini(&ask.answer);
+    return ask.answer.held;
+}
+
 static void write_pairs(struct memory_store *memory, struct sl_store_ask *ask)
 {
     const struct sl_store_pair *guard = memory_store_look(memory, ask->key);
@@ -217,7 +264,8 @@ static void write_pairs(struct memory_store *memory, struct sl_store_ask *ask)
     }
     ask->answer.held =
         ask->guard == SL_STORE_ALWAYS || (ask->guard == SL_STORE_ABSENT && guard == NULL) ||
-        (ask->guard == SL_STORE_CREATED && guard != NULL && guard->created == ask->revision);
+        (ask->guard == SL_STORE_CREATED && guard != NULL && guard->created == ask->revision &&
+         (ask->was == NULL || strcmp((const char *)guard->value, ask->was) == 0));
     if (!ask->answer.held) {
         if (guard != NULL) {
             add_pair(guard, &ask->answer);
@@ -283,11 +331,15 @@ bool memory_store_answer(struct memory_store *memory)
     if (at == memory->asked_count) {
         return false;
     }
-    const struct handle *handle = memory->asked[at].handle;
+    struct handle *handle = memory->asked[at].handle;
     struct sl_store_ask *ask = memory->asked[at].ask;
     take(memory, at);
     if (!handle->is_cut || handle->is_late) {
         carry_out(memory, ask);
+    }
+    if (handle->remembers && ask->kind == SL_STORE_WRITE && ask->answer.held) {
+        remember(memory, ask);
+        handle->remembers = false;
     }
     if (!handle->is_cut && handle->repeats) {
         sl_store_answer_fini(&ask->answer);

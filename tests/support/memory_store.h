@@ -29,6 +29,13 @@ void memory_store_cut(struct sl_store *handle, bool cut, bool late);
  * not answered at first. */
 void memory_store_repeat(struct sl_store *handle, bool repeat);
 
+/* A write of this handle's that happens is remembered: the first from now on. */
+void memory_store_remember(struct sl_store *handle);
+
+/* That one is carried out again, as by a server that was asked and did not answer, long after
+ * another was; true: it happens. */
+bool memory_store_play(struct memory_store *memory);
+
 /* What this handle asks is carried out and answered later: when it is not held any more. */
 void memory_store_hold(struct sl_store *handle, bool hold);
 

@@ -160,6 +160,25 @@ static void seat__is_prolonged_too_late(void **state)
     world_end(&world);
 }
 
+/* A server of the store was asked first, did not answer, and does it when others have long done it,
+ * and more. */
+static void seat__an_old_write_comes_late(void **state)
+{
+    (void)state;
+    struct world world;
+    world_make(&world, 9);
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    struct process *leader = world_holder(&world);
+    assert_non_null(leader);
+    memory_store_remember(leader->store);
+    world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
+    assert_ptr_equal(world_holder(&world), leader);
+    assert_false(memory_store_play(world.memory));
+    world_run_for(&world, 5 * SL_CLOCK_NS_PER_S);
+    assert_ptr_equal(world_holder(&world), leader);
+    world_end(&world);
+}
+
 /* More changes than one write has: nobody is told before the last of them is written. */
 static void seat__many_changes(void **state)
 {
@@ -229,6 +248,7 @@ int main(void)
         cmocka_unit_test(seat__strange_keys),
         cmocka_unit_test(seat__claims_twice),
         cmocka_unit_test(seat__is_prolonged_too_late),
+        cmocka_unit_test(seat__an_old_write_comes_late),
         cmocka_unit_test(seat__many_changes),
         cmocka_unit_test(seat__under_random_faults),
     };

@@ -108,6 +108,13 @@ static void request__writes(void **state)
                        GUARDS[i].revision, changed);
         assert_request(&ask, NULL, "/v3/kv/txn", body);
     }
+    ask.was = "v1";
+    ask.change_count = 0;
+    assert_request(&ask, NULL, "/v3/kv/txn",
+                   "{\"compare\":[{\"key\":\"azE=\",\"target\":\"CREATE\",\"result\":\"EQUAL\","
+                   "\"create_revision\":\"12\"},{\"key\":\"azE=\",\"target\":\"VALUE\",\"result\":"
+                   "\"EQUAL\",\"value\":\"djE=\"}],\"success\":[],"
+                   "\"failure\":[{\"request_range\":{\"key\":\"azE=\"}}]}");
 }
 
 /* ---- Answers: what etcd 3.4 said --------------------------------------------------------------
