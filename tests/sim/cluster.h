@@ -40,6 +40,7 @@ struct sl_sim_cluster {
     uint64_t scheduler_start_ns; /* when the next comes; SL_CLOCK_NEVER: none does */
     struct sl_sim_records records;
     struct sl_sim_disk *disks;               /* [ps_count]; NULL: there are none */
+    uint32_t inspected_count;                /* checkpoints: inspect.h */
     uint64_t complete;                       /* checkpoint, as the coordinator has it */
     struct sl_sim_pair pairs[SL_SIM_PS_MAX]; /* with replicas */
     struct sl_sim_place observer;

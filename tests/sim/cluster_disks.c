@@ -6,6 +6,7 @@
 #include "core/hash.h"
 #include "ps/coordinator_internal.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/inspect.h"
 
 #define CALM_NS (4 * SL_CLOCK_NS_PER_S) /* between two checkpoints */
 
@@ -54,6 +55,7 @@ bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index)
         cluster->complete = complete;
         if (complete != 0) {
             sl_sim_oracle_complete(&cluster->oracle, complete);
+            sl_sim_inspect(cluster, complete);
         }
     }
     return sl_sim_disk_look(&cluster->disks[index]);

@@ -100,6 +100,21 @@ bool sl_sim_disk_restores(const struct sl_sim_disk *disk)
     return disk->failures < FAILURES_MAX;
 }
 
+void sl_sim_disk_spare(struct sl_sim_disk *disk, struct sl_sim_disk_troubles *out)
+{
+    struct memory_disk *memory = &disk->memory;
+    *out = (struct sl_sim_disk_troubles){
+        .operations = memory->operations, .fail_at = memory->fail_at, .stop_at = memory->stop_at};
+    memory->fail_at = memory->stop_at = MEMORY_DISK_NEVER;
+}
+
+void sl_sim_disk_go_on(struct sl_sim_disk *disk, const struct sl_sim_disk_troubles *troubles)
+{
+    disk->memory.operations = troubles->operations;
+    disk->memory.fail_at = troubles->fail_at;
+    disk->memory.stop_at = troubles->stop_at;
+}
+
 void sl_sim_disk_calm(struct sl_sim_disk *disk)
 {
     disk->is_calm = true;

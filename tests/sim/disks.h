@@ -53,6 +53,13 @@ void sl_sim_disk_failed(struct sl_sim_disk *disk, int err);
 bool sl_sim_disk_falls_back(const struct sl_sim_disk *disk);
 bool sl_sim_disk_restores(const struct sl_sim_disk *disk);
 
+/* Somebody looks at it who is none of its processes: no operation of his fails or counts. */
+struct sl_sim_disk_troubles {
+    uint64_t operations, fail_at, stop_at;
+};
+void sl_sim_disk_spare(struct sl_sim_disk *disk, struct sl_sim_disk_troubles *out);
+void sl_sim_disk_go_on(struct sl_sim_disk *disk, const struct sl_sim_disk_troubles *troubles);
+
 /* No more faults from now on; what is damaged stays so. */
 void sl_sim_disk_calm(struct sl_sim_disk *disk);
 

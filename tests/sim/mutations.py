@@ -225,6 +225,12 @@ DISK_MUTATIONS = [
     ("disks: a manifest's checksum is not looked at", "ps/checkpoint/manifest.c",
      "    if (!parser->failed && out->id != sl_checkpoint_manifest_id(out)) {",
      "    if (!parser->failed && out->id == 0) {\n        out->id = sl_checkpoint_manifest_id(out);"),
+    # All begin from one.
+    ("disks: one that was never complete is not passed over", "ps/coordinator_restore.c",
+     "        if (has(&parties->ps[i]->unfinished, number)) {",
+     "        if (has(&parties->ps[i]->unfinished, number) && number == 0) {"),
+    ("disks: all begin from what one of them has", "ps/coordinator_restore.c",
+     "        if (agree == parties->count) {", "        if (agree > 0) {"),
     # It goes on.
     ("disks: long pushes wait for ever once there was a cut", "ps/shard_cut.c",
      "    shard->cut_wanted = false;\n    struct sl_shard_cut *cut;", "    struct sl_shard_cut *cut;"),

@@ -197,9 +197,10 @@ struct sl_sim_checkpoint *sl_sim_oracle_add_checkpoint(struct sl_sim_oracle *ora
 /* ---- oracle_rows.c --------------------------------------------------------------------------- */
 
 /* Somebody's shards, as they were restored: with what they have of one push they have all of it,
- * and rows, slots and visits are those pushes' sums. */
+ * and rows, slots and visits are those pushes' sums. What was acknowledged before that time is
+ * there, and nothing that a crash has taken. */
 void sl_sim_oracle_rows(struct sl_sim_oracle *oracle, const char *who,
-                        struct sl_shard *const *shards, uint32_t shard_count);
+                        struct sl_shard *const *shards, uint32_t shard_count, uint64_t before_ns);
 
 /* ---- oracle_replicas.c ---- */
 

@@ -14,6 +14,7 @@ struct rows {
     const char *who;
     struct sl_shard *const *shards;
     uint32_t shard_count;
+    uint64_t before_ns; /* what was acknowledged by then is there */
     uint32_t table;
     uint64_t visited; /* sparse: rows that pushes have visited */
 };
@@ -138,6 +139,23 @@ static void add_parts(const struct rows *rows, const struct sl_sim_unit *unit, s
     }
 }
 
+/* What is known of its fate. Those that BSP keeps aside are in no row yet. */
+static void check_presence(const struct rows *rows, const struct sl_sim_unit *unit, bool is_there)
+{
+    const bool stages = table_of(rows)->spec.consistency.mode == SL_CONSISTENCY_BSP;
+    const bool must = unit->fate == SL_SIM_FATE_SURE && unit->acked && !stages &&
+                      unit->ended_ns < rows->before_ns;
+    const bool must_not = unit->fate == SL_SIM_FATE_GONE;
+    if (is_there ? must_not : must) {
+        sl_sim_oracle_fail(rows->oracle, "one cut",
+                           "%s: worker/%u's push of iteration %u to t%u, %s at %" PRIu64
+                           " us, is %s",
+                           rows->who, rows->oracle->instances[unit->instance].task, unit->clock,
+                           rows->table, unit->acked ? "acknowledged" : "not acknowledged",
+                           sl_sim_us(unit->ended_ns), is_there ? "there" : "not there");
+    }
+}
+
 /* Counts what it adds, if it is there. */
 static void check_unit(struct rows *rows, const struct sl_sim_unit *unit, struct sum *sums)
 {
@@ -156,6 +174,7 @@ static void check_unit(struct rows *rows, const struct sl_sim_unit *unit, struct
                            rows->table, (double)first.value, (double)second.value,
                            (double)first.slot, (double)second.slot, first.visits, second.visits);
     }
+    check_presence(rows, unit, is_there);
     if (is_there) {
         rows->visited += 2;
         add_parts(rows, unit, sums);
@@ -221,13 +240,14 @@ static void check_rows(struct rows *rows)
 }
 
 void sl_sim_oracle_rows(struct sl_sim_oracle *oracle, const char *who,
-                        struct sl_shard *const *shards, uint32_t shard_count)
+                        struct sl_shard *const *shards, uint32_t shard_count, uint64_t before_ns)
 {
     for (uint32_t table = 0; table < oracle->plan->table_count; table++) {
         struct rows rows = {.oracle = oracle,
                             .who = who,
                             .shards = shards,
                             .shard_count = shard_count,
+                            .before_ns = before_ns,
                             .table = table};
         const uint32_t shared_count = oracle->tables[table].shared_count;
         struct sum *sums = calloc(shared_count, sizeof *sums);

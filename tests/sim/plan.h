@@ -94,7 +94,7 @@ struct sl_sim_plan {
 struct sl_sim_choice {
     uint32_t faults; /* bit k allows those of kind k; then SL_SIM_FAULTS_OF_DISKS */
     bool packets;    /* the transport is DPDK's */
-    bool disks;      /* ps hosts have disks, and make checkpoints */
+    bool disks;      /* ps hosts have disks, and make checkpoints; else those of some seeds do */
     bool replicas;   /* shards have backups, where there are neither packets nor disks */
 };
 

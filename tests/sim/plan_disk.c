@@ -6,15 +6,17 @@
 #include "tests/sim/plan.h"
 #include "tests/sim/random.h"
 
-#define MS            SL_CLOCK_NS_PER_MS
-#define LEASE_NS      (10 * SL_CLOCK_NS_PER_S)
-#define KILLS_MAX     3
-#define KILLED_MS     400
-#define KILLS_SPREAD  2 /* horizons */
+#define MS               SL_CLOCK_NS_PER_MS
+#define LEASE_NS         (10 * SL_CLOCK_NS_PER_S)
+#define KILLS_MAX        3
+#define SHARE            333 /* of three in four: the others have backups */
+#define DEAF_CHECKPOINTS 4
+#define KILLED_MS        400
+#define KILLS_SPREAD     2 /* horizons */
 
 /* By this Adagrad values add up as by SGD, exactly, in whatever order: next to 2^40 the root of any
  * slot is nothing. And the slots are sums of squares. */
-#define ADAGRAD_SCALE 0x1p40F
+#define ADAGRAD_SCALE    0x1p40F
 
 static uint32_t draw_every(uint64_t *random, uint32_t permille)
 {
@@ -37,18 +39,42 @@ static void draw_troubles(struct sl_sim_disk_plan *disk, uint64_t *random)
     disk->crash_permille = sl_sim_chance(random, 500) ? 700 : 0;
 }
 
+/* Of a worker that the ps answers in vain for some checkpoints before it is killed: what has been
+ * done for it by then is in one, and will be asked for again. */
+static void draw_deaf(struct sl_sim_plan *plan, const struct sl_sim_fault *kill, uint64_t *random)
+{
+    const uint64_t most_ns = DEAF_CHECKPOINTS * plan->disk.every_ns;
+    const uint64_t drawn_ns = plan->disk.every_ns + sl_hash_random(random) % most_ns;
+    const uint64_t for_ns = drawn_ns < kill->at_ns ? drawn_ns : kill->at_ns;
+    const uint32_t task = sl_sim_below(random, plan->worker_count);
+    if (sl_sim_chance(random, 600) && plan->fault_count < SL_SIM_FAULTS_MAX) {
+        plan->faults[plan->fault_count++] = (struct sl_sim_fault){
+            .kind = SL_SIM_FAULT_PARTITION,
+            .at_ns = kill->at_ns - for_ns,
+            .duration_ns = for_ns + MS,
+            .a = kill->a,
+            .b = sl_sim_plan_task_host(plan, task),
+            .one_way = true,
+        };
+    }
+}
+
 /* More ps than in other seeds are killed: that is what checkpoints are for. */
-static void draw_kills(struct sl_sim_plan *plan, uint64_t *random)
+static void draw_kills(struct sl_sim_plan *plan, bool partitions, uint64_t *random)
 {
     const uint32_t count = sl_sim_below(random, KILLS_MAX + 1);
     for (uint32_t i = 0; i < count && plan->fault_count < SL_SIM_FAULTS_MAX; i++) {
-        plan->faults[plan->fault_count++] = (struct sl_sim_fault){
+        const struct sl_sim_fault kill = {
             .kind = SL_SIM_FAULT_KILL_PS,
             .at_ns = sl_hash_random(random) % (KILLS_SPREAD * plan->horizon_ns),
             .duration_ns = sl_sim_between(random, 1, KILLED_MS) * MS,
             .a = sl_sim_below(random, plan->ps_count),
             .silent = sl_sim_chance(random, 300),
         };
+        plan->faults[plan->fault_count++] = kill;
+        if (partitions) {
+            draw_deaf(plan, &kill, random);
+        }
     }
 }
 
@@ -64,13 +90,21 @@ static void draw_slots(struct sl_sim_plan *plan, uint64_t *random)
     }
 }
 
+/* Some of the seeds of which nobody asks it have them too, where there are no backups. */
+static bool has_disks(const struct sl_sim_plan *plan, const struct sl_sim_choice *choice)
+{
+    uint64_t random = sl_hash_key(plan->seed ^ 0xd15c05);
+    const bool is_drawn = sl_sim_chance(&random, SHARE);
+    return choice->disks || (is_drawn && !plan->replica.is_there && !choice->packets);
+}
+
 void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice *choice)
 {
     struct sl_sim_disk_plan *disk = &plan->disk;
     uint64_t random = sl_hash_key(plan->seed ^ 0xd15c0);
     static const uint64_t every_ms[] = {10, 30, 100, 300};
     static const uint32_t cut_keys[] = {0, 1, 4, 16};
-    disk->is_there = choice->disks;
+    disk->is_there = has_disks(plan, choice);
     if (!disk->is_there) {
         return;
     }
@@ -88,7 +122,7 @@ void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice 
         draw_troubles(disk, &random);
     }
     if ((choice->faults & 1U << SL_SIM_FAULT_KILL_PS) != 0) {
-        draw_kills(plan, &random);
+        draw_kills(plan, (choice->faults & 1U << SL_SIM_FAULT_PARTITION) != 0, &random);
     }
 }
 

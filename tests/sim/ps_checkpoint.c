@@ -33,7 +33,7 @@ static void check_rows(const struct sl_sim_ps *ps, uint64_t number)
     for (uint32_t i = 0; i < ps->options.shard_count; i++) {
         shards[i] = ps->servers[i]->shard;
     }
-    sl_sim_oracle_rows(ps->options.oracle, who, shards, ps->options.shard_count);
+    sl_sim_oracle_rows(ps->options.oracle, who, shards, ps->options.shard_count, SL_CLOCK_NEVER);
 }
 
 /* Nothing that stands on a damaged file is served. */
@@ -49,16 +49,13 @@ static void check_restored(struct sl_sim_ps *ps)
     }
     ps->was_checked = true;
     check_rows(ps, number);
-    const uint64_t fail_at = disk->memory.fail_at, stop_at = disk->memory.stop_at;
-    const uint64_t operations = disk->memory.operations;
-    disk->memory.fail_at = disk->memory.stop_at = MEMORY_DISK_NEVER;
+    struct sl_sim_disk_troubles troubles;
+    sl_sim_disk_spare(disk, &troubles);
     const struct sl_checkpoint_scope scope = {.first = ps->wiring.first_shard,
                                               .count = ps->options.shard_count};
     int err = sl_checkpoint_folder_chain(&disk->memory.disk, SL_SIM_DISK_FOLDER, number, scope,
                                          NULL, &chain, reason, sizeof reason);
-    disk->memory.fail_at = fail_at;
-    disk->memory.stop_at = stop_at;
-    disk->memory.operations = operations;
+    sl_sim_disk_go_on(disk, &troubles);
     if (err != 0) {
         sl_sim_oracle_fail(ps->options.oracle, "damage", "ps/%u has restored: %s",
                            ps->options.task_index, reason);

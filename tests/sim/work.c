@@ -379,11 +379,11 @@ static void check_excuse(struct sl_sim_work *work, int err)
     const struct sl_sim_oracle *oracle = work->oracle;
     const struct sl_sim_instance *instance = &oracle->instances[work->instance];
     bool was_patient = work->timeout_ms == oracle->plan->step_timeout_ms;
-    bool is_calm = oracle->plan->fault_count == 0 && was_patient;
-    bool crashed = false;
+    bool crashed = false; /* also by a disk, of which the plan's faults do not tell */
     for (uint32_t i = 0; i < oracle->plan->ps_count; i++) {
         crashed = crashed || oracle->epochs[i] > 0;
     }
+    bool is_calm = oracle->plan->fault_count == 0 && was_patient && !crashed;
     if (is_calm || (err != SL_ERR_DEADLINE && !crashed && !instance->tainted)) {
         sl_sim_oracle_fail(work->oracle, "continuity",
                            "a step of worker/%d, begun at %" PRIu64 " us, failed without need: %s: "
@@ -406,16 +406,16 @@ static void check_error(struct sl_sim_work *work, int err)
 static void check_values(struct sl_sim_work *work, const struct sl_sim_operation *operation)
 {
     uint32_t dim = dim_of(work, operation);
-    uint64_t values =
-        operation->keys != NULL ? (uint64_t)operation->key_count * dim : operation->count;
-    for (uint64_t i = 0; i < values; i++) {
-        if (isnan(operation->values[i]) ||
-            operation->values[i] != operation->values[i / dim * dim]) {
-            sl_sim_oracle_fail(work->oracle, "exactly-once",
-                               "a pull from t%u gave %g in column %u of row %" PRIu64,
-                               operation->table, (double)operation->values[i], (uint32_t)(i % dim),
-                               i / dim);
-            return;
+    const uint64_t rows = operation->keys != NULL ? operation->key_count : operation->count;
+    for (uint64_t row = 0; row < rows; row++) {
+        const float *values = &operation->values[row * dim];
+        for (uint32_t column = 0; column < dim; column++) {
+            if (isnan(values[column]) || values[column] != values[0]) {
+                sl_sim_oracle_fail(work->oracle, "exactly-once",
+                                   "a pull from t%u gave %g in column %u of row %" PRIu64,
+                                   operation->table, (double)values[column], column, row);
+                return;
+            }
         }
     }
 }

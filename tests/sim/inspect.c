@@ -1,0 +1,157 @@
+#include "tests/sim/inspect.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/assert.h"
+#include "core/limits.h"
+#include "ps/checkpoint/folder.h"
+#include "ps/checkpoint/reader.h"
+#include "ps/shard_load.h"
+
+#define EACH_RUN_MAX 6
+
+/* One ps's part of a checkpoint. */
+struct part {
+    struct sl_sim_cluster *cluster;
+    const struct sl_sim_checkpoint *checkpoint;
+    struct sl_sim_disk *disk;
+    struct sl_checkpoint_chain chain;
+    struct sl_shard *shards[SL_SIM_REACTORS_MAX];
+    char reason[SL_DISK_WHY_BYTES];
+};
+
+/* ---- Which ones ------------------------------------------------------------------------------ */
+
+static bool was_pushed_to(const struct sl_sim_oracle *oracle,
+                          const struct sl_sim_checkpoint *checkpoint)
+{
+    for (uint32_t i = 0; i < oracle->unit_count; i++) {
+        const struct sl_sim_unit *unit = &oracle->units[i];
+        if (sl_sim_oracle_ps_of(oracle->plan, unit->shard) == checkpoint->ps &&
+            unit->begun_ns <= checkpoint->cut_ns && unit->ended_ns >= checkpoint->begun_ns) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All ps have their parts, which can be read, and some push may have met a cut. */
+static bool is_wanted(const struct sl_sim_cluster *cluster, uint64_t number)
+{
+    const struct sl_sim_oracle *oracle = &cluster->oracle;
+    uint32_t parts = 0, pushed = 0;
+    for (uint32_t i = 0; i < oracle->checkpoint_count; i++) {
+        const struct sl_sim_checkpoint *checkpoint = &oracle->checkpoints[i];
+        const struct sl_sim_disk *disk = &cluster->disks[checkpoint->ps];
+        if (checkpoint->number == number && checkpoint->cut_ns != SL_CLOCK_NEVER &&
+            !disk->was_damaged && !disk->memory.stopped) {
+            parts++;
+            pushed += was_pushed_to(oracle, checkpoint);
+        }
+    }
+    return parts == cluster->plan->ps_count && pushed > 0;
+}
+
+/* ---- One ------------------------------------------------------------------------------------- */
+
+static int load_blocks(struct part *part, struct sl_checkpoint_reader *reader,
+                       struct sl_shard_load *load)
+{
+    const struct sl_image_block *block;
+    int err = sl_checkpoint_reader_next(reader, &block, part->reason, sizeof part->reason);
+    while (err == 0 && block != NULL) {
+        int result = SL_SHARD_AGAIN;
+        while (result == SL_SHARD_AGAIN) {
+            result = sl_shard_load_block(load, block, SL_LIMIT_TURN_KEYS, part->reason,
+                                         sizeof part->reason);
+        }
+        err = result < 0
+                  ? result
+                  : sl_checkpoint_reader_next(reader, &block, part->reason, sizeof part->reason);
+    }
+    return err != 0 ? err : sl_shard_load_end(load, part->reason, sizeof part->reason);
+}
+
+static int load_shard(struct part *part, struct sl_shard *shard, uint32_t index)
+{
+    int err = 0;
+    for (uint32_t i = 0; i < part->chain.count && err == 0; i++) {
+        struct sl_checkpoint_reader *reader = NULL;
+        struct sl_shard_load load;
+        err = sl_shard_load_begin(&load, shard, index, part->cluster->plan->shard_count,
+                                  part->reason, sizeof part->reason);
+        if (err == 0) {
+            err = sl_checkpoint_reader_open(&part->disk->memory.disk, SL_SIM_DISK_FOLDER,
+                                            &part->chain.items[i], index, SL_CHECKPOINT_ALL_KINDS,
+                                            &reader, part->reason, sizeof part->reason);
+        }
+        if (err == 0) {
+            err = load_blocks(part, reader, &load);
+        }
+        sl_checkpoint_reader_close(&reader);
+    }
+    return err;
+}
+
+static int load_part(struct part *part)
+{
+    const struct sl_sim_plan *plan = part->cluster->plan;
+    const uint32_t first = part->checkpoint->ps * plan->shards_of_ps;
+    const struct sl_checkpoint_scope scope = {.first = first, .count = plan->shards_of_ps};
+    int err = sl_checkpoint_folder_chain(&part->disk->memory.disk, SL_SIM_DISK_FOLDER,
+                                         part->checkpoint->number, scope, NULL, &part->chain,
+                                         part->reason, sizeof part->reason);
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t i = 0; i < plan->shards_of_ps && err == 0; i++) {
+        err = load_shard(part, part->shards[i], first + i);
+    }
+    sl_checkpoint_chain_fini(&part->chain);
+    return err;
+}
+
+static void inspect_part(struct sl_sim_cluster *cluster, const struct sl_sim_checkpoint *checkpoint)
+{
+    const struct sl_sim_plan *plan = cluster->plan;
+    struct part part = {
+        .cluster = cluster, .checkpoint = checkpoint, .disk = &cluster->disks[checkpoint->ps]};
+    struct sl_sim_disk_troubles troubles;
+    char who[64];
+    (void)snprintf(who, sizeof who, "ps/%u's checkpoint %u", checkpoint->ps,
+                   (uint32_t)checkpoint->number);
+    for (uint32_t i = 0; i < plan->shards_of_ps; i++) {
+        const struct sl_shard_options options = {.index = checkpoint->ps * plan->shards_of_ps + i,
+                                                 .count = plan->shard_count};
+        int err = sl_shard_create(&options, &part.shards[i]);
+        sl_assert(err == 0);
+    }
+    sl_sim_disk_spare(part.disk, &troubles);
+    int err = load_part(&part);
+    sl_sim_disk_go_on(part.disk, &troubles);
+    if (err != 0) {
+        sl_sim_oracle_fail(&cluster->oracle, "durability", "%s cannot be read: %s", who,
+                           part.reason);
+    } else {
+        sl_sim_oracle_rows(&cluster->oracle, who, part.shards, plan->shards_of_ps,
+                           checkpoint->begun_ns);
+    }
+    for (uint32_t i = 0; i < plan->shards_of_ps; i++) {
+        sl_shard_destroy(&part.shards[i]);
+    }
+}
+
+void sl_sim_inspect(struct sl_sim_cluster *cluster, uint64_t number)
+{
+    const struct sl_sim_oracle *oracle = &cluster->oracle;
+    if (cluster->inspected_count == EACH_RUN_MAX || !is_wanted(cluster, number)) {
+        return;
+    }
+    cluster->inspected_count++;
+    for (uint32_t i = 0; i < oracle->checkpoint_count; i++) {
+        if (oracle->checkpoints[i].number == number) {
+            inspect_part(cluster, &oracle->checkpoints[i]);
+        }
+    }
+}
