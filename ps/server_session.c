@@ -202,13 +202,31 @@ static struct sl_server_session *create(struct sl_server *server,
     return session;
 }
 
+/* The shard is not open yet: what is loaded behind the sessions would bring a worker's clock back.
+ */
+static void lose_early(struct sl_server_sessions *sessions, uint32_t worker)
+{
+    sessions->lost_early[worker / 8] |= (uint8_t)(1U << (worker % 8));
+}
+
 static void make_room_away(struct sl_server *server)
 {
     struct sl_server_sessions *sessions = &server->sessions;
+    struct sl_server_session *first = sessions->away_first;
     uint32_t connections_max = server->options.transport_options.connections_max;
-    if (sessions->away_count == (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max)) {
-        lose(sessions->away_first, "too many others are away");
+    if (sessions->away_count != (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max)) {
+        return;
     }
+    if (server->is_open) {
+        lose(first, "too many others are away");
+        return;
+    }
+    if (first->role == SL_MESSAGE_ROLE_WORKER) {
+        lose_early(sessions, first->task_index);
+    }
+    report(first, "is lost: more clients are to be restored than may be connected");
+    away_remove(first);
+    unlink_and_free(first);
 }
 
 int sl_server_session_revive(struct sl_server *server, const struct sl_message_hello *hello,
@@ -345,8 +363,7 @@ void sl_server_lost(struct sl_server *server, const struct sl_message_lost *lost
         return; /* another has its place already */
     }
     if (server->shard == NULL || !server->is_open) { /* what is loaded yet would bring it back */
-        server->sessions.lost_early[lost->task_index / 8] |=
-            (uint8_t)(1U << (lost->task_index % 8));
+        lose_early(&server->sessions, lost->task_index);
         return;
     }
     if (server->replica != NULL) {
@@ -374,7 +391,7 @@ void sl_server_sessions_number(struct sl_server *server)
             continue;
         }
         if (session != NULL) {
-            lose(session, "the coordinator has lost it while the shard was loaded");
+            lose(session, "it was lost while the shard was loaded");
         } else {
             sl_shard_worker_lost(server->shard, worker);
         }

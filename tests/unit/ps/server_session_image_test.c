@@ -347,6 +347,30 @@ static void server_session_load__a_worker_is_lost_meanwhile(void **state)
     assert_non_null(server->sessions.workers[1]);
 }
 
+/* There is place for one: the other's clock is loaded behind, and must not hold anybody up. */
+static void server_session_load__a_worker_has_no_place(void **state)
+{
+    struct stepped_two *world = *state;
+    stepped_join(&world->first, &world->stepped, 0, 7);
+    stepped_join(&world->second, &world->stepped, 1, 8);
+    stepped_open_table(&world->first, 0, SL_CONSISTENCY_BSP);
+    struct saved saved;
+    save(world, &saved);
+    begin_again(world);
+    struct sl_server *server = world->stepped.server;
+    server->options.transport_options.connections_max = 1;
+    server->is_open = false;
+    assert_int_equal(sl_server_session_load(server, saved.sessions, reason, sizeof reason), 0);
+    const uint32_t left = server->sessions.workers[0] == NULL ? 0 : 1;
+    assert_null(server->sessions.workers[left]);
+    assert_non_null(server->sessions.workers[1 - left]);
+    assert_int_equal(shard_image_load(&saved.image, server->shard, 8192, reason, sizeof reason), 0);
+    forget(&saved);
+    sl_server_open_up(server);
+    assert_true(sl_clocks_is_lost(&server->shard->clocks, left));
+    assert_false(sl_clocks_is_lost(&server->shard->clocks, 1 - left));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, stepped_two_setup, stepped_two_teardown)
 
 int main(void)
@@ -363,6 +387,7 @@ int main(void)
         CASE(server_session_load__two_of_a_client_or_a_worker),
         CASE(server_session_load__what_is_no_session),
         CASE(server_session_load__a_worker_is_lost_meanwhile),
+        CASE(server_session_load__a_worker_has_no_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
