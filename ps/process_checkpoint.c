@@ -52,6 +52,8 @@ struct sl_process_checkpoints {
     uint64_t begun_ns;
     struct sl_message_checkpoint_file *files; /* [reactor_count], with replicas twice: by shard */
     uint32_t asks_left;                       /* for the last one */
+    uint32_t quiet_waited;                    /* cores that are not quiet yet, for the last one */
+    bool holds_all;                           /* those that are have nothing to save */
 };
 
 const struct sl_disk *sl_process_disk(const struct sl_process_checkpoint *options)
@@ -104,6 +106,25 @@ static struct sl_checkpoint_scope scope_of(const struct sl_process *process, uin
                : (struct sl_checkpoint_scope){.first = own, .count = count};
 }
 
+/* Reactor 0: the coordinator is told; nothing of it is waited for any more. */
+static void give_up(struct sl_process *process, uint64_t number, int err, const char *why)
+{
+    sl_log_warn("checkpoint %" PRIu64 " is given up, serving goes on: %s", number, why);
+    process->checkpoints->waited = 0;
+    sl_member_checkpoint_fail(process->member, number, err, why);
+}
+
+/* Reactor 0: there was no memory to say what became of one shard's. */
+static void part_lost(void *ctx, uint64_t number, uint64_t b)
+{
+    (void)b;
+    struct sl_process *process = ctx;
+    const struct sl_process_checkpoints *all = process->checkpoints;
+    if (process->member != NULL && number == all->number && all->waited > 0) {
+        give_up(process, number, SL_ERR_NO_MEMORY, "no memory to tell of a file");
+    }
+}
+
 /* Reactor 0: what became of one shard's. */
 static void part_came(void *ctx, uint64_t a, uint64_t b)
 {
@@ -119,10 +140,7 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
         return;
     }
     if (result->err != 0) {
-        sl_log_warn("checkpoint %" PRIu64 " is given up, serving goes on: %s", result->number,
-                    result->reason);
-        all->waited = 0;
-        sl_member_checkpoint_fail(process->member, result->number, result->err, result->reason);
+        give_up(process, result->number, result->err, result->reason);
         free(part);
         return;
     }
@@ -146,8 +164,10 @@ static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result
     const struct sl_process_seat *seat = ctx;
     struct part *part = malloc(sizeof *part);
     if (part == NULL) {
-        sl_log_error("no memory to tell of checkpoint %" PRIu64, result->number);
-        return; /* the coordinator gives it up in time */
+        sl_reactor_post(
+            seat->core->reactor, 0,
+            (struct sl_mail){.run = part_lost, .ctx = seat->core->process, .a = result->number});
+        return;
     }
     *part = (struct part){.seat = seat, .result = *result};
     sl_reactor_post(seat->core->reactor, 0,
@@ -347,12 +367,6 @@ void sl_process_on_checkpoint_complete(void *ctx,
 
 /* ---- The last one ---------------------------------------------------------------------------- */
 
-struct quiet {
-    struct sl_process *process;
-    uint32_t waited;
-    bool holds_all;
-};
-
 static void ask_for_last(struct sl_process *process);
 
 static void last_answered(void *ctx, const struct sl_message *answer, int err, const char *reason)
@@ -399,26 +413,26 @@ static void all_quiet(struct sl_process *process, bool holds_all)
 static void core_is_quiet(void *ctx, uint64_t holds_all, uint64_t b)
 {
     (void)b;
-    struct quiet *quiet = ctx;
-    quiet->holds_all = quiet->holds_all && holds_all != 0;
-    if (--quiet->waited == 0) {
-        all_quiet(quiet->process, quiet->holds_all);
-        free(quiet);
+    struct sl_process *process = ctx;
+    struct sl_process_checkpoints *all = process->checkpoints;
+    all->holds_all = all->holds_all && holds_all != 0;
+    if (--all->quiet_waited == 0) {
+        all_quiet(process, all->holds_all);
     }
 }
 
-static void core_quiet(void *ctx, uint64_t index, uint64_t b)
+static void core_quiet(void *ctx, uint64_t a, uint64_t b)
 {
+    (void)a;
     (void)b;
-    struct quiet *quiet = ctx;
-    struct sl_process_core *core = &quiet->process->cores[index];
+    struct sl_process_core *core = ctx;
     sl_server_checkpoint_quiet(core->server);
     if (core->guest != NULL) {
         sl_server_checkpoint_quiet(core->guest);
     }
     sl_reactor_post(core->reactor, 0,
                     (struct sl_mail){.run = core_is_quiet,
-                                     .ctx = quiet,
+                                     .ctx = core->process,
                                      .a = sl_server_checkpoint_holds_all(core->server)});
 }
 
@@ -428,17 +442,11 @@ void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)
     (void)b;
     const struct sl_process_core *core = ctx;
     struct sl_process *process = core->process;
-    struct quiet *quiet = malloc(sizeof *quiet);
-    if (quiet == NULL) {
-        sl_log_error("no last checkpoint: no memory");
-        sl_process_answer(&process->cores[0], 0);
-        return;
-    }
-    *quiet = (struct quiet){
-        .process = process, .waited = process->options.reactor_count, .holds_all = true};
+    process->checkpoints->quiet_waited = process->options.reactor_count;
+    process->checkpoints->holds_all = true;
     for (uint32_t i = 0; i < process->options.reactor_count; i++) {
         sl_reactor_post(process->reactors[0], i,
-                        (struct sl_mail){.run = core_quiet, .ctx = quiet, .a = i});
+                        (struct sl_mail){.run = core_quiet, .ctx = &process->cores[i]});
     }
 }
 
