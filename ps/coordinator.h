@@ -104,7 +104,8 @@ struct sl_coordinator_options {
     uint64_t checkpoint_interval_ns; /* from the beginning of one to that of the next, at least; 0:
                                       * only when somebody asks */
     uint32_t checkpoint_adds;        /* incremental ones after each full one, at most */
-    uint64_t checkpoint_timeout_ns;  /* one that takes longer is given up; 0: an hour */
+    uint64_t checkpoint_timeout_ns;  /* for the manifests of one; without leases for its files too,
+                                      * which else end when a ps says so; 0: an hour */
     uint64_t (*time_ms)(void *ctx);  /* since 1970, for the manifest; NULL: unknown */
     /* A record is another than before: what is sent from now on may rest on it, until the record is
      * written where the next coordinator finds it. NULL: nobody takes over from this one. */

@@ -99,7 +99,7 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
     checkpoint->number = ++checkpoint->newest;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     checkpoint->base = adds ? checkpoint->complete : 0;
-    checkpoint->begun_ns = now_ns;
+    checkpoint->begun_ns = checkpoint->stage_ns = now_ns;
     checkpoint->time_ms = options->time_ms == NULL ? 0 : options->time_ms(options->ctx);
     checkpoint->is_last = sl_coordinator_ask_take(coordinator, checkpoint->number);
     wait_for_all(coordinator);
@@ -260,6 +260,7 @@ void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
     }
     if (pay(coordinator, member)) {
         checkpoint->stage = SL_COORDINATOR_CHECKPOINT_KEEPING;
+        checkpoint->stage_ns = now_ns;
         wait_for_all(coordinator);
         struct sl_message complete = complete_message(checkpoint);
         send_to_all(coordinator, &complete);
@@ -353,12 +354,16 @@ void sl_coordinator_checkpoint_miss(const struct sl_coordinator *coordinator,
     }
 }
 
+/* Files take as long as they take: a ps whose disk stands still says so itself, and one that does
+ * not say anything any more is lost. */
 static void expire(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     const struct sl_coordinator_checkpoint *checkpoint = &coordinator->checkpoint;
     uint64_t timeout_ns = coordinator->options.checkpoint_timeout_ns;
-    if (checkpoint->stage == SL_COORDINATOR_CHECKPOINT_IDLE ||
-        now_ns - checkpoint->begun_ns < timeout_ns) {
+    const bool has_end = checkpoint->stage == SL_COORDINATOR_CHECKPOINT_KEEPING ||
+                         coordinator->options.lease_ns == SL_CLOCK_NEVER;
+    if (checkpoint->stage == SL_COORDINATOR_CHECKPOINT_IDLE || !has_end ||
+        now_ns - checkpoint->stage_ns < timeout_ns) {
         return;
     }
     struct sl_message_waiting waiting = {0};

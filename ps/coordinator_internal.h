@@ -127,8 +127,8 @@ enum sl_coordinator_checkpoint_stage {
 
 struct sl_coordinator_checkpoint {
     enum sl_coordinator_checkpoint_stage stage;
-    uint64_t number, base; /* of the one that is being made, or was last */
-    uint64_t begun_ns, ended_ns;
+    uint64_t number, base;                    /* of the one that is being made, or was last */
+    uint64_t begun_ns, stage_ns, ended_ns;    /* stage_ns: since when it is in its stage */
     uint64_t time_ms;                         /* when it began */
     bool is_last;                             /* a ps has asked for it, since it ends */
     uint32_t owed;                            /* ps that have not said what this stage waits for */
