@@ -73,6 +73,11 @@ const char *sl_coordinator_replica_check(const struct sl_coordinator *coordinato
             return "it was lost, and its backup serves its shards now: start it anew";
         }
     }
+    const struct sl_coordinator_ps *known = &coordinator->ps[task];
+    if (coordinator->formed && reg->replicas > 0 && reg->serving && known->shard_count != 0 &&
+        known->client_id != member->hello.client_id) {
+        return "another process has had its place since: start it anew";
+    }
     return reg->replicas > 0 && coordinator->options.ps_count < 2
                ? "--replicas needs another ps to have them"
                : NULL;

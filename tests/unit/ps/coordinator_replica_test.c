@@ -224,6 +224,26 @@ static void coordinator_replica__one_that_was_deposed_is_refused(void **state)
     expect_part(f, "its backup serves its shards now: start it anew");
 }
 
+/* Replaced long ago, and still as it was then: its shards are not those that were served since. */
+static void coordinator_replica__one_that_was_replaced_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    in_step(f);
+    cut(f, 12);
+    join(f, 22, 1);
+    report(f, 13, 1, 3, true);
+    cut(f, 13); /* another is deposed since */
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 22, 1, 0});
+    cut(f, 22);
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 1, 0});
+    assert_int_equal(hello_as(f, 32, SL_MESSAGE_ROLE_PS, 1, 12), 0);
+    f->sent_count = 0;
+    register_as(f, 32, (struct sl_message_pair){.task_index = 1, .epoch = 1, .in_step = true}, 1,
+                true);
+    expect_part(f, "another process has had its place since: start it anew");
+}
+
 /* Nobody is told that another serves what it does not have. */
 static void coordinator_replica__one_out_of_step_does_not_take_over(void **state)
 {
@@ -346,6 +366,7 @@ int main(void)
         TEST(coordinator_replica__who_comes_back_restores_what_nobody_has),
         TEST(coordinator_replica__counts_the_shards_without_a_backup),
         TEST(coordinator_replica__one_that_was_deposed_is_refused),
+        TEST(coordinator_replica__one_that_was_replaced_is_refused),
         TEST(coordinator_replica__one_out_of_step_does_not_take_over),
         TEST(coordinator_replica__a_report_of_failure_begins_an_epoch),
         TEST(coordinator_replica__who_takes_over_is_told_of_losses),
