@@ -11,6 +11,7 @@
 #define ATTEMPTS_A_LEASE 10
 #define REPORT_NS        (3 * SL_CLOCK_NS_PER_S)
 #define REPORT_MAX_NS    (60 * SL_CLOCK_NS_PER_S)
+#define NO_END_NS        (UINT64_C(1000) * 86400 * SL_CLOCK_NS_PER_S) /* of a deadline */
 
 static const struct sl_transport_events transport_events;
 
@@ -176,12 +177,12 @@ static void report(struct sl_timer *timer, uint64_t now_ns)
     const char *what =
         session->state == SL_SESSION_GREETING ? "waiting for the welcome of" : "cannot reach";
     const char *colon = session->obstacle[0] == '\0' ? "" : ": ";
-    if (session->was_welcomed) {
+    const uint64_t left_ns = session->deadline_ns > now_ns ? session->deadline_ns - now_ns : 0;
+    if (session->was_welcomed || left_ns > NO_END_NS) {
         sl_log_info("%s %s at %s%s%s; trying on", what, session->peer_name, session->peer, colon,
                     session->obstacle);
         session->report_wait_ns *= session->report_wait_ns < REPORT_MAX_NS ? 2 : 1;
     } else {
-        uint64_t left_ns = session->deadline_ns > now_ns ? session->deadline_ns - now_ns : 0;
         sl_log_info("%s %s at %s%s%s; giving up in %llu s", what, session->peer_name, session->peer,
                     colon, session->obstacle, left_ns / SL_CLOCK_NS_PER_S);
     }
