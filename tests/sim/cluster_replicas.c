@@ -117,6 +117,16 @@ static void look_at_doubles(struct sl_sim_cluster *cluster, uint32_t owner)
     }
 }
 
+static bool is_running(const struct sl_sim_cluster *cluster, uint64_t incarnation)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
+        found = found || (cluster->ps[i].running && cluster->ps[i].incarnation == incarnation);
+    }
+    return found;
+}
+
+/* A coordinator that knows no ps any more which it was told of begins anew, and the job with it. */
 static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
                          const struct sl_coordinator *coordinator)
 {
@@ -128,12 +138,14 @@ static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
     }
     sl_sim_cluster_trace(cluster, "the shards of ps/%u: epoch %" PRIu64 ", ps/%u, backup %d", owner,
                          told->epoch, told->primary, (int)told->backup);
-    if (told->epoch < pair->epoch) {
+    const bool is_anew = told->epoch < pair->epoch;
+    cluster->oracle.forgot = cluster->oracle.forgot || is_anew;
+    if (is_anew && is_running(cluster, pair->holder)) {
         sl_sim_oracle_fail(&cluster->oracle, "epochs",
                            "the shards of ps/%u were in epoch %" PRIu64 ", and are in %" PRIu64,
                            owner, pair->epoch, told->epoch);
     }
-    if (pair->holder != 0 && told->primary != pair->primary) {
+    if (pair->holder != 0 && told->primary != pair->primary && !is_anew) {
         cluster->oracle.moved_ns[owner] = cluster->now_ns;
     } else if (pair->holder != 0 && holder != pair->holder) {
         sl_sim_oracle_loses(&cluster->oracle, owner);

@@ -28,7 +28,7 @@ QUICK = {"replays are carried out again", "ssp admits one step early", "bsp comm
          "disks: the checksum of a block is not looked at",
          "disks: slots are not loaded", "disks: other numbers: the last shard's file is not read",
          "disks: nobody is told of a checkpoint that failed",
-         "replicas: replies do not wait for the backup", "replicas: a take-over begins no epoch",
+         "replicas: replies do not wait for the backup", "replicas: epochs are not kept",
          "replicas: a take-over gives nobody a lease"}
 
 # name, file, what stands there (once), what shall stand there
@@ -263,12 +263,14 @@ REPLICA_MUTATIONS = [
      "    replica->position -= resumed && replica->position > 0;\n"
      "    replica->received = replica->acked = replica->position;"),
     ("replicas: writes that have failed are not logged", "ps/server_log.c",
-     "    if (!sl_server_replica_logs(request->server) || request->payload == NULL) {",
-     "    if (request->list == NULL) {"),
+     "    if (!sl_server_replica_logs(request->server) || request->payload == NULL ||",
+     "    if (request->list == NULL ||"),
     # One primary in an epoch, and none of an older one.
-    ("replicas: a take-over begins no epoch", "ps/coordinator_replica.c",
-     "    pair->epoch++;\n    pair->primary = primary;",
-     "    pair->epoch += primary == pair->primary || pair->epoch == 0;\n    pair->primary = primary;"),
+    ("replicas: epochs are not kept", "ps/coordinator_record.c",
+     '"epoch", id_json(ps->epoch), "primary"', '"epoch", id_json(1), "primary"'),
+    ("replicas: a take-over is not kept", "ps/coordinator_replica.c",
+     "    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, (uint32_t)(pair - coordinator->ps));\n",
+     "    (void)pair;\n"),
     ("replicas: the primary of an older epoch is believed", "ps/server_replica.c",
      "    if (conn->hello.epoch < replica->pair.epoch || replica->pair.is_primary) {",
      "    if (conn->hello.epoch < replica->pair.epoch && conn->hello.state == 0) {"),
@@ -278,7 +280,7 @@ REPLICA_MUTATIONS = [
      "    if (!resumed && replica->state == 0) {"),
     # It goes on.
     ("replicas: a take-over gives nobody a lease", "ps/server_replica.c",
-     "    sl_server_sessions_await(server);\n", ""),
+     "    sl_server_sessions_await(server, TAKE_OVER_LEASES);\n", ""),
     ("replicas: losses are not logged", "ps/server_session.c",
      "        sl_server_log_client(server, &head);\n        return;", "        (void)head;\n        return;"),
     ("replicas: the end of unknown sessions is not heard of", "ps/server_feed.c",

@@ -110,6 +110,7 @@ struct sl_sim_oracle {
     uint32_t checkpoint_count, checkpoint_capacity;
     bool is_elsewhere; /* what is on the disks is booked by another one */
     bool was_damaged;  /* a file on some disk */
+    bool forgot;       /* the coordinator has begun anew, though it had backups to know of */
     uint64_t complete; /* the greatest number of one that every ps has; 0: none yet */
     uint32_t complete_count;
     uint64_t restored_ns[SL_SIM_PS_MAX]; /* when each began anew last */

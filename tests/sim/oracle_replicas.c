@@ -5,7 +5,7 @@
 
 bool sl_sim_oracle_forgets(const struct sl_sim_oracle *oracle)
 {
-    return !oracle->plan->replica.is_there && oracle->epochs[0] > 0;
+    return oracle->plan->replica.is_there ? oracle->forgot : oracle->epochs[0] > 0;
 }
 
 void sl_sim_oracle_loses(struct sl_sim_oracle *oracle, uint32_t ps)

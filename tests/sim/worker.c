@@ -272,7 +272,9 @@ static void step_tick(struct sl_sim_worker *worker, bool push, bool pull_too, bo
     if (pull_next && worker->clock + 1 < worker->options.plan->iterations) {
         pull_some(worker, work, worker->clock + 1);
     }
-    sl_sim_worker_submit(worker, work, timeout_of(worker, false));
+    /* What has ticked and fails leaves something to the backup, and nobody who knows it. */
+    const bool may_fail = pull_next && worker->options.plan->replica.is_there;
+    sl_sim_worker_submit(worker, work, timeout_of(worker, may_fail));
 }
 
 /* Several pushes side by side. */
