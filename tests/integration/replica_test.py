@@ -274,6 +274,19 @@ class Checkpoints(ReplicaTest):
                 self.job.check(restarted={0, 1, 2}, held=held)
                 self.cluster.drain()
 
+    def test_one_that_is_told_to_end(self):
+        """It writes the last checkpoint with the others, then its backup goes on."""
+        self.start_cluster(extra=self.flags)
+        self.cluster.extend("--restore", "newest")
+        self.start_job("bsp")
+        for number, index in ((1, 1), (2, 2)):
+            self.cluster.ps[index].signal(signal.SIGTERM)
+            self.assertEqual(self.cluster.ps[index].wait(), 0)
+            self.assertIn(f"checkpoint {number} is the last one", self.cluster.ps[index].output)
+            self.cluster.ps[index] = self.cluster.start_ps(index)
+            self.wait_in_step(2)
+        self.end_job()
+
     def test_a_ps_and_its_backup_are_killed(self):
         """The shards that were lost come back as the checkpoint has them, where they were last."""
         self.start_cluster(extra=self.flags)
