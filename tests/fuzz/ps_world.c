@@ -14,6 +14,24 @@ static uint64_t clock_now(void *ctx)
 
 /* ---- The peers' side ------------------------------------------------------------------------- */
 
+/* The last place is everybody's for whom there is none. */
+static void on_accepted(void *ctx, struct sl_conn *conn)
+{
+    struct fuzz_world *world = ctx;
+    uint32_t at = world->first_accepted;
+    while (at < FUZZ_PEERS - 1 && world->peers[at].conn != NULL) {
+        at++;
+    }
+    struct fuzz_peer *peer = &world->peers[at];
+    conn->user = peer;
+    if (peer->conn != NULL) {
+        sl_transport_disconnect(conn);
+        return;
+    }
+    peer->conn = conn;
+    peer->is_backup = true;
+}
+
 static void on_connected(void *ctx, struct sl_conn *conn)
 {
     (void)ctx;
@@ -35,7 +53,8 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
         sl_assert(peer->raw || message->header.request_id < peer->next_id);
         sl_assert(peer->is_primary || message->header.credit_requests <= 1);
     } else {
-        sl_assert(message->header.type == SL_FRAME_CONTROL);
+        sl_assert(message->header.type == SL_FRAME_CONTROL ||
+                  (peer->is_backup && message->header.type == SL_FRAME_REQUEST));
     }
     sl_transport_release(conn, message);
 }
@@ -58,11 +77,14 @@ static void on_closed(void *ctx, struct sl_conn *conn, int err)
     (void)ctx;
     (void)err;
     struct fuzz_peer *peer = conn->user;
-    peer->conn = NULL;
-    peer->sending = false;
+    if (peer->conn == conn) {
+        peer->conn = NULL;
+        peer->sending = false;
+    }
 }
 
 static const struct sl_transport_events peer_events = {
+    .accepted = on_accepted,
     .connected = on_connected,
     .sink = on_sink,
     .received = on_received,
@@ -139,6 +161,15 @@ void fuzz_world_listen(struct fuzz_world *world)
     const struct sl_transport_options options = {.medium = &world->network};
     sl_assert(sl_transport_open(&sl_loop_transport_ops, world->peer_reactor, &options,
                                 &world->transport) == 0);
+}
+
+struct sl_endpoint fuzz_world_accept(struct fuzz_world *world, uint32_t first)
+{
+    const struct sl_endpoint any = {.scheme = SL_ENDPOINT_TCP, .host = "127.0.0.1"};
+    struct sl_endpoint bound;
+    world->first_accepted = first;
+    sl_assert(sl_transport_listen(world->transport, &any, &peer_events, world, &bound) == 0);
+    return bound;
 }
 
 static bool has_conns(const struct fuzz_world *world)

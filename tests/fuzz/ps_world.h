@@ -23,6 +23,7 @@ struct fuzz_peer {
     bool sending;    /* head is the transport's */
     bool raw;        /* it has sent a frame that is not of our making */
     bool is_primary; /* it feeds a backup, which answers several entries at once */
+    bool is_backup;  /* it is fed */
 };
 
 struct fuzz_world {
@@ -34,6 +35,7 @@ struct fuzz_world {
     struct sl_server *servers[FUZZ_SERVERS];
     struct sl_transport *transport; /* of the peers */
     struct sl_endpoint endpoint;    /* where the first server listens */
+    uint32_t first_accepted;        /* of the peers that were connected to */
     struct fuzz_peer peers[FUZZ_PEERS];
     uint8_t sink[SL_LIMIT_FRAME_PAYLOAD_BYTES];
 };
@@ -46,6 +48,9 @@ struct sl_server_options fuzz_world_options(struct fuzz_world *world, uint32_t r
 
 /* The servers are made: the first one listens, and the peers may connect. */
 void fuzz_world_listen(struct fuzz_world *world);
+
+/* The peers listen too: who connects is the peer of that index, or one behind it. */
+struct sl_endpoint fuzz_world_accept(struct fuzz_world *world, uint32_t first);
 
 /* Closes all connections, and destroys everything; asserts that nothing was kept. */
 void fuzz_world_end(struct fuzz_world *world);
