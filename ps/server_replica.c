@@ -214,10 +214,16 @@ void sl_server_set_pair(struct sl_server *server, const struct sl_server_pair *p
     } else if (before.is_primary) {
         sl_log_error("shard %u: another ps has it (epoch %" PRIu64 "): this one ends",
                      server->options.shard.index, pair->epoch);
-        server->options.pair_failed(server->options.pair_ctx, SL_ERR_REFUSED);
+        sl_server_replica_deposed(server);
     } else {
         sl_server_replica_forget(server);
     }
+}
+
+void sl_server_replica_deposed(struct sl_server *server)
+{
+    server->replica->hands_over = true;
+    server->options.pair_failed(server->options.pair_ctx, SL_ERR_REFUSED);
 }
 
 static bool refuse(struct sl_server_conn *conn, int err, const char *what)
@@ -246,7 +252,10 @@ bool sl_server_replica_admits(struct sl_server_conn *conn)
     if (conn->hello.epoch > replica->pair.epoch) {
         return refuse(conn, SL_ERR_AGAIN, "it has not heard of that epoch yet");
     }
-    if (conn->hello.epoch < replica->pair.epoch || replica->pair.is_primary) {
+    if (replica->pair.is_primary) {
+        return refuse(conn, SL_ERR_EXISTS, "it is the primary now");
+    }
+    if (conn->hello.epoch < replica->pair.epoch) {
         return refuse(conn, SL_ERR_REFUSED, "that epoch is over");
     }
     return !replica->is_broken || refuse(conn, SL_ERR_INVALID, "the backup is out of step");

@@ -50,7 +50,7 @@ struct sl_server_replica {
     uint64_t alone_since_ns; /* 0: it is in step, or this is a backup */
     uint64_t alone_writes;   /* that were acknowledged without a backup in step */
     bool has_given_up; /* the coordinator has been told that the epoch has no backup in step */
-    bool hands_over;   /* this ps ends, and the backup has all: nothing is done here any more */
+    bool hands_over;   /* the backup goes on, and has all: nothing is done here any more */
     struct sl_session *session;
     struct sl_outbox outbox;
     struct sl_credit credit;
@@ -146,6 +146,9 @@ void sl_server_replica_open(struct sl_server *server);
 
 /* The backup begins as an empty one. */
 void sl_server_replica_forget(struct sl_server *server);
+
+/* Another is the primary: this one does and answers nothing more, and its process ends. */
+void sl_server_replica_deposed(struct sl_server *server);
 
 /* The backup has nothing more to carry out before it takes over. */
 void sl_server_replica_took_over(struct sl_server *server);

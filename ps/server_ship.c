@@ -161,6 +161,12 @@ static void on_closed(void *ctx, struct sl_session *session, int err, const char
     struct sl_server *server = ctx;
     sl_session_close(&server->replica->session);
     sl_timer_disarm(timers_of(server), &server->replica->silence);
+    if (err == SL_ERR_EXISTS) {
+        sl_log_error("shard %u: %s: this ps was lost, and ends: start it anew",
+                     server->options.shard.index, reason);
+        sl_server_replica_deposed(server);
+        return;
+    }
     if (err == SL_ERR_REFUSED) {
         sl_log_error("shard %u: nothing is acknowledged any more: %s", server->options.shard.index,
                      reason);
