@@ -100,6 +100,7 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
     checkpoint->base = adds ? checkpoint->complete : 0;
     checkpoint->begun_ns = checkpoint->stage_ns = now_ns;
+    checkpoint->has_worker = false;
     checkpoint->time_ms = options->time_ms == NULL ? 0 : options->time_ms(options->ctx);
     checkpoint->is_last = sl_coordinator_ask_take(coordinator, checkpoint->number);
     wait_for_all(coordinator);
@@ -182,7 +183,8 @@ static struct sl_message complete_message(const struct sl_coordinator_checkpoint
                                 .base = checkpoint->base,
                                 .files = checkpoint->files,
                                 .file_count = checkpoint->file_count,
-                                .time_ms = checkpoint->time_ms},
+                                .time_ms = checkpoint->time_ms,
+                                .has_worker = checkpoint->has_worker},
     };
 }
 
@@ -258,6 +260,7 @@ void sl_coordinator_checkpoint_part(struct sl_coordinator *coordinator,
                 "%s has written other files than those of the shards that it serves", member->name);
         return;
     }
+    checkpoint->has_worker = checkpoint->has_worker || part->has_worker;
     if (pay(coordinator, member)) {
         checkpoint->stage = SL_COORDINATOR_CHECKPOINT_KEEPING;
         checkpoint->stage_ns = now_ns;

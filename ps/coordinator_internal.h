@@ -134,6 +134,7 @@ struct sl_coordinator_checkpoint {
     uint32_t owed;                            /* ps that have not said what this stage waits for */
     struct sl_message_checkpoint_file *files; /* [file_count], by shard; NULL in IDLE */
     uint32_t file_count;
+    bool has_worker;   /* one of them is of a shard that knew a worker */
     uint64_t newest;   /* the greatest number that anyone knows of */
     uint64_t complete; /* that the next may add to; 0: it has to be a full one */
     uint64_t whole;    /* the newest complete one, which every ps has; 0: not known */

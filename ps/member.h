@@ -80,10 +80,12 @@ uint64_t sl_member_restore(const struct sl_member *member);
 void sl_member_abandoned(const struct sl_member *member, uint64_t *above, uint64_t *to);
 
 /* To the coordinator, of a checkpoint that `checkpoint` has begun: its files are on disk, one for
- * each shard, by ascending index in the cluster; copied. They are said again as often as the
- * connection breaks. Without effect for one that is not the last begun. */
+ * each shard, by ascending index in the cluster; copied. has_worker: one of the shards knew one.
+ * They are said again as often as the connection breaks. Without effect for one that is not the
+ * last begun. */
 void sl_member_checkpoint_part(struct sl_member *member, uint64_t number,
-                               const struct sl_message_checkpoint_file *files, uint32_t file_count);
+                               const struct sl_message_checkpoint_file *files, uint32_t file_count,
+                               bool has_worker);
 /* Likewise: it cannot be made; why: for people. */
 void sl_member_checkpoint_fail(struct sl_member *member, uint64_t number, int err, const char *why);
 /* Likewise, after `checkpoint_complete`: the manifest is written. */

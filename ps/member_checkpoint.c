@@ -136,7 +136,8 @@ static void answer(struct sl_member *member, uint64_t number, struct sl_message 
 }
 
 void sl_member_checkpoint_part(struct sl_member *member, uint64_t number,
-                               const struct sl_message_checkpoint_file *files, uint32_t file_count)
+                               const struct sl_message_checkpoint_file *files, uint32_t file_count,
+                               bool has_worker)
 {
     sl_assert(file_count > 0);
     sl_assert(file_count <= 2 * SL_LIMIT_REACTORS);
@@ -148,7 +149,10 @@ void sl_member_checkpoint_part(struct sl_member *member, uint64_t number,
     memcpy(copy, files, file_count * sizeof *copy);
     struct sl_message message = {
         .kind = SL_MESSAGE_CHECKPOINT_PART,
-        .checkpoint_part = {.number = number, .files = copy, .file_count = file_count},
+        .checkpoint_part = {.number = number,
+                            .files = copy,
+                            .file_count = file_count,
+                            .has_worker = has_worker},
     };
     answer(member, number, &message);
 }

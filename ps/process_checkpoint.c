@@ -49,6 +49,7 @@ struct sl_process_checkpoints {
     uint64_t number; /* 0: none yet */
     uint32_t seats;  /* that it is of: bits */
     uint32_t waited; /* shards whose part has not come */
+    bool has_worker; /* one of those whose part has come knew one */
     uint64_t begun_ns;
     struct sl_message_checkpoint_file *files; /* [reactor_count], with replicas twice: by shard */
     uint32_t asks_left;                       /* for the last one */
@@ -151,10 +152,11 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
                                                 .hash = result->file.hash,
                                                 .rows = result->file.rows};
     (void)snprintf(file->name, sizeof file->name, "%s", result->file.name);
+    all->has_worker = all->has_worker || result->has_worker;
     free(part);
     if (--all->waited == 0) {
         sl_member_checkpoint_part(process->member, all->number, all->files,
-                                  file_count(process, all->seats));
+                                  file_count(process, all->seats), all->has_worker);
     }
 }
 
@@ -259,6 +261,7 @@ void sl_process_on_checkpoint(void *ctx, const struct sl_message_checkpoint *beg
     prune(process, begun);
     all->number = begun->number;
     all->seats = seats;
+    all->has_worker = false;
     all->waited = file_count(process, seats);
     all->begun_ns = sl_reactor_now_ns(process->reactors[0]);
     post_seats(process, seats,
@@ -334,6 +337,8 @@ static int fill_manifest(const struct sl_process *process, struct sl_checkpoint_
     }
     manifest->number = complete->number;
     manifest->base = complete->base;
+    manifest->workers =
+        complete->has_worker ? SL_CHECKPOINT_WORKERS_SOME : SL_CHECKPOINT_WORKERS_NONE;
     manifest->time_s =
         complete->time_ms == 0 ? now_s(process) : (int64_t)(complete->time_ms / 1000);
     for (uint32_t i = 0; i < complete->file_count; i++) {

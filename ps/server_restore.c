@@ -33,6 +33,7 @@ struct batch {
     struct sl_image_block *blocks[BATCH_BLOCKS]; /* the reader's own, in exchange; used again */
     uint32_t count;
     uint32_t image_shard, image_shard_count;
+    enum sl_checkpoint_workers workers;
     bool begins, ends; /* with the file */
     bool is_newest;    /* it is of the checkpoint itself, not of one that it adds to */
     bool is_last;      /* nothing is to be read behind it */
@@ -139,6 +140,7 @@ static int read_batch(struct batch *batch)
     }
     batch->image_shard = files->image_shard;
     batch->image_shard_count = current(files)->shard_count;
+    batch->workers = current(files)->workers;
     batch->is_newest = files->item + 1 == files->chain.count;
     while (batch->count < BATCH_BLOCKS && !batch->ends) {
         const struct sl_image_block *block;
@@ -293,6 +295,15 @@ static void report(const struct sl_server_restore *restore)
                 restore->is_same ? "" : "; from another number of shards");
 }
 
+/* The job was not over when the checkpoint was made: all shards agree on that, although each was
+ * cut at a moment of its own. */
+static bool goes_on(const struct sl_server_restore *restore, const struct batch *batch)
+{
+    return batch->workers == SL_CHECKPOINT_WORKERS_UNKNOWN
+               ? sl_server_has_worker(restore->server)
+               : batch->workers == SL_CHECKPOINT_WORKERS_SOME;
+}
+
 /* The batch is loaded: its memory is for what comes behind all others. */
 static void next_batch(struct sl_server_restore *restore, struct batch *batch)
 {
@@ -300,7 +311,7 @@ static void next_batch(struct sl_server_restore *restore, struct batch *batch)
     restore->ready--;
     restore->block = 0;
     if (batch->is_last) {
-        if (restore->is_same && sl_server_has_worker(restore->server)) {
+        if (restore->is_same && goes_on(restore, batch)) {
             sl_shard_load_let_ahead(restore->server->shard);
         } else {
             sl_shard_load_new_job(restore->server->shard);

@@ -355,6 +355,7 @@ static void build_part(struct build *build, const struct sl_message_checkpoint_p
     build->part.n_files = from->file_count;
     build->part.code = (uint32_t)-from->err;
     build->part.text = text(from->text, sizeof from->text);
+    build->part.has_worker = from->has_worker;
     build->control.checkpoint_part = &build->part;
 }
 
@@ -367,6 +368,7 @@ static void build_complete(struct build *build, const struct sl_message_checkpoi
     build->complete.files = build_files(build, from->files, from->file_count);
     build->complete.n_files = from->file_count;
     build->complete.time_ms = from->time_ms;
+    build->complete.has_worker = from->has_worker;
     build->control.checkpoint_complete = &build->complete;
 }
 

@@ -217,6 +217,7 @@ struct sl_message_checkpoint_part {
     uint32_t file_count;                      /* at least 1; with an err 0 */
     int err;                                  /* 0, or an sl_err */
     char text[SL_MESSAGE_TEXT_BYTES];         /* of the err */
+    bool has_worker;                          /* one of its shards knew a worker then */
 };
 
 struct sl_message_checkpoint_complete {
@@ -224,6 +225,7 @@ struct sl_message_checkpoint_complete {
     struct sl_message_checkpoint_file *files; /* owned by the message; by ascending shard */
     uint32_t file_count;                      /* at least 1 */
     uint64_t time_ms;                         /* since 1970, when it was begun; 0: unknown */
+    bool has_worker;                          /* a shard knew a worker: the job was not over */
 };
 
 struct sl_message {

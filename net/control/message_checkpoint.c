@@ -73,6 +73,7 @@ int sl_message_checkpoint_read_part(const struct sl_message_memory *memory,
 {
     to->number = from->number;
     to->err = from->code == 0 ? 0 : read_code(from->code);
+    to->has_worker = from->has_worker != 0;
     if (!sl_message_checkpoint_is_number(from->number, 0) ||
         !holds((from->code == 0) == (from->n_files != 0),
                "checkpoint: files and an error, or neither") ||
@@ -90,6 +91,7 @@ int sl_message_checkpoint_read_complete(const struct sl_message_memory *memory,
     to->number = from->number;
     to->base = from->adds_to;
     to->time_ms = from->time_ms;
+    to->has_worker = from->has_worker != 0;
     if (!sl_message_checkpoint_is_number(from->number, from->adds_to) ||
         !holds(from->n_files != 0, "checkpoint: complete without a file")) {
         return SL_ERR_PROTOCOL;

@@ -78,6 +78,12 @@ static size_t append(char *text, size_t bytes, size_t room, const char *format, 
     return bytes + (size_t)more;
 }
 
+static const char *const WORKERS[] = {
+    [SL_CHECKPOINT_WORKERS_UNKNOWN] = "",
+    [SL_CHECKPOINT_WORKERS_NONE] = ",\n  \"workers\": false",
+    [SL_CHECKPOINT_WORKERS_SOME] = ",\n  \"workers\": true",
+};
+
 char *sl_checkpoint_manifest_encode(const struct sl_checkpoint_manifest *manifest, size_t *bytes)
 {
     sl_assert(manifest->number > manifest->base);
@@ -91,9 +97,9 @@ char *sl_checkpoint_manifest_encode(const struct sl_checkpoint_manifest *manifes
                          "{\n  \"format\": \"" FORMAT_NAME "\",\n  \"number\": %" PRIu64
                          ",\n  \"base\": %" PRIu64 ",\n  \"base_id\": \"%016" PRIx64
                          "\",\n  \"id\": \"%016" PRIx64 "\",\n  \"time\": %" PRId64
-                         ",\n  \"shard_count\": %" PRIu32 ",\n  \"files\": [\n",
+                         "%s,\n  \"shard_count\": %" PRIu32 ",\n  \"files\": [\n",
                          manifest->number, manifest->base, manifest->base_id, manifest->id,
-                         manifest->time_s, manifest->shard_count);
+                         manifest->time_s, WORKERS[manifest->workers], manifest->shard_count);
     for (uint32_t i = 0; i < manifest->shard_count; i++) {
         const struct sl_checkpoint_entry *file = &manifest->files[i];
         done = append(text, done, room,
@@ -207,7 +213,14 @@ static void take_files(struct parser *parser, const json_t *files,
 static void take_head(struct parser *parser, const json_t *root,
                       struct sl_checkpoint_manifest *manifest)
 {
-    check_member_count(parser, root, "the manifest", 9);
+    const json_t *workers = json_object_get(root, "workers");
+    check_member_count(parser, root, "the manifest", workers == NULL ? 9 : 10);
+    manifest->workers = workers == NULL         ? SL_CHECKPOINT_WORKERS_UNKNOWN
+                        : json_is_true(workers) ? SL_CHECKPOINT_WORKERS_SOME
+                                                : SL_CHECKPOINT_WORKERS_NONE;
+    if (workers != NULL && !json_is_boolean(workers)) {
+        refuse(parser, "\"workers\" is neither true nor false");
+    }
     if (strcmp(take_text(parser, root, "format"), FORMAT_NAME) != 0) {
         refuse(parser, "\"format\" is not \"" FORMAT_NAME "\"");
     }

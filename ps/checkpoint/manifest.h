@@ -39,13 +39,21 @@ struct sl_checkpoint_entry {
     uint64_t rows;  /* rows of sparse tables in it */
 };
 
+/* Whether a shard knew a worker when it was cut, so that all agree on whether the job was over. */
+enum sl_checkpoint_workers {
+    SL_CHECKPOINT_WORKERS_UNKNOWN, /* it does not say: each shard looks at its own file */
+    SL_CHECKPOINT_WORKERS_NONE,
+    SL_CHECKPOINT_WORKERS_SOME
+};
+
 struct sl_checkpoint_manifest {
-    uint64_t number;      /* 1 to SL_CHECKPOINT_NUMBER_MAX */
-    uint64_t base;        /* the one that this adds to, below number; 0: none, it is full */
-    uint64_t base_id;     /* of that one; 0 when there is none */
-    uint64_t id;          /* sl_checkpoint_manifest_id */
-    int64_t time_s;       /* Unix time at which it was asked for; for people only */
-    uint32_t shard_count; /* 1 to SL_LIMIT_SHARDS */
+    uint64_t number;  /* 1 to SL_CHECKPOINT_NUMBER_MAX */
+    uint64_t base;    /* the one that this adds to, below number; 0: none, it is full */
+    uint64_t base_id; /* of that one; 0 when there is none */
+    uint64_t id;      /* sl_checkpoint_manifest_id */
+    int64_t time_s;   /* Unix time at which it was asked for; for people only */
+    enum sl_checkpoint_workers workers;
+    uint32_t shard_count;              /* 1 to SL_LIMIT_SHARDS */
     struct sl_checkpoint_entry *files; /* [shard_count], by shard; owned: manifest_fini */
 };
 

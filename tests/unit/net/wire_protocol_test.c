@@ -199,14 +199,16 @@ static void protocol_page__shows_a_checkpoint(void **state)
     assert_control("checkpoint_part",
                    &(struct sl_message){
                        .kind = SL_MESSAGE_CHECKPOINT_PART,
-                       .checkpoint_part = {.number = 12, .files = &files[1], .file_count = 1}});
+                       .checkpoint_part = {
+                           .number = 12, .files = &files[1], .file_count = 1, .has_worker = true}});
     assert_control("checkpoint_complete",
                    &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_COMPLETE,
                                         .checkpoint_complete = {.number = 12,
                                                                 .base = 11,
                                                                 .files = files,
                                                                 .file_count = 2,
-                                                                .time_ms = 1795363200000}});
+                                                                .time_ms = 1795363200000,
+                                                                .has_worker = true}});
     assert_control("checkpoint_done", &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT_DONE,
                                                            .checkpoint_number = 12});
     assert_control(

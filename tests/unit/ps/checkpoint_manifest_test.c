@@ -30,6 +30,7 @@ static void decode__takes_what_encode_makes(void **state)
     manifest.base = SL_CHECKPOINT_NUMBER_MAX - 1;
     manifest.base_id = UINT64_MAX;
     manifest.time_s = INT64_MAX;
+    manifest.workers = SL_CHECKPOINT_WORKERS_SOME;
     for (uint32_t i = 0; i < SL_LIMIT_SHARDS; i++) {
         manifest.files[i].bytes = INT64_MAX - i;
         manifest.files[i].hash = UINT64_MAX - i;
@@ -46,6 +47,7 @@ static void decode__takes_what_encode_makes(void **state)
     assert_int_equal(again.base, manifest.base);
     assert_int_equal(again.base_id, manifest.base_id);
     assert_int_equal(again.time_s, manifest.time_s);
+    assert_int_equal(again.workers, manifest.workers);
     free(text);
     sl_checkpoint_manifest_fini(&again);
     sl_checkpoint_manifest_fini(&manifest);

@@ -46,6 +46,27 @@ static void checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifest
     expect_nothing(f);
 }
 
+static void checkpoint__has_a_worker_where_one_of_its_ps_knew_one(void **state)
+{
+    struct fixture *f = *state;
+    start_with(f, 0, 0);
+    client_joins(f, 21);
+    ask(f, 21, 1, 0);
+    f->sent_count = 0;
+    f->knows_worker = true;
+    part(f, 12, 1);
+    f->knows_worker = false;
+    part(f, 11, 1);
+    expect_of_both(f, "complete 1 on 0 at 0: 0 f1-0 1 f1-1 2 f1-2 3 f1-3, a worker");
+    make_it(f, 1);
+    f->sent_count = 0;
+    ask(f, 21, 2, 0);
+    f->sent_count = 0;
+    part(f, 12, 2);
+    part(f, 11, 2);
+    expect_of_both(f, "complete 2 on 0 at 0: 0 f2-0 1 f2-1 2 f2-2 3 f2-3");
+}
+
 /* So that nothing is removed for one that some ps has not. */
 static void checkpoint__says_which_one_every_ps_has(void **state)
 {
@@ -407,6 +428,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(checkpoint__is_complete_when_every_ps_has_its_files_and_its_manifest),
+        CASE(checkpoint__has_a_worker_where_one_of_its_ps_knew_one),
         CASE(checkpoint__says_which_one_every_ps_has),
         CASE(checkpoint__comes_every_interval_where_there_is_one),
         CASE(checkpoint__none_comes_where_nobody_wants_one),

@@ -68,7 +68,8 @@ void part_of(struct fixture *f, sl_coordinator_peer peer, uint64_t number, uint3
     }
     struct sl_message message = {
         .kind = SL_MESSAGE_CHECKPOINT_PART,
-        .checkpoint_part = {.number = number, .files = files, .file_count = count}};
+        .checkpoint_part = {
+            .number = number, .files = files, .file_count = count, .has_worker = f->knows_worker}};
     say(f, peer, message);
 }
 

@@ -52,6 +52,7 @@ static void describe_complete(const struct sl_message_checkpoint_complete *compl
         at += snprintf(text + at, bytes - (size_t)at, " %u %s", complete->files[i].shard,
                        complete->files[i].name);
     }
+    (void)snprintf(text + at, bytes - (size_t)at, "%s", complete->has_worker ? ", a worker" : "");
 }
 
 static void describe(const struct sl_message *message, char *text, size_t bytes)

@@ -31,6 +31,7 @@ struct fixture {
     uint32_t ps_count, worker_count; /* of the coordinator */
     bool remembers;                  /* it has records */
     bool shows_whole;                /* "checkpoint 3 on 2, 2 whole" */
+    bool knows_worker;               /* the ps whose part comes next */
     bool follows; /* the job's course: its stages are among what is sent, "stage 1 err 0: …" */
 };
 

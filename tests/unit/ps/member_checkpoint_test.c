@@ -37,7 +37,7 @@ static void give_part(struct fixture *f, uint64_t number)
         {.name = "shard-3", .shard = 3, .bytes = 10, .hash = 11, .rows = 12},
         {.name = "shard-4", .shard = 4, .bytes = 20, .hash = 21, .rows = 22},
     };
-    sl_member_checkpoint_part(f->member, number, files, 2);
+    sl_member_checkpoint_part(f->member, number, files, 2, number == 5);
 }
 
 /* Up to where it is told the cluster again. */
@@ -61,6 +61,7 @@ static void member_checkpoint__goes_from_its_beginning_to_the_manifest(void **st
     assert_int_equal(f->part.number, 5);
     assert_int_equal(f->part.err, 0);
     assert_int_equal(f->part.file_count, 2);
+    assert_true(f->part.has_worker);
     assert_string_equal(f->part_files[1].name, "shard-4");
     assert_int_equal(f->part_files[1].shard, 4);
     assert_int_equal(f->part_files[1].bytes, 20);

@@ -31,6 +31,7 @@ struct world {
     char restore_reason[SL_SERVER_RESTORE_REASON_BYTES];
     bool restored;
     uint64_t next_id;
+    enum sl_checkpoint_workers workers; /* as the manifests say */
 };
 
 static void on_ended(void *ctx, const struct sl_server_checkpoint_result *result)
@@ -121,6 +122,7 @@ static void complete(struct world *world, const struct sl_server_checkpoint_resu
     assert_int_equal(sl_checkpoint_manifest_init(1, &manifest), 0);
     manifest.number = result->number;
     manifest.base = base;
+    manifest.workers = world->workers;
     manifest.files[0] = result->file;
     int err = sl_checkpoint_folder_publish(&world->disk.disk, "/c", &manifest,
                                            (struct sl_checkpoint_scope){.count = 1}, 0, reason,
@@ -408,11 +410,9 @@ static void restore__clients_wait(void **state)
     assert_true(peer->answer.welcome.resumed);
 }
 
-/* worker/0 has pushed, and left; worker/1 was expected, and never came. What was kept aside for him
- * is there, and workers begin anew. */
-static void restore__of_a_job_that_is_over_begins_another(void **state)
+/* worker/0 has pushed, and left; worker/1 was expected, and never came. */
+static void leave_and_restore(struct world *world)
 {
-    struct world *world = *state;
     struct stepped_peer *worker = &world->two.second;
     stepped_join(worker, &world->two.stepped, 0, 8);
     stepped_open_table(worker, 1, SL_CONSISTENCY_BSP);
@@ -423,7 +423,10 @@ static void restore__of_a_job_that_is_over_begins_another(void **state)
     assert_true(stepped_values(&world->two.stepped, 1, 10) == 0.0F);
     stepped_tell(worker, &(struct sl_message){.kind = SL_MESSAGE_GOODBYE});
     stepped_expect_end(worker);
-    save(world, 1, 0);
+    begin(world, 1, 0);
+    const struct sl_server_checkpoint_result result = take_result(world);
+    assert_false(result.has_worker);
+    complete(world, &result, 0);
     restart(world);
     world->two.second.link = NULL;
     world->two.second.connected = false;
@@ -431,11 +434,29 @@ static void restore__of_a_job_that_is_over_begins_another(void **state)
     wait_restored(world);
     assert_int_equal(world->restore_err, 0);
     sl_server_open_up(world->two.stepped.server);
+}
+
+/* What was kept aside for worker/1 is there, and workers begin anew. */
+static void restore__of_a_job_that_is_over_begins_another(void **state)
+{
+    struct world *world = *state;
+    leave_and_restore(world);
     assert_true(stepped_values(&world->two.stepped, 1, 10) == 1.0F);
-    const struct sl_message *welcome = stepped_again(worker);
+    const struct sl_message *welcome = stepped_again(&world->two.second);
     assert_false(welcome->welcome.resumed);
     assert_true(welcome->welcome.counts);
     assert_int_equal(welcome->welcome.clock, 0);
+}
+
+/* Another shard was cut before worker/0 left: this one goes on beside it. */
+static void restore__of_a_job_that_is_not_over_elsewhere_goes_on(void **state)
+{
+    struct world *world = *state;
+    world->workers = SL_CHECKPOINT_WORKERS_SOME;
+    leave_and_restore(world);
+    assert_true(stepped_values(&world->two.stepped, 1, 10) == 0.0F);
+    const struct sl_message *welcome = stepped_again(&world->two.second);
+    assert_false(welcome->welcome.counts);
 }
 
 static void restore__says_which_file_is_damaged(void **state)
@@ -483,6 +504,7 @@ int main(void)
         CASE(restore__goes_on_as_the_one_that_it_was),
         CASE(restore__clients_wait),
         CASE(restore__of_a_job_that_is_over_begins_another),
+        CASE(restore__of_a_job_that_is_not_over_elsewhere_goes_on),
         CASE(restore__says_which_file_is_damaged),
         CASE(restore__ends_with_the_server),
     };
