@@ -60,14 +60,16 @@ static void fill(const struct sl_server_session *session, struct sl_image_sessio
     if (session->failures == NULL) {
         return;
     }
+    /* Those that there are, and no more: this is done for all sessions in one turn. */
     struct sl_server_failure failures[SL_SERVER_SESSION_FAILURES];
-    memcpy(failures, session->failures, sizeof failures);
-    qsort(failures, SL_SERVER_SESSION_FAILURES, sizeof failures[0], by_age);
     for (uint32_t i = 0; i < SL_SERVER_SESSION_FAILURES; i++) {
-        if (failures[i].id != 0) {
-            out->failures[out->failure_count++] =
-                (struct sl_image_failure){.id = failures[i].id, .err = failures[i].err};
+        if (session->failures[i].id != 0) {
+            failures[out->failure_count++] = session->failures[i];
         }
+    }
+    qsort(failures, out->failure_count, sizeof failures[0], by_age);
+    for (uint32_t i = 0; i < out->failure_count; i++) {
+        out->failures[i] = (struct sl_image_failure){.id = failures[i].id, .err = failures[i].err};
     }
 }
 
