@@ -11,11 +11,12 @@ void sl_cut_blocks_begin(struct sl_cut_blocks *blocks, size_t bytes_max, uint32_
 {
     sl_assert(blocks->heads.first == NULL);
     sl_assert(blocks->full.first == NULL);
-    sl_assert(blocks->spare == NULL);
     sl_assert(blocks->open_bytes == 0);
     *blocks = (struct sl_cut_blocks){
         .bytes_max = bytes_max,
         .bytes = blocks->bytes,
+        .spare = blocks->spare,
+        .spare_bytes = blocks->spare_bytes,
         .block_bytes = block_bytes,
     };
 }
@@ -48,24 +49,45 @@ static void drop(struct sl_cut_blocks *blocks, struct sl_image_block *block)
     sl_image_block_destroy(&block);
 }
 
-static struct sl_image_block *spare_take(struct sl_cut_blocks *blocks)
+static void spare_put(struct sl_cut_blocks *blocks, struct sl_image_block *block)
 {
-    struct sl_image_block *block = blocks->spare;
-    if (block != NULL) {
-        blocks->spare = block->next;
-        block->next = NULL;
-        blocks->spare_bytes -= memory_of(block);
-    }
+    block->next = blocks->spare;
+    blocks->spare = block;
+    blocks->spare_bytes += memory_of(block);
+}
+
+static struct sl_image_block *spare_take(struct sl_cut_blocks *blocks, struct sl_image_block **at)
+{
+    struct sl_image_block *block = *at;
+    *at = block->next;
+    block->next = NULL;
+    blocks->spare_bytes -= memory_of(block);
     return block;
+}
+
+/* NULL: there is none of that capacity. */
+static struct sl_image_block *spare_find(struct sl_cut_blocks *blocks, uint32_t capacity)
+{
+    struct sl_image_block **at = &blocks->spare;
+    while (*at != NULL && (*at)->capacity != capacity) {
+        at = &(*at)->next;
+    }
+    return *at == NULL ? NULL : spare_take(blocks, at);
 }
 
 void sl_cut_blocks_drop(struct sl_cut_blocks *blocks)
 {
     struct sl_image_block *block;
     while ((block = line_take(&blocks->heads)) != NULL ||
-           (block = line_take(&blocks->full)) != NULL || (block = spare_take(blocks)) != NULL) {
-        drop(blocks, block);
+           (block = line_take(&blocks->full)) != NULL) {
+        sl_cut_blocks_put(blocks, block);
     }
+}
+
+void sl_cut_blocks_clean(struct sl_cut_blocks *blocks)
+{
+    sl_assert(blocks->spare != NULL);
+    drop(blocks, spare_take(blocks, &blocks->spare));
 }
 
 struct sl_image_block *sl_cut_blocks_take(struct sl_cut_blocks *blocks)
@@ -74,28 +96,26 @@ struct sl_image_block *sl_cut_blocks_take(struct sl_cut_blocks *blocks)
     return block != NULL || !blocks->heads_done ? block : line_take(&blocks->full);
 }
 
-void sl_cut_blocks_put(struct sl_cut_blocks *blocks, struct sl_image_block *block, bool keep)
+/* Small ones, such as a table's, cost nothing to free. */
+void sl_cut_blocks_put(struct sl_cut_blocks *blocks, struct sl_image_block *block)
 {
-    if (!keep || block->capacity != blocks->block_bytes) {
+    if (block->capacity < blocks->block_bytes) {
         drop(blocks, block);
-        return;
+    } else {
+        spare_put(blocks, block);
     }
-    block->next = blocks->spare;
-    blocks->spare = block;
-    blocks->spare_bytes += memory_of(block);
 }
 
 struct sl_image_block *sl_cut_blocks_open(struct sl_cut_blocks *blocks, uint32_t capacity)
 {
-    struct sl_image_block *block =
-        capacity == blocks->block_bytes && blocks->err == 0 ? spare_take(blocks) : NULL;
+    struct sl_image_block *block = blocks->err == 0 ? spare_find(blocks, capacity) : NULL;
     if (block != NULL) {
         blocks->open_bytes += memory_of(block);
         return block;
     }
     const size_t bytes = sizeof *block + capacity;
-    while (blocks->bytes + bytes > blocks->bytes_max && (block = spare_take(blocks)) != NULL) {
-        drop(blocks, block); /* of another capacity */
+    while (blocks->bytes + bytes > blocks->bytes_max && blocks->spare != NULL) {
+        sl_cut_blocks_clean(blocks); /* of another capacity */
     }
     if (blocks->err != 0 || bytes > blocks->bytes_max ||
         blocks->bytes > blocks->bytes_max - bytes || sl_image_block_create(capacity, &block) != 0) {
@@ -153,7 +173,7 @@ void sl_cut_stream_drop(struct sl_cut_stream *stream)
 {
     if (stream->open != NULL) {
         stream->blocks->open_bytes -= memory_of(stream->open);
-        drop(stream->blocks, stream->open);
+        sl_cut_blocks_put(stream->blocks, stream->open);
         stream->open = NULL;
     }
 }

@@ -1,7 +1,8 @@
 /* The blocks of an image in the making: where they come from, how much memory they may take, and
  * which of them wait to be taken. Everything that puts records of one kind and one table into them
  * is a stream, which has at most one block open. Owner reactor. Allocates blocks as they are
- * needed; those that come back are used again. */
+ * needed; those that come back are used again, by the next image too, until they are cleaned away
+ * one by one: to free a large one takes the kernel a while, and all of them together many turns. */
 #ifndef SL_PS_CUT_BLOCKS_H
 #define SL_PS_CUT_BLOCKS_H
 
@@ -37,14 +38,17 @@ struct sl_cut_stream {
 /* Begins an image; blocks of the one before that somebody still has count on. */
 void sl_cut_blocks_begin(struct sl_cut_blocks *blocks, size_t bytes_max, uint32_t block_bytes);
 
-/* Frees all blocks but those that somebody has taken, and that streams have open. */
+/* No block waits any more: they are spare. */
 void sl_cut_blocks_drop(struct sl_cut_blocks *blocks);
 
 /* The first block that waits, which is the caller's then; NULL: none. */
 struct sl_image_block *sl_cut_blocks_take(struct sl_cut_blocks *blocks);
 
-/* Takes a block back; keep: for use again. */
-void sl_cut_blocks_put(struct sl_cut_blocks *blocks, struct sl_image_block *block, bool keep);
+/* Takes a block back, which is spare then. */
+void sl_cut_blocks_put(struct sl_cut_blocks *blocks, struct sl_image_block *block);
+
+/* Frees one of the spare blocks, which there are (asserted). */
+void sl_cut_blocks_clean(struct sl_cut_blocks *blocks);
 
 /* True when who is in no hurry may fill another block: half of the memory is for those who are.
  * Never false when no block is to be waited for. */
@@ -71,7 +75,7 @@ struct sl_image_block *sl_cut_stream_block(struct sl_cut_stream *stream);
 /* The open block has no room for what comes next, or nothing more will come. */
 void sl_cut_stream_close(struct sl_cut_stream *stream);
 
-/* Frees the open block. */
+/* The open block is spare. */
 void sl_cut_stream_drop(struct sl_cut_stream *stream);
 
 /* Puts a row, or a dense block. False: no memory. */

@@ -16,9 +16,6 @@
 /* Blocks on their way to the disk at a time: enough to keep it busy while a turn takes long. */
 #define BLOCKS_AWAY         4
 
-/* Those that come back are given back so many a turn: to free one takes a while. */
-#define BLOCKS_PUT          2
-
 /* What the walk may spend of a turn that has no requests, of one that has some, and of one that has
  * spent its budget on them. */
 #define IDLE_KEYS           2048
@@ -134,9 +131,9 @@ static void block_put(struct sl_server_checkpoint *checkpoint, struct sl_image_b
     }
 }
 
-static void put_returned(struct sl_server_checkpoint *checkpoint, uint32_t count)
+static void put_returned(struct sl_server_checkpoint *checkpoint)
 {
-    for (; checkpoint->returned != NULL && count > 0; count--) {
+    while (checkpoint->returned != NULL) {
         struct sl_image_block *block = checkpoint->returned;
         checkpoint->returned = block->next;
         block->next = NULL;
@@ -396,7 +393,7 @@ uint32_t sl_server_checkpoint_run(struct sl_server *server, uint32_t keys)
     if (checkpoint == NULL) {
         return 0;
     }
-    put_returned(checkpoint, BLOCKS_PUT);
+    put_returned(checkpoint);
     if (checkpoint->stage == WANTED) {
         begin_cut(checkpoint);
         return 1;
@@ -546,7 +543,7 @@ void sl_server_checkpoint_fini(struct sl_server *server)
         reset(checkpoint);
     }
     (void)sl_aside_destroy(&checkpoint->aside, DISK_WAIT_NS);
-    put_returned(checkpoint, UINT32_MAX);
+    put_returned(checkpoint);
     sl_shard_cut_base_destroy(&checkpoint->newest_base);
     sl_shard_cut_base_destroy(&checkpoint->complete_base);
     server->checkpoint = NULL;

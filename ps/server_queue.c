@@ -4,6 +4,7 @@
 #include "core/assert.h"
 #include "ps/server_list.h"
 #include "ps/server_replica.h"
+#include "ps/shard_cut.h"
 
 /* Of a turn, for what the primary sends. */
 #define FEED_KEYS SL_LIMIT_TURN_KEYS
@@ -476,6 +477,16 @@ static bool yields(struct sl_server *server)
     return server->yielded;
 }
 
+/* What a cut has left behind is freed little by little. */
+static uint32_t clean(struct sl_server *server)
+{
+    if (!sl_shard_cut_has_spare(server->shard)) {
+        return 0;
+    }
+    sl_shard_cut_clean(server->shard);
+    return 1;
+}
+
 static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
 {
     (void)budget; /* in events; this counts keys */
@@ -493,15 +504,16 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
     if (sl_server_feed_waits(server)) {
         return sl_server_feed_run(server, FEED_KEYS);
     }
+    const uint32_t cleaned = clean(server);
     const uint32_t cut = sl_server_checkpoint_run(server, server->turn_keys);
     server->turn_keys -= cut < server->turn_keys ? cut : server->turn_keys;
     const uint32_t image = server->replica == NULL ? 0 : sl_server_image_run(server);
     if (yields(server)) {
-        return cut + image;
+        return cut + image + cleaned;
     }
     uint32_t keys = queue_keys(server);
     uint32_t sliced_keys = SL_SERVER_SLICED_KEYS;
-    uint32_t work = cut + image > 0;
+    uint32_t work = cut + image + cleaned > 0;
     uint32_t stuck = 0;
     while (keys > 0 && sliced_keys > 0) {
         uint32_t spent = commit(server, keys);
@@ -545,6 +557,9 @@ static bool arm_queue(struct sl_reactor_source *source)
         return false;
     }
     if (server->replica != NULL && sl_server_image_is_busy(server)) {
+        return false;
+    }
+    if (sl_shard_cut_has_spare(server->shard)) {
         return false;
     }
     return !sl_server_feed_waits(server) && !sl_shard_commit_due(server->shard) &&

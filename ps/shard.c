@@ -57,6 +57,9 @@ static void table_destroy(struct sl_shard_table **table)
 void sl_shard_destroy(struct sl_shard **shard)
 {
     sl_shard_cut_end(*shard, NULL);
+    while (sl_shard_cut_has_spare(*shard)) {
+        sl_shard_cut_clean(*shard);
+    }
     for (uint32_t i = 0; i < (*shard)->table_count; i++) {
         if ((*shard)->tables[i] != NULL) {
             table_destroy(&(*shard)->tables[i]);

@@ -359,9 +359,19 @@ struct sl_image_block *sl_shard_cut_take(struct sl_shard *shard)
 
 void sl_shard_cut_put(struct sl_shard *shard, struct sl_image_block *block)
 {
-    const bool keep = sl_shard_cut_state(shard) == SL_SHARD_CUT_RUNNING &&
-                      shard->cut->phase < SL_SHARD_CUT_PHASE_OVER;
-    sl_cut_blocks_put(&shard->cut_blocks, block, keep);
+    sl_cut_blocks_put(&shard->cut_blocks, block);
+}
+
+bool sl_shard_cut_has_spare(const struct sl_shard *shard)
+{
+    return shard->cut_blocks.spare != NULL && (sl_shard_cut_state(shard) != SL_SHARD_CUT_RUNNING ||
+                                               shard->cut->phase == SL_SHARD_CUT_PHASE_OVER);
+}
+
+void sl_shard_cut_clean(struct sl_shard *shard)
+{
+    sl_assert(sl_shard_cut_has_spare(shard));
+    sl_cut_blocks_clean(&shard->cut_blocks);
 }
 
 const char *sl_shard_cut_why(const struct sl_shard *shard)

@@ -60,6 +60,11 @@ struct sl_image_block *sl_shard_cut_take(struct sl_shard *shard);
  * there: behind that sl_image_block_destroy does. */
 void sl_shard_cut_put(struct sl_shard *shard, struct sl_image_block *block);
 
+/* True when there are blocks that no cut needs. Then clean frees one of them, which takes a part of
+ * a millisecond: once a turn, until there are none. */
+bool sl_shard_cut_has_spare(const struct sl_shard *shard);
+void sl_shard_cut_clean(struct sl_shard *shard);
+
 /* Ends a cut in whatever state, or the wish for one; does nothing without. *base (or NULL): of the
  * cut, where that was DONE, else NULL: what the next can add to. */
 void sl_shard_cut_end(struct sl_shard *shard, struct sl_shard_cut_base **base);

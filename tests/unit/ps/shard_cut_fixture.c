@@ -60,10 +60,22 @@ void cut_push_wide(struct fixture *f, uint32_t count, uint64_t first, uint32_t d
     assert_int_equal(fixture_run(f, NOBODY), SL_SHARD_DONE);
 }
 
+/* Block by block, as long as somebody says that there are some; then there are none. */
+void cut_clean(struct sl_shard *shard)
+{
+    while (sl_shard_cut_has_spare(shard)) {
+        const size_t bytes = sl_shard_cut_memory_bytes(shard);
+        sl_shard_cut_clean(shard);
+        assert_true(sl_shard_cut_memory_bytes(shard) < bytes);
+        assert_true(bytes - sl_shard_cut_memory_bytes(shard) <= SL_IMAGE_BLOCK_BYTES + 64);
+    }
+}
+
 void cut_end(struct fixture *f)
 {
     sl_shard_cut_end(f->shard, NULL);
     assert_int_equal(sl_shard_cut_state(f->shard), SL_SHARD_CUT_NONE);
+    cut_clean(f->shard);
     assert_int_equal(sl_shard_cut_memory_bytes(f->shard), 0);
 }
 
@@ -76,6 +88,7 @@ struct cut_image *cut_finish(struct fixture *f, struct sl_shard_cut_base **base)
     }
     assert_int_equal(sl_shard_cut_state(f->shard), SL_SHARD_CUT_DONE);
     sl_shard_cut_end(f->shard, base);
+    cut_clean(f->shard);
     assert_int_equal(sl_shard_cut_memory_bytes(f->shard), 0);
     return image;
 }

@@ -34,6 +34,9 @@ void cut_push_wide(struct fixture *f, uint32_t count, uint64_t first, uint32_t d
 /* Ends a cut, or the wish; nothing of it is left. */
 void cut_end(struct fixture *f);
 
+/* Frees what cuts have left behind. */
+void cut_clean(struct sl_shard *shard);
+
 /* Runs the cut to its end. *base (or NULL): of it. */
 struct cut_image *cut_finish(struct fixture *f, struct sl_shard_cut_base **base);
 

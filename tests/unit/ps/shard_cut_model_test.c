@@ -404,6 +404,9 @@ static struct cut_image *cut_serving(struct model *model, const struct sl_shard_
     }
     assert_int_equal(sl_shard_cut_state(model->shard), SL_SHARD_CUT_DONE);
     sl_shard_cut_end(model->shard, base);
+    while (sl_shard_cut_has_spare(model->shard)) {
+        sl_shard_cut_clean(model->shard);
+    }
     assert_int_equal(sl_shard_cut_memory_bytes(model->shard), 0);
     return image;
 }

@@ -324,7 +324,11 @@ static void memory__too_many_blocks_wait(void **state)
     struct sl_shard_cut_base *base;
     sl_shard_cut_end(f->shard, &base);
     assert_null(base);
+    const size_t left = sl_shard_cut_memory_bytes(f->shard);
+    assert_true(left > options.bytes_max / 2); /* no turn frees all that waited */
+    cut_clean(f->shard);
     assert_true(sl_shard_cut_memory_bytes(f->shard) > 0); /* the one that was taken */
+    assert_true(sl_shard_cut_memory_bytes(f->shard) < left / 4);
 
     /* It comes back while another cut runs. */
     struct cut_image *still = cut_image_still(f->shard);

@@ -164,6 +164,21 @@ static bool is_settled(void *ctx)
     return ((const struct settled *)ctx)->is_done;
 }
 
+/* How an aside's thread stands, of one that the reactor waits for, or not. */
+static struct settled settle(struct sl_reactor *reactor, bool is_waited_for)
+{
+    struct sl_aside *aside;
+    struct settled settled = {.job = {.work = settled_work, .done = settled_done}};
+    assert_int_equal(sl_aside_create(reactor, "test", &aside), 0);
+    if (is_waited_for) {
+        sl_aside_wait_for(aside);
+    }
+    sl_aside_post(aside, &settled.job);
+    sl_reactor_drive_until(reactor, is_settled, &settled);
+    assert_true(sl_aside_destroy(&aside, S));
+    return settled;
+}
+
 static void *pinned_thread(void *arg)
 {
     cpu_set_t one;
@@ -175,14 +190,13 @@ static void *pinned_thread(void *arg)
     }
     assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
     struct sl_reactor *reactor = attached();
-    struct sl_aside *aside;
-    struct settled settled = {.job = {.work = settled_work, .done = settled_done}};
-    assert_int_equal(sl_aside_create(reactor, "test", &aside), 0);
-    sl_aside_post(aside, &settled.job);
-    sl_reactor_drive_until(reactor, is_settled, &settled);
+    const int nice = getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
+    struct settled settled = settle(reactor, false);
     assert_true(CPU_EQUAL(&settled.cores, (const cpu_set_t *)arg));
-    assert_true(settled.nice > getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid)));
-    assert_true(sl_aside_destroy(&aside, S));
+    assert_true(settled.nice > nice);
+    settled = settle(reactor, true);
+    assert_true(CPU_EQUAL(&settled.cores, (const cpu_set_t *)arg));
+    assert_int_equal(settled.nice, nice);
     detach(reactor);
     return NULL;
 }
