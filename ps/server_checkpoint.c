@@ -18,9 +18,9 @@
 
 /* What the walk may spend of a turn that has no requests, of one that has some, and of one that has
  * spent its budget on them. */
-#define IDLE_KEYS           2048
-#define BUSY_KEYS           512
-#define LEAST_KEYS          256
+#define IDLE_KEYS           512
+#define BUSY_KEYS           256
+#define LEAST_KEYS          128
 
 /* How long the end of a server waits for a disk. */
 #define DISK_WAIT_NS        (2 * SL_CLOCK_NS_PER_S)
