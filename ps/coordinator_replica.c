@@ -152,6 +152,11 @@ void sl_coordinator_replica_begin(struct sl_coordinator *coordinator)
         if (pair->replicas > 0 && pair->epoch == 0) {
             begin_epoch(coordinator, pair, task, behind(coordinator, task));
             take_early_reports(coordinator, task);
+            if (!pair->serving && coordinator->ps[pair->backup].serving) {
+                sl_log_error("ps/%u was lost while there was no coordinator that knew of its "
+                             "backup on ps/%u: its tables begin anew",
+                             task, pair->backup);
+            }
         }
     }
 }
