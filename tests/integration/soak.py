@@ -11,6 +11,8 @@ sum   jobs of integers under both; the sums are exact, whatever was cut or kille
 replica      the same job with --replicas 1: a random worker is killed at a random moment and started
              again, then ps/1. It says how long pushes waited for the backup.
 replica_sum  jobs of integers with --replicas 1: a random worker is killed, then ps/1; exact sums.
+replica_again  jobs of integers on three ps: a worker and a ps are killed in one moment, or the ps
+               stands still or is told to end, and is killed again as it comes back; three times.
 store, store_sum  likewise with --cluster-store: a worker is killed, the leader of an etcd of three, and
              then the ps that hosts the coordinator.
 
@@ -32,7 +34,8 @@ import harness
 import sum_job
 
 AUC_TOLERANCE = 0.003
-KINDS = ("kill", "cut", "sum", "replica", "replica_sum", "store", "store_sum")
+KINDS = ("kill", "cut", "sum", "replica", "replica_sum", "replica_again", "store",
+         "store_sum")
 TRAINING_KINDS = {"kill", "cut", "replica", "store"}
 MODES = failures_test.MODES
 WORKERS = 8
@@ -289,6 +292,61 @@ class Soak:
 
     def replica_sum(self, round_, mode):
         return self.count(round_, mode, self.replicated(round_, 4))
+
+    def wait_in_step(self, ps, others):
+        """Until ps/0 has said of the shards of every ps that their backup is in step, last of all."""
+        end = time.monotonic() + harness.DEADLINE_S
+        while True:
+            last = {}
+            for line in ps.lines:
+                for owner in range(others + 1):
+                    if f"the shards of ps/{owner}" in line:
+                        last[owner] = ": they are in step (" in line
+            if len(last) > others and all(last.values()):
+                return
+            if time.monotonic() > end:
+                raise Failed(f"not all are in step:\n{ps.output}")
+            time.sleep(0.05)
+
+    def restart_ps(self, cluster, index):
+        """Another process, and the coordinator knows it."""
+        came = cluster.ps[0].output.count(f"ps/{index} came back")
+        cluster.ps[index] = cluster.start_ps(index)
+        while cluster.ps[0].output.count(f"ps/{index} came back") == came:
+            if not cluster.ps[index].running():
+                raise Failed(f"ps/{index} does not start:\n{cluster.ps[index].output}")
+            time.sleep(0.01)
+
+    def replica_again(self, round_, mode):
+        cluster = sum_job.Cluster(round_, ps_count=3, lease_s=LEASE_S, proxied=False,
+                                  extra=["--replicas", 1])
+        for ps in cluster.ps:
+            ps.wait_line("ready")
+        job = sum_job.SumJob(round_, cluster, mode, iterations=600, gated=True)
+        workers = job.start_all()
+        workers[0].wait_line("iteration 8")
+        said = []
+        for _ in range(3):
+            self.wait_in_step(cluster.ps[0], 2)
+            victim = self.random.choice((1, 2))
+            how = self.random.choice((signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM))
+            cluster.ps[victim].signal(how)
+            if how == signal.SIGKILL:
+                self.kill_one(workers, job.start)
+            elif how == signal.SIGSTOP:
+                time.sleep(LEASE_S + self.random.uniform(0.5, 1))
+                cluster.ps[victim].signal(signal.SIGCONT)
+            cluster.ps[victim].wait()
+            said.append(f"{signal.Signals(how).name} ps/{victim}")
+            self.restart_ps(cluster, victim)
+            time.sleep(self.random.uniform(0, 0.3))
+            cluster.ps[victim].signal(signal.SIGKILL)
+            cluster.ps[victim].wait()
+            self.restart_ps(cluster, victim)
+        job.open_gate()
+        for worker in workers:
+            self.end(worker)
+        return f"{', '.join(said)}, {job.check()} pushes acknowledged, exact"
 
     def store(self, round_, mode):
         return self.train(round_, mode, self.stored(round_, WORKERS))
