@@ -22,7 +22,8 @@ struct sl_sim_place {
 struct sl_sim_pair {
     uint64_t epoch;
     uint32_t primary;
-    uint64_t holder; /* incarnation of the primary; 0: nobody yet */
+    uint64_t holder;     /* incarnation of the primary; 0: nobody yet */
+    uint64_t generation; /* of what the coordinator knows */
 };
 
 struct sl_sim_cluster {

@@ -117,16 +117,14 @@ static void look_at_doubles(struct sl_sim_cluster *cluster, uint32_t owner)
     }
 }
 
-static bool is_running(const struct sl_sim_cluster *cluster, uint64_t incarnation)
+/* Another one: the coordinator may know nothing of what was before. */
+static uint64_t generation(const struct sl_sim_cluster *cluster)
 {
-    bool found = false;
-    for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
-        found = found || (cluster->ps[i].running && cluster->ps[i].incarnation == incarnation);
-    }
-    return found;
+    return cluster->plan->replica.apart ? cluster->records.forgotten : cluster->ps[0].incarnation;
 }
 
-/* A coordinator that knows no ps any more which it was told of begins anew, and the job with it. */
+/* A coordinator that hears none of the ps that its records know begins anew, and the job with it.
+ */
 static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
                          const struct sl_coordinator *coordinator)
 {
@@ -140,7 +138,7 @@ static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
                          told->epoch, told->primary, (int)told->backup);
     const bool is_anew = told->epoch < pair->epoch;
     cluster->oracle.forgot = cluster->oracle.forgot || is_anew;
-    if (is_anew && is_running(cluster, pair->holder)) {
+    if (is_anew && generation(cluster) == pair->generation) {
         sl_sim_oracle_fail(&cluster->oracle, "epochs",
                            "the shards of ps/%u were in epoch %" PRIu64 ", and are in %" PRIu64,
                            owner, pair->epoch, told->epoch);
@@ -150,7 +148,10 @@ static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
     } else if (pair->holder != 0 && holder != pair->holder) {
         sl_sim_oracle_loses(&cluster->oracle, owner);
     }
-    *pair = (struct sl_sim_pair){.epoch = told->epoch, .primary = told->primary, .holder = holder};
+    *pair = (struct sl_sim_pair){.epoch = told->epoch,
+                                 .primary = told->primary,
+                                 .holder = holder,
+                                 .generation = generation(cluster)};
 }
 
 void sl_sim_cluster_look_at_pairs(struct sl_sim_cluster *cluster)

@@ -274,10 +274,8 @@ REPLICA_MUTATIONS = [
     ("replicas: the primary of an older epoch is believed", "ps/server_replica.c",
      "    if (conn->hello.epoch < replica->pair.epoch || replica->pair.is_primary) {",
      "    if (conn->hello.epoch < replica->pair.epoch && conn->hello.state == 0) {"),
-    ("replicas: the backup keeps what it had in another epoch", "ps/server_feed.c",
-     "    const bool resumed = replica->state == conn->hello.state && !replica->is_loading;\n    if (!resumed) {",
-     "    const bool resumed = replica->state == conn->hello.state && !replica->is_loading;\n"
-     "    if (!resumed && replica->state == 0) {"),
+    ("replicas: the backup keeps what it had in another epoch", "ps/server_replica.c",
+     "    } else {\n        sl_server_replica_forget(server);\n    }\n", "    }\n"),
     # It goes on.
     ("replicas: a take-over gives nobody a lease", "ps/server_replica.c",
      "    sl_server_sessions_await(server, TAKE_OVER_LEASES);\n", ""),

@@ -34,7 +34,9 @@ void sl_sim_records_note(struct sl_sim_records *records, enum sl_coordinator_rec
                          uint32_t index)
 {
     if (kind == SL_COORDINATOR_RECORD_ALL) {
+        const uint32_t forgotten = records->forgotten + 1;
         sl_sim_records_fini(records);
+        records->forgotten = forgotten;
     } else {
         find(records, kind, index)->is_dirty = true;
     }

@@ -19,6 +19,7 @@ struct sl_sim_record {
 struct sl_sim_records {
     struct sl_sim_record *records;
     uint32_t count, capacity;
+    uint32_t forgotten; /* times that all were, since no ps was left that they know of */
 };
 
 /* The record has changed. */
