@@ -34,6 +34,7 @@ struct options {
     uint64_t rows, dim, keys, depth, long_keys, long_depth;
     int64_t second_core;
     int polling;
+    const char *congestion;
 };
 
 struct bench;
@@ -218,6 +219,7 @@ static int start_ps(const struct options *options, enum replicas replicas, struc
             .reactors = 1,
             .first_core = core,
             .polling = options->polling != 0,
+            .congestion = options->congestion,
             .hosts = hosts,
             .port = ports[i],
             .task_index = i,
@@ -235,6 +237,7 @@ static int connect_client(const struct options *options, enum way way, struct cl
         .task_index = -1,
         .caller_driven = true,
         .no_shm = way == TCP,
+        .congestion_control = options->congestion,
     };
     const struct sl_table_spec spec = {
         .name = "replicas",
@@ -393,9 +396,10 @@ static int report(struct bench *bench)
     (void)snprintf(
         setting, sizeof setting,
         "two ps with a reactor each, on %s, %llu rows of dim %llu with adagrad; pushes "
-        "of a client that drives its own connections; %s mode",
+        "of a client that drives its own connections; %s mode; TCP %s",
         o->second_core < 0 || o->second_core == o->common.server_core ? "one core" : "two cores",
-        (unsigned long long)o->rows, (unsigned long long)o->dim, o->polling ? "polling" : "event");
+        (unsigned long long)o->rows, (unsigned long long)o->dim, o->polling ? "polling" : "event",
+        o->congestion == NULL ? "as the system has it" : o->congestion);
     int err = sl_bench_report_create("replicas", setting, &bench->report);
     if (err == 0) {
         cpu_set_t before;
@@ -429,6 +433,7 @@ static int parse(int argc, char **argv, struct options *o)
          .most = 1023},
         sl_bench_choice("polling", &o->polling, "false|true",
                         "Whether a ps spins when it is idle."),
+        sl_bench_congestion(&o->congestion),
     };
     return sl_bench_parse("replicas", "What a backup of each shard costs those who push.", table,
                           sizeof table / sizeof table[0], &o->common, argc, argv);
@@ -449,6 +454,7 @@ int sl_bench_replicas_run(int argc, char **argv)
         .long_keys = 1000,
         .long_depth = 8,
         .second_core = -1,
+        .congestion = "cubic",
     };
     const int parsed = parse(argc, argv, &bench->options);
     int status = parsed < 0 ? 2 : 0;
