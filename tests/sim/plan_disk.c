@@ -11,6 +11,8 @@
 #define KILLS_MAX        3
 #define SHARE            333 /* of three in four: the others have backups */
 #define DEAF_CHECKPOINTS 4
+#define BEGIN_NS         (200 * MS)
+#define ITERATIONS_MORE  30
 #define KILLED_MS        400
 #define KILLS_SPREAD     2 /* horizons */
 
@@ -35,46 +37,58 @@ static void draw_troubles(struct sl_sim_disk_plan *disk, uint64_t *random)
     disk->fail_every = draw_every(random, 250);
     disk->stop_every = draw_every(random, 250);
     disk->full_permille = sl_sim_chance(random, 150) ? 20 : 0;
-    disk->flip_permille = sl_sim_chance(random, 250) ? 300 : 0;
+    disk->flip_permille = sl_sim_chance(random, 300) ? 500 : 0;
     disk->crash_permille = sl_sim_chance(random, 500) ? 700 : 0;
 }
 
-/* Of a worker that the ps answers in vain for some checkpoints before it is killed: what has been
- * done for it by then is in one, and will be asked for again. */
-static void draw_deaf(struct sl_sim_plan *plan, const struct sl_sim_fault *kill, uint64_t *random)
+/* A worker is answered in vain for some checkpoints, and then the ps is killed: what has been done
+ * for it is in one, and it will ask for it again. Returns for how long. */
+static uint64_t draw_deaf(struct sl_sim_plan *plan, const struct sl_sim_fault *kill,
+                          uint64_t *random)
 {
     const uint64_t most_ns = DEAF_CHECKPOINTS * plan->disk.every_ns;
-    const uint64_t drawn_ns = plan->disk.every_ns + sl_hash_random(random) % most_ns;
-    const uint64_t for_ns = drawn_ns < kill->at_ns ? drawn_ns : kill->at_ns;
+    const uint64_t for_ns = plan->disk.every_ns + sl_hash_random(random) % most_ns;
     const uint32_t task = sl_sim_below(random, plan->worker_count);
-    if (sl_sim_chance(random, 600) && plan->fault_count < SL_SIM_FAULTS_MAX) {
-        plan->faults[plan->fault_count++] = (struct sl_sim_fault){
-            .kind = SL_SIM_FAULT_PARTITION,
-            .at_ns = kill->at_ns - for_ns,
-            .duration_ns = for_ns + MS,
-            .a = kill->a,
-            .b = sl_sim_plan_task_host(plan, task),
-            .one_way = true,
-        };
-    }
+    plan->faults[plan->fault_count++] = (struct sl_sim_fault){
+        .kind = SL_SIM_FAULT_PARTITION,
+        .at_ns = kill->at_ns,
+        .duration_ns = for_ns + MS,
+        .a = kill->a,
+        .b = sl_sim_plan_task_host(plan, task),
+        .one_way = true,
+    };
+    return for_ns;
 }
 
 /* More ps than in other seeds are killed: that is what checkpoints are for. */
 static void draw_kills(struct sl_sim_plan *plan, bool partitions, uint64_t *random)
 {
+    /* Until then, or about so long, workers are at work. */
+    const uint64_t begin_ns =
+        BEGIN_NS + (uint64_t)plan->iterations * plan->think_us_max * SL_CLOCK_NS_PER_US;
     const uint32_t count = sl_sim_below(random, KILLS_MAX + 1);
-    for (uint32_t i = 0; i < count && plan->fault_count < SL_SIM_FAULTS_MAX; i++) {
-        const struct sl_sim_fault kill = {
+    for (uint32_t i = 0; i < count && plan->fault_count + 2 <= SL_SIM_FAULTS_MAX; i++) {
+        struct sl_sim_fault kill = {
             .kind = SL_SIM_FAULT_KILL_PS,
             .at_ns = sl_hash_random(random) % (KILLS_SPREAD * plan->horizon_ns),
             .duration_ns = sl_sim_between(random, 1, KILLED_MS) * MS,
             .a = sl_sim_below(random, plan->ps_count),
             .silent = sl_sim_chance(random, 300),
         };
-        plan->faults[plan->fault_count++] = kill;
-        if (partitions) {
-            draw_deaf(plan, &kill, random);
+        if (partitions && sl_sim_chance(random, 600)) {
+            kill.at_ns %= begin_ns;
+            kill.at_ns += draw_deaf(plan, &kill, random);
         }
+        plan->faults[plan->fault_count++] = kill;
+    }
+}
+
+/* More than in other seeds: so that there are checkpoints on the way. */
+static void draw_iterations(struct sl_sim_plan *plan, uint64_t *random)
+{
+    const bool is_small = plan->worker_count <= 5;
+    if (sl_sim_chance(random, 500) && is_small) {
+        plan->iterations += sl_sim_below(random, ITERATIONS_MORE);
     }
 }
 
@@ -117,6 +131,7 @@ void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice 
         plan->lease_ns = LEASE_NS; /* nobody is lost for a crash */
     }
     disk->cut_keys = cut_keys[sl_sim_below(&random, 4)];
+    draw_iterations(plan, &random);
     draw_slots(plan, &random);
     if ((choice->faults & SL_SIM_FAULTS_OF_DISKS) != 0) {
         draw_troubles(disk, &random);
