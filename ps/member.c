@@ -243,6 +243,7 @@ static void on_lost(void *ctx, struct sl_session *session, int err, const char *
         arm_absence(member, member->options.start_timeout_ns);
     }
     member->registered = false;
+    member->losses++;
     if (!member->is_lost) {
         sl_log_warn("lost the coordinator: %s; %strying again", reason,
                     member->joined ? "serving goes on, " : "");

@@ -103,6 +103,10 @@ void sl_member_checkpoint_ask(struct sl_member *member, uint64_t timeout_ns,
 void sl_member_table_keep(struct sl_member *member, uint32_t table_id,
                           const struct sl_table_spec *spec, uint64_t timeout_ns,
                           sl_session_answer_fn *answered, void *ctx);
+
+/* How often it has lost its connection to the coordinator, which may be another one since. */
+uint32_t sl_member_losses(const struct sl_member *member);
+
 /* Tells the coordinator how the backups get on, now and whenever it registers again. */
 void sl_member_report(struct sl_member *member, const struct sl_message_pair *pairs,
                       uint32_t pair_count);

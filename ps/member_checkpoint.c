@@ -186,6 +186,11 @@ void sl_member_checkpoint_ask(struct sl_member *member, uint64_t timeout_ns,
     sl_session_request(member->session, &message, timeout_ns, answered, ctx);
 }
 
+uint32_t sl_member_losses(const struct sl_member *member)
+{
+    return member->losses;
+}
+
 void sl_member_table_keep(struct sl_member *member, uint32_t table_id,
                           const struct sl_table_spec *spec, uint64_t timeout_ns,
                           sl_session_answer_fn *answered, void *ctx)

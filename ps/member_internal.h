@@ -28,6 +28,7 @@ struct sl_member {
     bool registered;  /* since the last welcome */
     bool joined;      /* the owner has been told */
     bool failed;      /* likewise: nothing more is done */
+    uint32_t losses;  /* of the connection */
     bool is_lost;     /* the coordinator is, and the user has been told so */
     uint32_t first_shard, shard_count;
     uint64_t restore;                                   /* the checkpoint to begin from */

@@ -50,7 +50,8 @@ struct sl_process_restore {
     struct sl_process_found found;
     uint32_t waited; /* cores that are not loaded */
     bool failed;
-    uint32_t table; /* the next that the coordinator is told */
+    uint32_t table;  /* the next that the coordinator is told */
+    uint32_t losses; /* of the coordinator, when it was told the first */
     bool is_closing;
 };
 
@@ -328,6 +329,11 @@ static void keep_tables(struct sl_process *process)
         (process->cores[0].loads & 1U << SL_PROCESS_OWN) != 0 ? SL_PROCESS_OWN : SL_PROCESS_GUEST;
     const struct sl_server_restore_table *tables =
         sl_server_restore_tables(sl_process_replica_server(process, which, 0), &count);
+    /* The one that was told the others is gone, perhaps, and this one gives their ids away. */
+    if (process->restore->losses != sl_member_losses(process->member)) {
+        process->restore->losses = sl_member_losses(process->member);
+        process->restore->table = 0;
+    }
     if (process->restore->table == count) {
         open_up(process);
         return;
