@@ -221,7 +221,8 @@ DISK_MUTATIONS = [
      "    if (files->item + 1 < files->chain.count && files->number == 0) {"),
     # Damage.
     ("disks: the checksum of a block is not looked at", "ps/checkpoint/reader.c",
-     "        block->bytes_hash) {", "        block->bytes_hash && block->kind == 0) {"),
+     "reader->header.hash) != block->bytes_hash) {",
+     "reader->header.hash) != block->bytes_hash && block->kind == 0) {"),
     ("disks: a manifest's checksum is not looked at", "ps/checkpoint/manifest.c",
      "    if (!parser->failed && out->id != sl_checkpoint_manifest_id(out)) {",
      "    if (!parser->failed && out->id == 0) {\n        out->id = sl_checkpoint_manifest_id(out);"),
