@@ -341,6 +341,7 @@ class Launched(harness.StarlingTest):
                               "--lease", LEASE_S, *flags, "--", "--data", data, "--model", "lr",
                               "--epochs", 5000, "--timeout", 60, "--batch-size", 100)
         wait_count(launcher, ": they are in step", 3)
+        launcher.wait_line("starling-worker/milestones has id")  # a worker is connected
         return launcher
 
     def kill(self, launcher, index):
