@@ -37,7 +37,7 @@ static void draw_troubles(struct sl_sim_disk_plan *disk, uint64_t *random)
     disk->fail_every = draw_every(random, 250);
     disk->stop_every = draw_every(random, 250);
     disk->full_permille = sl_sim_chance(random, 150) ? 20 : 0;
-    disk->flip_permille = sl_sim_chance(random, 300) ? 500 : 0;
+    disk->flip_permille = sl_sim_chance(random, 250) ? 300 : 0;
     disk->crash_permille = sl_sim_chance(random, 500) ? 700 : 0;
 }
 
