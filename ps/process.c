@@ -139,7 +139,7 @@ static void core_set_shard(void *ctx, uint64_t restore, uint64_t seats)
     const struct sl_process *process = core->process;
     int err = set_shard(process, core->server, process->first_shard + core->index);
     if (err == 0 && core->guest != NULL) {
-        err = set_shard(process, core->guest, process->pairs[1].first_shard + core->index);
+        err = set_shard(process, core->guest, process->guest_first_shard + core->index);
     }
     if (err != 0) {
         sl_process_answer(core, err);

@@ -61,9 +61,8 @@ enum sl_process_report {
 struct sl_process_pair {
     struct sl_message_ps ps;     /* whose they are, as told last */
     struct sl_message_ps backup; /* who has the backups, where anybody has */
-    uint32_t first_shard;
-    uint64_t told_epoch;    /* to the cores */
-    uint32_t in_step_count; /* of the cores */
+    uint64_t told_epoch;         /* to the cores */
+    uint32_t in_step_count;      /* of the cores */
     enum sl_process_report report;
 };
 
@@ -84,7 +83,7 @@ struct sl_process {
 
     /* Reactor 0's; the numbers are read by others after the mail that says they are there. */
     struct sl_member *member;
-    uint32_t first_shard, shard_count;
+    uint32_t first_shard, shard_count, guest_first_shard;
     struct sl_process_pair pairs[SL_PROCESS_SEATS]; /* of the own shards, and of the guests */
     bool has_shards;                                /* the cores have been told their numbers */
     uint64_t lease_ns;

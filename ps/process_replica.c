@@ -58,7 +58,7 @@ uint32_t sl_process_replica_seats(const struct sl_process *process)
 
 uint32_t sl_process_replica_first(const struct sl_process *process, uint32_t which)
 {
-    return which == OWN ? process->first_shard : process->pairs[GUEST].first_shard;
+    return which == OWN ? process->first_shard : process->guest_first_shard;
 }
 
 /* Where the backup of a primary here is: on the ps behind it among its guests, or on the one before
@@ -149,7 +149,6 @@ static bool take_pair(struct sl_process_pair *pair, const struct sl_message_clus
     }
     pair->ps = *ps;
     pair->backup = backup == NULL ? *ps : *backup;
-    pair->first_shard = first_shard_of(cluster, task);
     return true;
 }
 
@@ -165,6 +164,9 @@ void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
         !take_pair(&process->pairs[GUEST], cluster, before)) {
         sl_process_answer(&process->cores[0], SL_ERR_PROTOCOL);
         return;
+    }
+    if (!process->has_shards) {
+        process->guest_first_shard = first_shard_of(cluster, before);
     }
     sl_process_replica_tell(process);
 }

@@ -35,7 +35,7 @@ static void joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64
     for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
         const bool is_guest = i >= ps->options.shard_count;
         const uint64_t of =
-            is_guest ? (uint64_t)ps->wiring.pairs[1].first_shard << 32 | shard_count : shards;
+            is_guest ? (uint64_t)ps->wiring.guest_first_shard << 32 | shard_count : shards;
         sl_reactor_post(
             ps->process.reactors[0], i % ps->options.shard_count,
             (struct sl_mail){.run = set_shard, .ctx = &ps->cores[i], .a = of, .b = restore});
