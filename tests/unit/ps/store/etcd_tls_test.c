@@ -78,6 +78,17 @@ static void tls__whom_it_trusts(void **state)
     assert_string_equal(answer.reason, "");
 }
 
+/* Where the machine is busy, the time may be over before the server has shown its certificate. */
+static void expect_disbelief(const struct sl_transport_tls *files)
+{
+    struct sl_store_answer answer;
+    int tries = 0;
+    do {
+        answer = ask(files, true, SHORT_TIMEOUT);
+    } while (strstr(answer.reason, "timed out") != NULL && ++tries < 30);
+    expect_failure(&answer, "certificate");
+}
+
 /* The client does not believe in the server. */
 static void tls__a_server_of_an_unknown_authority(void **state)
 {
@@ -85,10 +96,8 @@ static void tls__a_server_of_an_unknown_authority(void **state)
     if (!is_there) {
         skip();
     }
-    struct sl_store_answer answer = ask(authority_files(AUTHORITY_STRANGER), true, SHORT_TIMEOUT);
-    expect_failure(&answer, "certificate");
-    answer = ask(NULL, true, SHORT_TIMEOUT); /* with the system's authorities */
-    expect_failure(&answer, "certificate");
+    expect_disbelief(authority_files(AUTHORITY_STRANGER));
+    expect_disbelief(NULL); /* with the system's authorities */
 }
 
 /* The server does not believe in the client: it shows one of another authority, an old one, none.
