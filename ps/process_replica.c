@@ -50,7 +50,7 @@ uint32_t sl_process_replica_seats(const struct sl_process *process)
     if (process->options.replicas == 0) {
         return 1U << OWN;
     }
-    for (int which = OWN; which <= GUEST; which++) {
+    for (uint32_t which = OWN; which <= GUEST; which++) {
         seats |= process->pairs[which].ps.primary == process->task_index ? 1U << which : 0;
     }
     return seats;
@@ -63,7 +63,7 @@ uint32_t sl_process_replica_first(const struct sl_process *process, uint32_t whi
 
 /* Where the backup of a primary here is: on the ps behind it among its guests, or on the one before
  * it among its own. */
-static bool fill_backup(const struct sl_process *process, int which, uint32_t core,
+static bool fill_backup(const struct sl_process *process, uint32_t which, uint32_t core,
                         const struct sl_message_ps *at, struct sl_server_pair *pair)
 {
     char reason[160];
@@ -78,7 +78,7 @@ static bool fill_backup(const struct sl_process *process, int which, uint32_t co
     return true;
 }
 
-static void tell_core(struct sl_process *process, int which, uint32_t core)
+static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
 {
     const struct sl_process_pair *pair = &process->pairs[which];
     struct told *told = malloc(sizeof *told);
@@ -86,7 +86,7 @@ static void tell_core(struct sl_process *process, int which, uint32_t core)
         sl_log_error("no memory to tell shard %u who has its backup", core);
         return; /* told again with the next epoch */
     }
-    *told = (struct told){.server = sl_process_replica_server(process, (uint32_t)which, core)};
+    *told = (struct told){.server = sl_process_replica_server(process, which, core)};
     told->pair.epoch = pair->ps.epoch;
     told->pair.is_primary = pair->ps.primary == process->task_index;
     told->pair.has_backup = told->pair.is_primary && pair->ps.backup != SL_MESSAGE_NO_BACKUP &&
@@ -97,7 +97,7 @@ static void tell_core(struct sl_process *process, int which, uint32_t core)
 
 void sl_process_replica_tell(struct sl_process *process)
 {
-    for (int which = OWN; which <= GUEST; which++) {
+    for (uint32_t which = OWN; which <= GUEST; which++) {
         struct sl_process_pair *pair = &process->pairs[which];
         if (!process->has_shards || pair->told_epoch == pair->ps.epoch) {
             continue;
@@ -189,7 +189,7 @@ static void pair_moved(void *ctx, uint64_t local_index, uint64_t epoch)
     pair->report = in_step ? SL_PROCESS_REPORT_IN_STEP : SL_PROCESS_REPORT_FAILED;
     struct sl_message_pair reports[SL_MESSAGE_PAIRS_MAX];
     uint32_t report_count = 0;
-    for (int which = OWN; which <= GUEST; which++) {
+    for (uint32_t which = OWN; which <= GUEST; which++) {
         const struct sl_process_pair *of = &process->pairs[which];
         if (of->report != SL_PROCESS_REPORT_NOTHING) {
             reports[report_count++] = (struct sl_message_pair){

@@ -283,15 +283,19 @@ static bool make_file(struct sl_server_checkpoint *checkpoint)
     return post(checkpoint, STEP_CREATE, NULL);
 }
 
+/* While the checkpoint's own cut has not begun: the one that there is makes a backup's image. */
+static bool is_cut_for_image(const struct sl_server_checkpoint *checkpoint)
+{
+    const enum sl_shard_cut_state state = sl_shard_cut_state(checkpoint->server->shard);
+    return state != SL_SHARD_CUT_NONE && state != SL_SHARD_CUT_WANTED;
+}
+
 /* The image of a backup is made, or the shard, which is about to be the primary, has yet to carry
  * out what the one before has acknowledged. */
 static bool has_to_wait(const struct sl_server_checkpoint *checkpoint)
 {
-    const struct sl_server *server = checkpoint->server;
-    const enum sl_shard_cut_state state = sl_shard_cut_state(server->shard);
     return checkpoint->jobs_away > 0 /* of one that was given up */ ||
-           (state != SL_SHARD_CUT_NONE && state != SL_SHARD_CUT_WANTED) ||
-           sl_server_feed_waits(server);
+           is_cut_for_image(checkpoint) || sl_server_feed_waits(checkpoint->server);
 }
 
 /* Where no push is left by half: what is in the shard now, and what the sessions say now, is in the
@@ -442,8 +446,7 @@ static void look(struct sl_timer *timer, uint64_t now_ns)
     }
     const uint64_t waited_s = (now_ns - checkpoint->moved_ns) / SL_CLOCK_NS_PER_S;
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
-    if (checkpoint->stage == WANTED && sl_shard_cut_state(checkpoint->server->shard) > //
-                                           SL_SHARD_CUT_WANTED) {
+    if (checkpoint->stage == WANTED && is_cut_for_image(checkpoint)) {
         (void)snprintf(reason, sizeof reason,
                        "the image of the shard's backup has been made for %" PRIu64 " s", waited_s);
     } else if (checkpoint->stage == WANTED && checkpoint->jobs_away == 0) {

@@ -103,11 +103,10 @@ static int choose(const struct sl_disk *disk, const char *directory,
         if (found->state == SL_CHECKPOINT_INCOMPLETE) {
             continue;
         }
-        int err =
-            list->items[i].state == SL_CHECKPOINT_DAMAGED
-                ? SL_ERR_CORRUPT
-                : sl_checkpoint_folder_chain(disk, directory, list->items[i].number, options->scope,
-                                             NULL, &chain, reason, reason_bytes);
+        int err = found->state == SL_CHECKPOINT_DAMAGED
+                      ? SL_ERR_CORRUPT
+                      : sl_checkpoint_folder_chain(disk, directory, found->number, options->scope,
+                                                   NULL, &chain, reason, reason_bytes);
         if (err == SL_ERR_NO_MEMORY || err == SL_ERR_TOO_LARGE) {
             return err;
         }
@@ -115,7 +114,7 @@ static int choose(const struct sl_disk *disk, const char *directory,
         if (err != 0) {
             continue;
         }
-        *newest = *newest == 0 ? list->items[i].number : *newest;
+        *newest = *newest == 0 ? found->number : *newest;
         for (uint32_t k = 0; keep > 0 && k < chain.count; k++) {
             keep_number(list, kept, chain.items[k].number);
         }

@@ -67,6 +67,14 @@ static void checkpoint__has_a_worker_where_one_of_its_ps_knew_one(void **state)
     expect_of_both(f, "complete 2 on 0 at 0: 0 f2-0 1 f2-1 2 f2-2 3 f2-3");
 }
 
+/* Another process in place of ps/1. */
+static void come_instead(struct fixture *f, uint64_t incarnation, uint64_t restore, uint64_t newest)
+{
+    goodbye(f, 12);
+    assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, incarnation), 0);
+    register_restoring(f, 12, 1, restore, newest, false);
+}
+
 /* So that nothing is removed for one that some ps has not. */
 static void checkpoint__says_which_one_every_ps_has(void **state)
 {
@@ -89,16 +97,12 @@ static void checkpoint__says_which_one_every_ps_has(void **state)
     expect_of_both(f, "checkpoint 3 on 0, 1 whole");
     make_it(f, 3);
     /* Who comes in place of another, and not from the newest, may not have it. */
-    goodbye(f, 12);
-    assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 99), 0);
-    register_restoring(f, 12, 1, 1, 3, false);
+    come_instead(f, 99, 1, 3);
     f->sent_count = 0;
     ask(f, 21, 4, 0);
     expect_of_both(f, "checkpoint 4 on 0, 0 whole");
     make_it(f, 4);
-    goodbye(f, 12);
-    assert_int_equal(hello_as(f, 12, SL_MESSAGE_ROLE_PS, 1, 98), 0);
-    register_restoring(f, 12, 1, 4, 4, false);
+    come_instead(f, 98, 4, 4);
     f->sent_count = 0;
     ask(f, 21, 5, 0);
     expect_of_both(f, "checkpoint 5 on 0, 4 whole");

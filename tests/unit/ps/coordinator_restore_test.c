@@ -19,13 +19,19 @@ static const sl_coordinator_peer everyone[] = {11, 12, 21, 0};
 
 /* ---- Numbers, and what the job begins from --------------------------------------------------- */
 
+/* The connections 11 and 12. */
+static void two_ps(struct fixture *f)
+{
+    assert_int_equal(hello(f, 11, PS, 0), 0);
+    assert_int_equal(hello(f, 12, PS, 1), 0);
+}
+
 static void checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows(void **state)
 {
     struct fixture *f = *state;
     fixture_remake(f, 2, 3);
     client_joins(f, 21);
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     register_restoring(f, 11, 1, 4, 9, false);
     register_restoring(f, 12, 1, 4, 6, false);
     f->sent_count = 0;
@@ -51,8 +57,7 @@ static void checkpoint__ends_where_numbers_do(void **state)
     struct fixture *f = *state;
     fixture_remake(f, 2, 3);
     client_joins(f, 21);
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     register_restoring(f, 11, 1, 0, SL_LIMIT_CHECKPOINT_NUMBER - 1, false);
     register_restoring(f, 12, 1, 0, 6, false);
     f->sent_count = 0;
@@ -72,8 +77,7 @@ static void checkpoint__ends_where_numbers_do(void **state)
 static void register__all_begin_from_the_newest_that_all_have(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     assert_int_equal(hello(f, 1, WORKER, 0), 0);
     register_worker(f, 1, 1);
     register_having(f, 11, 1, 7, "7 6 5 3", "");
@@ -95,8 +99,7 @@ static void register__who_comes_later_begins_from_the_newest_of_the_job(void **s
 {
     struct fixture *f = *state;
     fixture_remake(f, 2, 3);
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     register_having(f, 11, 1, 5, "8 7 5 3", "");
     register_having(f, 12, 1, 5, "8 7 5 3", "");
     f->sent_count = 0;
@@ -129,8 +132,7 @@ static void register__who_comes_later_begins_from_the_newest_of_the_job(void **s
 static void register__either_all_begin_from_a_checkpoint_or_none_does(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     register_restoring(f, 11, 1, 7, 7, false);
     register_restoring(f, 12, 1, 0, 9, false);
     expect(f, "12#1 error invalid: ps/0 has checkpoint 7 to begin from, ps/1 has none: either all "
@@ -151,8 +153,7 @@ static void register__either_all_begin_from_a_checkpoint_or_none_does(void **sta
 static void register__none_begins_from_one_above_its_own(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     register_having(f, 11, 1, 5, "7 6 5 3", ""); /* --restore 5 */
     register_having(f, 12, 1, 7, "7 6 5 3", "");
     expect_part(f, "11#1 cluster of 3 workers from 5 not (5, 20]:");
@@ -162,8 +163,7 @@ static void register__none_begins_from_one_above_its_own(void **state)
 static void register__what_no_two_have_is_not_gone_below(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     register_having(f, 11, 1, 7, "7 4", "");
     register_having(f, 12, 1, 6, "6 5", "7"); /* 7 was never complete, but 4 was */
     expect(f, "12#1 error invalid: ps/1 has checkpoint 6 to begin from, the newest of ps/0 is 7: "
@@ -174,24 +174,21 @@ static void register__what_no_two_have_is_not_gone_below(void **state)
 static void register__what_was_never_complete_is_not_waited_for(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     register_having(f, 11, 1, 2, "2 1", "");
     register_having(f, 12, 1, 0, "", "2 1");
     expect_part(f, "11#1 cluster of 3 workers not (0, 20]: ");
     expect_part(f, "12#1 cluster of 3 workers not (0, 20]: ");
     /* The other way round. */
     fixture_remake(f, 2, 3);
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     register_having(f, 12, 1, 0, "", "1");
     register_having(f, 11, 1, 1, "1", "");
     expect_part(f, "11#1 cluster of 3 workers not (0, 20]: ");
     expect_part(f, "12#1 cluster of 3 workers not (0, 20]: ");
     /* Below it is one that was: of that the other should have more than nothing. */
     fixture_remake(f, 2, 3);
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     register_having(f, 11, 1, 2, "2 1", "");
     register_having(f, 12, 1, 0, "", "2");
     expect(f, "12#1 error invalid: ps/0 has checkpoint 1 to begin from, ps/1 has none: either all "
@@ -202,8 +199,7 @@ static void register__what_was_never_complete_is_not_waited_for(void **state)
 static void register__where_one_serves_already_none_begins_from_above_its_newest(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     /* ps/0 died, and with it the coordinator. */
     register_restoring(f, 12, 1, 6, 9, true);
     register_having(f, 11, 1, 8, "8 7 5 4", "");
@@ -222,8 +218,7 @@ static void follow_to_the_end(struct fixture *f)
 {
     f->checkpoint_interval_ns = 5 * SECOND;
     fixture_follow(f, 2, 1);
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     assert_int_equal(hello(f, 1, WORKER, 0), 0);
     register_restoring(f, 11, 1, 0, 0, false);
     register_restoring(f, 12, 1, 0, 0, false);
@@ -261,8 +256,7 @@ static void end__the_last_one_begins_after_the_end(void **state)
     struct fixture *f = *state;
     f->checkpoint_interval_ns = 5 * SECOND;
     fixture_follow(f, 2, 1);
-    assert_int_equal(hello(f, 11, PS, 0), 0);
-    assert_int_equal(hello(f, 12, PS, 1), 0);
+    two_ps(f);
     assert_int_equal(hello(f, 1, WORKER, 0), 0);
     register_restoring(f, 11, 1, 0, 0, false);
     register_restoring(f, 12, 1, 0, 0, false);
