@@ -38,7 +38,7 @@ struct prune {
     struct sl_aside_job job; /* first */
     const struct sl_disk *disk;
     const char *directory;
-    struct sl_checkpoint_prune_options options;
+    struct sl_checkpoint_prune_options options; /* newest 0: none is known to be complete */
     int err;
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
 };
@@ -202,8 +202,13 @@ static void prune_work(struct sl_aside_job *job)
 {
     struct prune *work = (struct prune *)job;
     uint32_t removed;
-    work->err = sl_checkpoint_folder_prune(work->disk, work->directory, &work->options, &removed,
-                                           work->reason, sizeof work->reason);
+    work->err =
+        sl_checkpoint_folder_clear(work->disk, work->directory, work->options.below,
+                                   SL_MESSAGE_NUMBERS_MAX, work->reason, sizeof work->reason);
+    if (work->err == 0 && work->options.newest != 0) {
+        work->err = sl_checkpoint_folder_prune(work->disk, work->directory, &work->options,
+                                               &removed, work->reason, sizeof work->reason);
+    }
 }
 
 static void prune_done(struct sl_aside_job *job)
@@ -217,16 +222,15 @@ static void prune_done(struct sl_aside_job *job)
 
 /* What is too old goes when it is known that every ps has the newest, not before: with folders of
  * their own they would be left with nothing that all have. What was given up since goes too; what
- * the job has gone back from, when it has one of its own. */
+ * the job has gone back from, when it has one of its own. The files of what has no manifest go in
+ * any case: where none becomes complete, they would fill the disk. */
 static void prune(struct sl_process *process, const struct sl_message_checkpoint *begun)
 {
     uint64_t above;
     uint64_t to;
     sl_member_abandoned(process->member, &above, &to);
     above = begun->complete > to ? begun->complete : to;
-    if (begun->complete == 0 || above >= begun->number) {
-        return;
-    }
+    const bool is_known = begun->complete != 0 && above < begun->number;
     struct prune *work = calloc(1, sizeof *work);
     if (work == NULL) {
         return; /* the next time */
@@ -237,7 +241,7 @@ static void prune(struct sl_process *process, const struct sl_message_checkpoint
     work->options = (struct sl_checkpoint_prune_options){
         .scope = scope_of(process, sl_process_replica_seats(process)),
         .keep = process->options.checkpoint.keep,
-        .newest = begun->complete,
+        .newest = is_known ? begun->complete : 0,
         .above = above,
         .below = begun->number};
     sl_aside_post(process->checkpoints->aside, &work->job);

@@ -125,6 +125,14 @@ int sl_checkpoint_folder_prune(const struct sl_disk *disk, const char *directory
                                const struct sl_checkpoint_prune_options *options, uint32_t *removed,
                                char *reason, size_t reason_bytes);
 
+/* Removes the files of those below `below` that have no manifest: they were given up. The folders
+ * of the newest `folders` of them stay: by these it is known that they were never complete, whoever
+ * else has their manifests. What is set aside (see abandon) stays too, and so do files that are
+ * none of ours. Several ps may do so at once. Errors: NOT_FOUND (no such directory), TOO_LARGE,
+ * NO_MEMORY, IO (some may be done); with a reason. */
+int sl_checkpoint_folder_clear(const struct sl_disk *disk, const char *directory, uint64_t below,
+                               uint32_t folders, char *reason, size_t reason_bytes);
+
 /* The name that the manifest of a checkpoint has which a job did not go on from. */
 #define SL_CHECKPOINT_ABANDONED_NAME "manifest.json.abandoned"
 

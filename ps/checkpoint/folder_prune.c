@@ -32,23 +32,44 @@ static int unless_gone(int err)
     return err == SL_ERR_NOT_FOUND ? 0 : err;
 }
 
-static int remove_files(const struct sl_disk *disk, const char *folder, char *reason,
-                        size_t reason_bytes)
+static bool is_set_aside(const struct sl_disk_names *names)
+{
+    bool is_found = false;
+    for (uint32_t i = 0; i < names->count; i++) {
+        is_found = is_found || strcmp(names->items[i].name, SL_CHECKPOINT_ABANDONED_NAME) == 0;
+    }
+    return is_found;
+}
+
+/* Of one that is set aside, only if that is asked for. *count: files removed. */
+static int remove_files(const struct sl_disk *disk, const char *folder, bool set_aside_too,
+                        uint32_t *count, char *reason, size_t reason_bytes)
 {
     char path[SL_DISK_PATH_BYTES];
     struct sl_disk_names names = {0};
+    *count = 0;
     int err = unless_gone(sl_disk_list(disk, folder, &names, reason, reason_bytes));
-    for (uint32_t i = 0; err == 0 && i < names.count; i++) {
+    const bool stays = !set_aside_too && is_set_aside(&names);
+    for (uint32_t i = 0; err == 0 && !stays && i < names.count; i++) {
         if (names.items[i].is_folder || !is_ours(names.items[i].name)) {
             continue;
         }
         err = sl_disk_join(folder, names.items[i].name, path, reason, reason_bytes);
         if (err == 0) {
             err = unless_gone(sl_disk_remove(disk, path, reason, reason_bytes));
+            *count += err == 0;
         }
     }
     sl_disk_names_fini(&names);
     return err;
+}
+
+/* Gone, or other people's files are in it. */
+static int remove_folder(const struct sl_disk *disk, const char *folder, char *reason,
+                         size_t reason_bytes)
+{
+    int err = unless_gone(sl_disk_remove_folder(disk, folder, reason, reason_bytes));
+    return err == SL_ERR_EXISTS ? 0 : err;
 }
 
 /* The manifest first, for good: what is left after a crash is no checkpoint, rather than a damaged
@@ -58,6 +79,7 @@ static int remove_checkpoint(const struct sl_disk *disk, const char *directory, 
 {
     char folder[SL_DISK_PATH_BYTES];
     char manifest[SL_DISK_PATH_BYTES];
+    uint32_t count;
     int err = sl_checkpoint_folder_path(directory, number, NULL, folder, reason, reason_bytes);
     if (err == 0) {
         err = sl_disk_join(folder, SL_CHECKPOINT_MANIFEST_NAME, manifest, reason, reason_bytes);
@@ -69,13 +91,9 @@ static int remove_checkpoint(const struct sl_disk *disk, const char *directory, 
         err = unless_gone(sl_disk_sync_folder(disk, folder, reason, reason_bytes));
     }
     if (err == 0) {
-        err = remove_files(disk, folder, reason, reason_bytes);
+        err = remove_files(disk, folder, true, &count, reason, reason_bytes);
     }
-    if (err == 0) {
-        err = unless_gone(sl_disk_remove_folder(disk, folder, reason, reason_bytes));
-        err = err == SL_ERR_EXISTS ? 0 : err; /* other people's files are in it */
-    }
-    return err;
+    return err != 0 ? err : remove_folder(disk, folder, reason, reason_bytes);
 }
 
 static void keep_number(const struct sl_checkpoint_list *list, bool *kept, uint64_t number)
@@ -176,4 +194,54 @@ int sl_checkpoint_folder_prune(const struct sl_disk *disk, const char *directory
     free(kept);
     sl_checkpoint_list_fini(&list);
     return err;
+}
+
+/* ---- What was given up ----------------------------------------------------------------------- */
+
+/* Twice: another ps that shares the folder may have been about to write the manifest, late. */
+static int clear_files(const struct sl_disk *disk, const char *folder, char *reason,
+                       size_t reason_bytes)
+{
+    uint32_t count;
+    int err = remove_files(disk, folder, false, &count, reason, reason_bytes);
+    if (err != 0 || count == 0) {
+        return err;
+    }
+    err = remove_files(disk, folder, false, &count, reason, reason_bytes);
+    return err != 0 ? err : unless_gone(sl_disk_sync_folder(disk, folder, reason, reason_bytes));
+}
+
+static int clear_one(const struct sl_disk *disk, const char *directory, uint64_t number,
+                     bool folder_too, char *reason, size_t reason_bytes)
+{
+    char folder[SL_DISK_PATH_BYTES];
+    int err = sl_checkpoint_folder_path(directory, number, NULL, folder, reason, reason_bytes);
+    if (err == 0) {
+        err = clear_files(disk, folder, reason, reason_bytes);
+    }
+    return err != 0 || !folder_too ? err : remove_folder(disk, folder, reason, reason_bytes);
+}
+
+int sl_checkpoint_folder_clear(const struct sl_disk *disk, const char *directory, uint64_t below,
+                               uint32_t folders, char *reason, size_t reason_bytes)
+{
+    struct sl_checkpoint_list list;
+    uint32_t kept = 0;
+    bool is_any_gone = false;
+    int err = sl_checkpoint_folder_list(disk, directory, &list, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    for (uint32_t i = list.count; err == 0 && i-- > 0;) {
+        const struct sl_checkpoint_found *found = &list.items[i];
+        if (found->number < below && found->state == SL_CHECKPOINT_INCOMPLETE) {
+            const bool folder_too = kept >= folders;
+            err = clear_one(disk, directory, found->number, folder_too, reason, reason_bytes);
+            is_any_gone = is_any_gone || folder_too;
+            kept++;
+        }
+    }
+    sl_checkpoint_list_fini(&list);
+    return err != 0 || !is_any_gone ? err
+                                    : sl_disk_sync_folder(disk, directory, reason, reason_bytes);
 }

@@ -310,6 +310,73 @@ static void prune__counts_what_the_cluster_has(void **state)
     fixture_disk_free(disk);
 }
 
+static void clear(struct memory_disk *disk, uint64_t below, uint32_t folders)
+{
+    assert_int_equal(sl_checkpoint_folder_clear(&disk->disk, "/c", below, folders, fixture_reason,
+                                                FIXTURE_REASON),
+                     0);
+}
+
+/* An older job's 1 and 2, of which 2 is damaged; 3 to 7 were given up; 8 is being written. */
+static void clear__takes_the_files_of_what_was_given_up(void **state)
+{
+    (void)state;
+    struct memory_disk *disk = fixture_disk();
+    struct sl_checkpoint_entry entry;
+    uint64_t number;
+    assert_int_equal(fixture_write(&disk->disk, "/c", 1, 0), 0);
+    assert_int_equal(fixture_write(&disk->disk, "/c", 2, 0), 0);
+    memory_disk_find(disk, "/c/checkpoint-000002/manifest.json")->bytes[5] ^= 1;
+    for (uint64_t i = 3; i <= 8; i++) {
+        assert_int_equal(fixture_write_shard(&disk->disk, "/c", i, 0, 0, &entry), 0);
+    }
+    memory_disk_put(disk, "/c/checkpoint-000003/notes.txt", "mine", 4);
+    memory_disk_put(disk, "/c/checkpoint-000006/manifest.json.abandoned", "{}", 2);
+    memory_disk_put(disk, "/c/checkpoint-000007/manifest.json.part1", "{", 1);
+    for (uint32_t round = 0; round < 2; round++) { /* another ps does so too */
+        clear(disk, 8, 3);
+        check_numbers(disk, (const uint64_t[]){1, 2, 3, 5, 6, 7, 8}, 7);
+    }
+    assert_non_null(memory_disk_find(disk, "/c/checkpoint-000002/shard-0000-of-0002.slc"));
+    assert_non_null(memory_disk_find(disk, "/c/checkpoint-000003/notes.txt"));
+    assert_null(memory_disk_find(disk, "/c/checkpoint-000003/shard-0000-of-0002.slc"));
+    assert_null(memory_disk_find(disk, "/c/checkpoint-000005/shard-0000-of-0002.slc"));
+    assert_non_null(memory_disk_find(disk, "/c/checkpoint-000006/shard-0000-of-0002.slc"));
+    assert_null(memory_disk_find(disk, "/c/checkpoint-000007/manifest.json.part1"));
+    assert_non_null(memory_disk_find(disk, "/c/checkpoint-000008/shard-0000-of-0002.slc"));
+    assert_int_equal(disk->change_count, 0); /* no crash brings anything back */
+    assert_int_equal(fixture_newest_whole(&disk->disk, "/c", &number), 0);
+    assert_int_equal(number, 1);
+    fixture_disk_free(disk);
+}
+
+static const struct sl_disk_ops *memory_ops;
+
+/* Meanwhile another ps, which is late, writes the manifest. */
+static int remove_late(void *ctx, const char *path, char *why)
+{
+    if (strstr(path, ".slc") != NULL) {
+        memory_disk_put(ctx, "/c/checkpoint-000001/manifest.json", "{}", 2);
+    }
+    return memory_ops->remove(ctx, path, why);
+}
+
+static void clear__takes_a_manifest_that_comes_late(void **state)
+{
+    (void)state;
+    struct memory_disk *disk = fixture_disk();
+    struct sl_checkpoint_entry entry;
+    assert_int_equal(fixture_write_shard(&disk->disk, "/c", 1, 0, 0, &entry), 0);
+    memory_ops = disk->disk.ops;
+    struct sl_disk_ops ops = *memory_ops;
+    ops.remove = remove_late;
+    disk->disk.ops = &ops;
+    clear(disk, 2, 1);
+    check_numbers(disk, (const uint64_t[]){1}, 1);
+    assert_null(memory_disk_find(disk, "/c/checkpoint-000001/manifest.json"));
+    fixture_disk_free(disk);
+}
+
 static void abandon__sets_aside_what_lies_between(void **state)
 {
     (void)state;
@@ -404,6 +471,8 @@ int main(void)
         cmocka_unit_test(chain__knows_its_base),
         cmocka_unit_test(prune__keeps_what_is_needed),
         cmocka_unit_test(prune__counts_what_the_cluster_has),
+        cmocka_unit_test(clear__takes_the_files_of_what_was_given_up),
+        cmocka_unit_test(clear__takes_a_manifest_that_comes_late),
         cmocka_unit_test(abandon__sets_aside_what_lies_between),
         cmocka_unit_test(prune__never_trusts_what_is_damaged),
         cmocka_unit_test(list__knows_names),
