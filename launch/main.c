@@ -54,8 +54,8 @@ static const struct sl_cli_option table[] = {
      .most = 1,
      .help = "Backups of each shard, 0 or 1, on another ps, so that a ps may die: --ps 2 at least. "
              "The job goes on without one that ends badly, or, with --restart-ps, with another in "
-             "its place; but for ps 0, which hosts the coordinator, with --cluster-store only, or "
-             "started again with --restore newest."},
+             "its place; but for ps 0, which hosts the coordinator, with --cluster-store or "
+             "--restart-ps only."},
     {.kind = SL_CLI_STRING,
      .name = "ps-args",
      .target = &options.ps_args,
@@ -233,7 +233,6 @@ static int plan_job(struct sl_plan *plan, struct sl_report *report, char *reason
     }
     const char *store = getenv(SL_STORE_CHOICE_VARIABLE);
     options.has_store = options.store != NULL || (store != NULL && store[0] != '\0');
-    options.restores_newest = checkpoint.restore == SL_CHECKPOINT_RESTORE_NEWEST;
     if (err != 0) {
         return err;
     }

@@ -29,9 +29,8 @@ struct sl_launch_options {
     uint64_t grace_s;   /* between asking a process to end and killing it */
     uint64_t restarts;  /* of workers, in all */
     uint64_t ps_restarts;
-    uint64_t replicas; /* of each shard, 0 or 1 */
-    bool has_store;    /* a cluster store has what the coordinator knows: ps 0 may die */
-    bool restores_newest;
+    uint64_t replicas;  /* of each shard, 0 or 1 */
+    bool has_store;     /* a cluster store has what the coordinator knows: ps 0 may die */
     int on_worker_loss; /* enum sl_launch_loss */
     struct sl_security_flags security;
     bool rdma;                               /* every ps serves by RDMA beside TCP */

@@ -197,14 +197,6 @@ static bool hosts_the_coordinator(const struct supervisor *all, const struct sl_
     return process->task->index == 0 && !all->options->has_store;
 }
 
-/* Which shards are where, with backups, nobody knows who is started in its place; but from a
- * checkpoint all may begin anew. */
-static bool may_come_back(const struct supervisor *all, const struct sl_run *process)
-{
-    return all->options->replicas == 0 || all->options->restores_newest ||
-           !hosts_the_coordinator(all, process);
-}
-
 static uint32_t count_ps(const struct supervisor *all)
 {
     uint32_t count = 0;
@@ -243,14 +235,12 @@ static void judge_ps(struct supervisor *all, struct sl_run *process, bool early)
 {
     enum sl_policy_verdict verdict = SL_POLICY_FAIL;
     if (early && all->phase == RUNNING && !sl_run_ended_well(process)) {
-        if (!may_come_back(all, process)) {
-            sl_log_error(
-                "ps/0 hosts the coordinator: it may die with --cluster-store, or with --restart-ps "
-                "and --restore newest, only");
-        } else {
-            all->ps_policy.continues =
-                has_backup(all, process) && !hosts_the_coordinator(all, process);
-            verdict = sl_policy_judge(&all->ps_policy, process->wait_status);
+        const bool is_coordinator = hosts_the_coordinator(all, process);
+        all->ps_policy.continues = has_backup(all, process) && !is_coordinator;
+        verdict = sl_policy_judge(&all->ps_policy, process->wait_status);
+        if (is_coordinator && all->options->replicas != 0 && all->ps_policy.restarts_max == 0) {
+            sl_log_error("ps/0 hosts the coordinator: it may die with --cluster-store, or with "
+                         "--restart-ps, only");
         }
     }
     switch (verdict) {

@@ -56,7 +56,7 @@ struct sl_coordinator_ps {
     uint64_t deposed_id; /* the process that the last take-over was from */
     uint64_t alone_since_ns, alone_told_ns; /* has no backup in step; 0: has one */
 
-    /* What it said of pairs that it is the primary of, before the cluster came together here. */
+    /* What it has said of its pairs: of use before the cluster comes together here. */
     struct sl_message_pair reports[SL_MESSAGE_PAIRS_MAX];
     uint32_t report_count;
 };

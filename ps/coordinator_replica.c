@@ -12,6 +12,9 @@
 /* How often it is said that shards have no backup in step. */
 #define ALONE_TOLD_NS (60 * SL_CLOCK_NS_PER_S)
 
+/* A ps that says more has not counted. */
+#define EPOCHS_MAX    ((uint64_t)1 << 63)
+
 /* The two pairs that a ps is one of: of its own shards, and of those of the ps before it. */
 #define PAIRS_OF_A_PS 2
 
@@ -102,6 +105,11 @@ static void begin_epoch(struct sl_coordinator *coordinator, struct sl_coordinato
     moved(coordinator, pair);
 }
 
+static bool is_primary(const struct sl_message_pair *report)
+{
+    return report != NULL && report->part == SL_MESSAGE_PART_PRIMARY;
+}
+
 static void take_report(struct sl_coordinator *coordinator, uint32_t task,
                         const struct sl_message_pair *report)
 {
@@ -109,8 +117,8 @@ static void take_report(struct sl_coordinator *coordinator, uint32_t task,
         return;
     }
     struct sl_coordinator_ps *pair = &coordinator->ps[report->task_index];
-    if (pair->primary != task || pair->epoch != report->epoch ||
-        pair->backup == SL_MESSAGE_NO_BACKUP) {
+    if (!is_primary(report) || report->is_undecided || pair->primary != task ||
+        pair->epoch != report->epoch || pair->backup == SL_MESSAGE_NO_BACKUP) {
         return;
     }
     if (report->in_step) {
@@ -129,37 +137,125 @@ static void take_report(struct sl_coordinator *coordinator, uint32_t task,
                 report->task_index, pair->backup, (unsigned long long)pair->epoch, task);
 }
 
-/* A coordinator that has begun anew, in the first epoch, in which the ps are already: they have
- * said how it goes. A backup that serves was there before, too; another has nothing, and a primary
- * that takes it for the one before waits for it. */
-static void take_early_reports(struct sl_coordinator *coordinator, uint32_t task)
+/* ---- A coordinator that begins ----------------------------------------------------------------
+ */
+
+/* What is said of a pair by the processes that have its seats, its own ps and the one behind: where
+ * they served already, the coordinator has begun anew. */
+struct claims {
+    uint32_t tasks[PAIRS_OF_A_PS];
+    const struct sl_message_pair *of[PAIRS_OF_A_PS]; /* NULL: nothing */
+    uint64_t epoch;                                  /* the newest that they know */
+};
+
+static const struct sl_message_pair *find_report(const struct sl_coordinator_ps *ps, uint32_t owner)
 {
-    const struct sl_coordinator_ps *ps = &coordinator->ps[task];
-    for (uint32_t i = 0; i < ps->report_count; i++) {
-        struct sl_message_pair report = ps->reports[i];
-        const bool is_own = report.task_index == task; /* else nobody can be in the first epoch */
-        report.in_step = report.in_step && coordinator->ps[behind(coordinator, task)].serving;
-        if (is_own) {
-            take_report(coordinator, task, &report);
+    for (uint32_t i = 0; ps->serving && i < ps->report_count; i++) {
+        if (ps->reports[i].task_index == owner && ps->reports[i].epoch < EPOCHS_MAX) {
+            return &ps->reports[i];
         }
+    }
+    return NULL;
+}
+
+static struct claims find_claims(const struct sl_coordinator *coordinator, uint32_t owner)
+{
+    struct claims claims = {.tasks = {owner, behind(coordinator, owner)}};
+    for (uint32_t seat = 0; seat < PAIRS_OF_A_PS; seat++) {
+        const struct sl_message_pair *report =
+            find_report(&coordinator->ps[claims.tasks[seat]], owner);
+        claims.of[seat] = report;
+        claims.epoch =
+            report != NULL && report->epoch > claims.epoch ? report->epoch : claims.epoch;
+    }
+    return claims;
+}
+
+static bool is_whole_backup(const struct sl_message_pair *report)
+{
+    return report != NULL && report->part == SL_MESSAGE_PART_BACKUP && report->in_step;
+}
+
+/* The seat that has what was acknowledged: that of the last primary, and where its process is gone,
+ * that of the backup that was in step with it; PAIRS_OF_A_PS: none. A process of the primary's that
+ * lives on, unheard, acknowledges nothing without that backup, which from its next epoch on refuses
+ * it. */
+static uint32_t find_heir(const struct claims *claims)
+{
+    uint32_t heir = PAIRS_OF_A_PS;
+    for (uint32_t seat = 0; seat < PAIRS_OF_A_PS; seat++) {
+        const struct sl_message_pair *report = claims->of[seat];
+        if (!is_primary(report) && !is_whole_backup(report)) {
+            continue;
+        }
+        const bool is_first = heir == PAIRS_OF_A_PS;
+        const uint64_t epoch = is_first ? 0 : claims->of[heir]->epoch;
+        if (is_first || report->epoch > epoch || (report->epoch == epoch && is_primary(report))) {
+            heir = seat;
+        }
+    }
+    return heir;
+}
+
+/* Both are as they were, and have nothing to change. */
+static bool goes_on(const struct sl_message_pair *primary, const struct sl_message_pair *backup)
+{
+    return is_primary(primary) && (primary->in_step || primary->is_undecided) && backup != NULL &&
+           backup->part == SL_MESSAGE_PART_BACKUP && backup->epoch == primary->epoch;
+}
+
+/* The values are gone: a new process begins, as it can restore a checkpoint. */
+static uint32_t find_beginner(const struct sl_coordinator *coordinator, const struct claims *claims)
+{
+    if (claims->epoch != 0) {
+        sl_log_error("the shards of ps/%u were lost with the coordinator, and ps/%u and ps/%u have "
+                     "no backup that was in step: they begin anew",
+                     claims->tasks[0], claims->tasks[0], claims->tasks[1]);
+    }
+    return coordinator->ps[claims->tasks[0]].serving && !coordinator->ps[claims->tasks[1]].serving;
+}
+
+static void begin_pair(struct sl_coordinator *coordinator, uint32_t owner)
+{
+    struct sl_coordinator_ps *pair = &coordinator->ps[owner];
+    const struct claims claims = find_claims(coordinator, owner);
+    const uint32_t heir = find_heir(&claims);
+    const bool is_lost = heir == PAIRS_OF_A_PS;
+    const uint32_t seat = is_lost ? find_beginner(coordinator, &claims) : heir;
+    const uint32_t primary = claims.tasks[seat];
+    const uint32_t backup = claims.tasks[1 - seat];
+    pair->epoch = claims.epoch;
+    if (goes_on(claims.of[seat], claims.of[1 - seat])) {
+        pair->primary = primary;
+        pair->backup = backup;
+        pair->in_step = claims.of[seat]->in_step;
+        moved(coordinator, pair);
+        return;
+    }
+    begin_epoch(coordinator, pair, primary, backup);
+    if (!is_lost && !is_primary(claims.of[seat])) {
+        sl_log_warn(
+            "ps/%u serves the shards of ps/%u from now on, instead of ps/%u, which was lost "
+            "with the coordinator (epoch %llu)",
+            primary, owner, backup, (unsigned long long)pair->epoch);
     }
 }
 
 void sl_coordinator_replica_begin(struct sl_coordinator *coordinator)
 {
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
-        struct sl_coordinator_ps *pair = &coordinator->ps[task];
-        if (pair->replicas > 0 && pair->epoch == 0) {
-            begin_epoch(coordinator, pair, task, behind(coordinator, task));
-            take_early_reports(coordinator, task);
-            if (!pair->serving && coordinator->ps[pair->backup].serving) {
-                sl_log_error("ps/%u was lost while there was no coordinator that knew of its "
-                             "backup on ps/%u: its tables begin anew",
-                             task, pair->backup);
-            }
+        if (coordinator->ps[task].replicas > 0 && coordinator->ps[task].epoch == 0) {
+            begin_pair(coordinator, task);
+        }
+    }
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        if (!sl_coordinator_replica_needs(coordinator, task)) {
+            coordinator->ps[task].restore = 0; /* others serve its shards, whose backups it gets */
         }
     }
 }
+
+/* ---- As they come and go --------------------------------------------------------------------- */
 
 void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
                                      const struct sl_coordinator_member *member,

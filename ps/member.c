@@ -394,14 +394,14 @@ uint32_t sl_member_task_index(const struct sl_member *member)
 }
 
 void sl_member_report(struct sl_member *member, const struct sl_message_pair *pairs,
-                      uint32_t pair_count)
+                      uint32_t pair_count, bool is_news)
 {
     sl_reactor_assert_owner(member->options.reactor);
     sl_assert(pair_count <= SL_MESSAGE_PAIRS_MAX);
     memcpy(member->pairs, pairs, pair_count * sizeof *pairs);
     member->pair_count = pair_count;
-    member->has_news = true;
-    if (member->session != NULL && !member->failed && member->registered) {
+    member->has_news = member->has_news || is_news;
+    if (is_news && member->session != NULL && !member->failed && member->registered) {
         register_once(member);
     }
 }

@@ -107,9 +107,9 @@ void sl_member_table_keep(struct sl_member *member, uint32_t table_id,
 /* How often it has lost its connection to the coordinator, which may be another one since. */
 uint32_t sl_member_losses(const struct sl_member *member);
 
-/* Tells the coordinator how the backups get on, now and whenever it registers again. */
+/* What the coordinator is told of backups whenever it is registered with; is_news: now, too. */
 void sl_member_report(struct sl_member *member, const struct sl_message_pair *pairs,
-                      uint32_t pair_count);
+                      uint32_t pair_count, bool is_news);
 
 /* The coordinator is there now: a connection to another place is given up. */
 void sl_member_set_coordinator(struct sl_member *member, const struct sl_endpoint *coordinator);

@@ -152,6 +152,34 @@ static bool take_pair(struct sl_process_pair *pair, const struct sl_message_clus
     return true;
 }
 
+static struct sl_message_pair report_of(const struct sl_process *process,
+                                        const struct sl_process_pair *pair)
+{
+    const uint32_t task = sl_member_task_index(process->member);
+    const bool is_primary = pair->ps.primary == task;
+    const enum sl_process_report report =
+        pair->told_epoch == pair->ps.epoch ? pair->report : SL_PROCESS_REPORT_NOTHING;
+    return (struct sl_message_pair){
+        .task_index = pair->ps.task_index,
+        .epoch = pair->ps.epoch,
+        .part = is_primary                ? SL_MESSAGE_PART_PRIMARY
+                : pair->ps.backup == task ? SL_MESSAGE_PART_BACKUP
+                                          : SL_MESSAGE_PART_NEITHER,
+        .in_step = is_primary ? report == SL_PROCESS_REPORT_IN_STEP : pair->ps.in_step,
+        .is_undecided = is_primary && report == SL_PROCESS_REPORT_NOTHING,
+    };
+}
+
+/* A coordinator that begins anew has it from those who have the shards. */
+static void tell_member(const struct sl_process *process, bool is_news)
+{
+    struct sl_message_pair reports[SL_MESSAGE_PAIRS_MAX];
+    for (uint32_t which = OWN; which <= GUEST; which++) {
+        reports[which] = report_of(process, &process->pairs[which]);
+    }
+    sl_member_report(process->member, reports, SL_MESSAGE_PAIRS_MAX, is_news);
+}
+
 void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
 {
     struct sl_process *process = ctx;
@@ -169,6 +197,7 @@ void sl_process_on_cluster(void *ctx, const struct sl_message_cluster *cluster)
         process->guest_first_shard = first_shard_of(cluster, before);
     }
     sl_process_replica_tell(process);
+    tell_member(process, false);
 }
 
 /* Reactor 0: how the backup of one shard gets on. */
@@ -187,20 +216,8 @@ static void pair_moved(void *ctx, uint64_t local_index, uint64_t epoch)
         return;
     }
     pair->report = in_step ? SL_PROCESS_REPORT_IN_STEP : SL_PROCESS_REPORT_FAILED;
-    struct sl_message_pair reports[SL_MESSAGE_PAIRS_MAX];
-    uint32_t report_count = 0;
-    for (uint32_t which = OWN; which <= GUEST; which++) {
-        const struct sl_process_pair *of = &process->pairs[which];
-        if (of->report != SL_PROCESS_REPORT_NOTHING) {
-            reports[report_count++] = (struct sl_message_pair){
-                .task_index = of->ps.task_index,
-                .epoch = of->told_epoch,
-                .in_step = of->report == SL_PROCESS_REPORT_IN_STEP,
-            };
-        }
-    }
     if (process->member != NULL) {
-        sl_member_report(process->member, reports, report_count);
+        tell_member(process, true);
     }
 }
 

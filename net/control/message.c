@@ -184,6 +184,8 @@ static void build_register(struct build *build, const struct sl_message_register
         pair->task_index = from->pairs[i].task_index;
         pair->epoch = from->pairs[i].epoch;
         pair->in_step = from->pairs[i].in_step;
+        pair->part = (Starling__PairPart)from->pairs[i].part;
+        pair->is_undecided = from->pairs[i].is_undecided;
         build->pair_list[i] = pair;
     }
     build->reg.pairs = build->pair_list;

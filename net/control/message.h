@@ -111,14 +111,23 @@ struct sl_message_error {
     char coordinator[SL_LIMIT_ENDPOINT_BYTES]; /* of a hello: where it is now, of tcp; "" */
 };
 
-/* How a backup gets on. */
+/* What a ps is of shards that it and another have. */
+enum sl_message_part {
+    SL_MESSAGE_PART_PRIMARY,
+    SL_MESSAGE_PART_BACKUP,
+    SL_MESSAGE_PART_NEITHER, /* the other is alone */
+};
+
+/* How it is with them, as the sender knows. */
 struct sl_message_pair {
     uint32_t task_index; /* whose shards */
     uint64_t epoch;
-    bool in_step;
+    enum sl_message_part part;
+    bool in_step; /* the backup is, says the primary; or the backup: so the coordinator has said */
+    bool is_undecided; /* the primary does not know yet; else, without in_step: it will not be */
 };
 
-#define SL_MESSAGE_PAIRS_MAX   2 /* a ps is the primary of its own shards and of those of another */
+#define SL_MESSAGE_PAIRS_MAX   2 /* a ps has its own shards and those of another */
 
 #define SL_MESSAGE_NUMBERS_MAX 64
 

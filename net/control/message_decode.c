@@ -127,8 +127,15 @@ static bool read_pairs(const Starling__Register *from, struct sl_message_registe
     for (uint32_t i = 0; i < to->pair_count; i++) {
         const Starling__Register__Pair *pair = from->pairs[i];
         to->pairs[i] = (struct sl_message_pair){
-            .task_index = pair->task_index, .epoch = pair->epoch, .in_step = pair->in_step != 0};
-        if (!holds(pair->task_index < SL_LIMIT_PS, "register: a pair's task over the limit")) {
+            .task_index = pair->task_index,
+            .epoch = pair->epoch,
+            .part = (enum sl_message_part)pair->part,
+            .in_step = pair->in_step != 0,
+            .is_undecided = pair->is_undecided != 0,
+        };
+        if (!holds(pair->task_index < SL_LIMIT_PS, "register: a pair's task over the limit") ||
+            !holds((uint32_t)pair->part <= SL_MESSAGE_PART_NEITHER,
+                   "register: a part that is none")) {
             return false;
         }
     }

@@ -476,9 +476,14 @@ class Replicas(LaunchTest):
         self.ends(process)
 
     def test_ps_0_hosts_the_coordinator(self):
-        output = self.fails(self.lossy("--restart-ps", 9, victims="0", times=99))
+        output = self.fails(self.lossy(victims="0", times=99))
         self.assertIn("ps/0 hosts the coordinator: it may die with --cluster-store, or", output)
         self.assertIn("ps/0 ended early: killed by signal 9", output)
+
+    def test_ps_0_is_started_again(self):
+        process = self.lossy("--restart-ps", 1, victims="0")
+        process.wait_line("ps/0 goes on")
+        self.ends(process)
 
     def test_ps_0_with_a_store(self):
         process = self.lossy("--restart-ps", 1, "--cluster-store", "etcd://127.0.0.1:1/x",

@@ -172,6 +172,44 @@ class Again(ReplicaTest):
         self.end_job()
 
 
+class WithTheCoordinator(ReplicaTest):
+    """ps/0 is killed, and nobody has written down what the coordinator on it knew: the ps tell the
+    next one who has what."""
+
+    def restart_ps_0(self):
+        self.cluster.ps[0] = self.cluster.start_ps(0)
+        self.in_step = 0
+
+    def test_its_backup_serves(self):
+        for consistency in ("bsp", "asp"):
+            with self.subTest(consistency):
+                self.start_cluster(reactors=2)
+                self.start_job(consistency)
+                self.kill(0)
+                self.restart_ps_0()
+                self.wait_served(0, 1)
+                self.wait_in_step(2)
+                self.end_job()
+
+    def test_after_a_take_over(self):
+        """Epochs go on."""
+        self.start_cluster()
+        self.start_job("ssp:2", iterations=400)
+        self.kill(1)
+        self.wait_served(1, 2)
+        self.cluster.ps[1] = self.cluster.start_ps(1)
+        self.wait_in_step(2)
+        for _ in range(2):
+            self.kill(0)
+            self.restart_ps_0()
+            self.wait_served(0, 1) if _ == 0 else None
+            self.wait_in_step(2)
+        self.kill(2)
+        self.wait_served(1, 1)
+        self.wait_served(2, 0)
+        self.end_job()
+
+
 class Workers(ReplicaTest):
     def test_a_worker_that_is_killed_with_a_ps(self):
         self.start_cluster()
@@ -332,6 +370,32 @@ class Scheduler(dmlc_test.DmlcTest):
             self.assertEqual(process.wait(), 0, process.output + scheduler.output)
 
 
+    def test_a_job_that_trains_outlives_the_scheduler_and_a_ps(self):
+        self.job["DMLC_NUM_SERVER"] = "3"
+        self.model[self.model.index("--epochs") + 1] = "400"
+
+        def start_scheduler():
+            return self.start_role("scheduler", "--lease", LEASE_S)
+
+        def start_server(rank):
+            return self.start_role("server", "--replicas", 1, env={"DMLC_RANK": str(rank)})
+
+        scheduler = start_scheduler()
+        servers = [start_server(rank) for rank in range(3)]
+        workers = [self.start_role("worker") for _ in range(dmlc_test.WORKERS)]
+        wait_count(scheduler, ": they are in step", 3)
+        scheduler.wait_line("starling-worker/milestones has id")
+        for process in (scheduler, servers[1]):
+            process.signal(signal.SIGKILL)
+            process.wait()
+        scheduler = start_scheduler()
+        servers[1] = start_server(1)
+        scheduler.wait_line("ps/2 serves the shards of ps/1 from now on")
+        wait_count(scheduler, ": they are in step", 2)
+        for process in [*workers, *servers, scheduler]:
+            self.assertEqual(process.wait(), 0, process.output + scheduler.output)
+
+
 class Launched(harness.StarlingTest):
     """Under the launcher a ps that is killed is not the end of the job."""
 
@@ -372,15 +436,19 @@ class Launched(harness.StarlingTest):
         wait_count(launcher, ": they are in step", 7)
         self.end(launcher)
 
-    def test_ps_0_begins_from_the_checkpoint(self):
-        launcher = self.launch("--restart-ps", 1, "--checkpoint-dir", self.folder + "/checkpoints",
-                               "--checkpoint-every", 1, "--restore", "newest")
-        launcher.wait_line("checkpoint 1 is complete")
-        self.kill(launcher, 0)
-        launcher.wait_line("is restored")
-        launcher.wait_line("the ps was restarted from a checkpoint")
-        wait_count(launcher, "they are in step", 6)
-        self.end(launcher)
+    def test_ps_0_is_started_again_with_the_coordinator(self):
+        """There is a checkpoint; but its backup has what came since."""
+        for flags in ((), ("--checkpoint-dir", self.folder + "/checkpoints", "--checkpoint-every", 1,
+                           "--restore", "newest")):
+            with self.subTest(flags):
+                launcher = self.launch("--restart-ps", 1, *flags)
+                if flags:
+                    launcher.wait_line("checkpoint 1 is complete")
+                self.kill(launcher, 0)
+                launcher.wait_line("ps/1 serves the shards of ps/0 from now on")
+                wait_count(launcher, ": they are in step", 5)
+                self.assertNotIn("is restored", launcher.output)
+                self.end(launcher)
 
     def test_the_job_goes_on_without_a_ps(self):
         launcher = self.launch()

@@ -153,6 +153,8 @@ void random_message_lists(uint64_t *seed, struct sl_message_register *to)
         to->pairs[i].task_index = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_PS);
         to->pairs[i].epoch = sl_hash_random(seed);
         to->pairs[i].in_step = sl_hash_random(seed) % 2 == 0;
+        to->pairs[i].is_undecided = sl_hash_random(seed) % 2 == 0;
+        to->pairs[i].part = (enum sl_message_part)(sl_hash_random(seed) % 3);
     }
     random_numbers(seed, &to->complete);
     random_numbers(seed, &to->unfinished);

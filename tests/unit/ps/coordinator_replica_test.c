@@ -296,46 +296,152 @@ static void coordinator_replica__who_takes_over_is_told_of_losses(void **state)
     assert_int_equal(told, 1);
 }
 
-/* Another coordinator, which knows nothing: ps/0 to ps/2 come back to it, the first `old` of them
- * as they were, the others as new processes. ps/1 says how its shards get on. */
-static void begin_again(struct fixture *f, uint32_t old, bool in_step)
+/* Another coordinator, which knows nothing: ps/0 to ps/2 come back to it. */
+static void forget_all(struct fixture *f)
 {
     fixture_remake(f, PS_COUNT, 1);
     assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
     register_worker(f, 1, 1);
-    for (uint32_t task = 0; task < PS_COUNT; task++) {
-        const struct sl_message_pair pair = {
-            .task_index = task, .epoch = task < old ? 1 : 0, .in_step = task != 1 || in_step};
-        assert_int_equal(hello(f, 11 + task, SL_MESSAGE_ROLE_PS, task), 0);
-        f->sent_count = 0;
-        register_as(f, 11 + task, pair, 1, task < old);
-    }
+}
+
+/* As it was: with its own shards, and the guests. */
+static void come_back(struct fixture *f, uint32_t task, struct sl_message_pair own,
+                      struct sl_message_pair guest)
+{
+    struct sl_message message = {
+        .kind = SL_MESSAGE_REGISTER,
+        .id = 1,
+        .reg = {.shard_count = 1, .replicas = 1, .serving = true, .pair_count = 2},
+    };
+    own.task_index = task;
+    guest.task_index = (task + PS_COUNT - 1) % PS_COUNT;
+    message.reg.pairs[0] = own;
+    message.reg.pairs[1] = guest;
+    (void)snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://host%u:1",
+                   11 + task);
+    assert_int_equal(hello(f, 11 + task, SL_MESSAGE_ROLE_PS, task), 0);
+    f->sent_count = 0;
+    say(f, 11 + task, message);
+}
+
+static struct sl_message_pair primary(uint64_t epoch, bool in_step)
+{
+    return (struct sl_message_pair){
+        .epoch = epoch, .part = SL_MESSAGE_PART_PRIMARY, .in_step = in_step};
+}
+
+static struct sl_message_pair backup(uint64_t epoch, bool in_step)
+{
+    return (struct sl_message_pair){
+        .epoch = epoch, .part = SL_MESSAGE_PART_BACKUP, .in_step = in_step};
+}
+
+static struct sl_message_pair neither(uint64_t epoch)
+{
+    return (struct sl_message_pair){.epoch = epoch, .part = SL_MESSAGE_PART_NEITHER};
 }
 
 static void coordinator_replica__one_that_begins_anew_is_told_who_is_in_step(void **state)
 {
     struct fixture *f = *state;
-    begin_again(f, PS_COUNT, true);
-    expect_pairs(f, "0:e1 0>1! 1:e1 1>2! 2:e1 2>0!");
+    forget_all(f);
+    come_back(f, 0, primary(1, true), backup(1, true));
+    come_back(f, 1, primary(4, true), backup(1, true));
+    come_back(f, 2, primary(1, true), backup(4, false)); /* it was not told yet */
+    expect_pairs(f, "0:e1 0>1! 1:e4 1>2! 2:e1 2>0!");
     cut(f, 12);
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
-    expect_pairs(f, "0:e2 0>- 1:e2 2>- 2:e1 2>0!");
+    expect_pairs(f, "0:e2 0>- 1:e5 2>- 2:e1 2>0!");
 }
 
 /* Its replies wait for the word of a coordinator: of this one now. */
 static void coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step(void **state)
 {
     struct fixture *f = *state;
-    begin_again(f, PS_COUNT, false);
+    forget_all(f);
+    come_back(f, 0, primary(1, true), backup(1, true));
+    come_back(f, 1, primary(1, false), backup(1, true));
+    come_back(f, 2, primary(1, true), backup(1, true));
     expect_pairs(f, "0:e1 0>1! 1:e2 1>2 2:e1 2>0!");
+}
+
+/* It may be yet: nothing is begun. */
+static void coordinator_replica__one_that_begins_anew_waits_for_a_backup(void **state)
+{
+    struct fixture *f = *state;
+    struct sl_message_pair undecided = primary(3, false);
+    undecided.is_undecided = true;
+    forget_all(f);
+    come_back(f, 0, primary(1, true), backup(1, true));
+    come_back(f, 1, undecided, backup(1, true));
+    come_back(f, 2, primary(1, true), backup(3, false));
+    expect_pairs(f, "0:e1 0>1! 1:e3 1>2 2:e1 2>0!");
+    report(f, 12, 1, 3, true);
+    expect_pairs(f, "0:e1 0>1! 1:e3 1>2! 2:e1 2>0!");
 }
 
 /* A backup that has come since has nothing, whatever its primary knows. */
 static void coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backup(void **state)
 {
     struct fixture *f = *state;
-    begin_again(f, PS_COUNT - 1, true);
-    expect_pairs(f, "0:e1 0>1! 1:e2 1>2 2:e1 2>0");
+    forget_all(f);
+    come_back(f, 0, primary(1, true), backup(1, false));
+    come_back(f, 1, primary(1, true), backup(1, true));
+    join(f, 13, 2);
+    expect_pairs(f, "0:e1 0>1! 1:e2 1>2 2:e2 2>0");
+}
+
+/* Lost together with the coordinator: the backup has all that it acknowledged. */
+static void coordinator_replica__one_that_begins_anew_lets_a_backup_take_over(void **state)
+{
+    struct fixture *f = *state;
+    forget_all(f);
+    join_restoring(f, 12, 1, 5);
+    come_back(f, 0, primary(1, true), backup(1, true));
+    come_back(f, 2, primary(1, true), backup(1, true));
+    bool is_told = false;
+    for (uint32_t i = 0; i < f->sent_count; i++) {
+        const bool is_mine = strncmp(f->sent[i], "12#1 ", 5) == 0;
+        assert_true(!is_mine || strstr(f->sent[i], " from ") == NULL); /* it restores nothing */
+        is_told = is_told || is_mine;
+    }
+    assert_true(is_told);
+    expect_pairs(f, "0:e2 0>1 1:e2 2>1 2:e1 2>0!");
+}
+
+/* Epochs go on, whoever serves in them. One that has a newer epoch than the primary had knows of
+ * one that has ended. */
+static void coordinator_replica__one_that_begins_anew_goes_on_with_epochs(void **state)
+{
+    struct fixture *f = *state;
+    forget_all(f);
+    come_back(f, 0, neither(4), primary(6, true));
+    come_back(f, 1, primary(2, true), primary(4, false));
+    come_back(f, 2, backup(6, true), backup(3, false));
+    expect_pairs(f, "0:e5 1>0 1:e4 1>2 2:e6 0>2!");
+}
+
+/* One that was a primary longer ago than its backup is one. */
+static void coordinator_replica__one_that_begins_anew_does_not_trust_an_old_primary(void **state)
+{
+    struct fixture *f = *state;
+    forget_all(f);
+    come_back(f, 0, primary(1, true), backup(1, true));
+    come_back(f, 1, primary(1, true), backup(1, true));
+    come_back(f, 2, primary(1, true), backup(3, true));
+    expect_pairs(f, "0:e1 0>1! 1:e4 2>1 2:e1 2>0!");
+}
+
+/* Nobody has them: a new process begins, so that it can restore them; and what cannot be counted is
+ * not believed. */
+static void coordinator_replica__one_that_begins_anew_knows_what_is_lost(void **state)
+{
+    struct fixture *f = *state;
+    forget_all(f);
+    come_back(f, 0, neither(7), primary(1, true));
+    come_back(f, 2, backup(1, true), backup(UINT64_MAX, true));
+    join(f, 12, 1);
+    expect_pairs(f, "0:e8 1>0 1:e1 1>2 2:e1 0>2!");
 }
 
 static void coordinator_replica__what_cannot_be_is_refused(void **state)
@@ -372,7 +478,12 @@ int main(void)
         TEST(coordinator_replica__who_takes_over_is_told_of_losses),
         TEST(coordinator_replica__one_that_begins_anew_is_told_who_is_in_step),
         TEST(coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step),
+        TEST(coordinator_replica__one_that_begins_anew_waits_for_a_backup),
         TEST(coordinator_replica__one_that_begins_anew_does_not_trust_a_new_backup),
+        TEST(coordinator_replica__one_that_begins_anew_lets_a_backup_take_over),
+        TEST(coordinator_replica__one_that_begins_anew_goes_on_with_epochs),
+        TEST(coordinator_replica__one_that_begins_anew_does_not_trust_an_old_primary),
+        TEST(coordinator_replica__one_that_begins_anew_knows_what_is_lost),
         TEST(coordinator_replica__what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
