@@ -206,6 +206,7 @@ void sl_sim_cluster_kill_ps(struct sl_sim_cluster *cluster, uint32_t index, bool
     }
     sl_sim_ps_kill(&cluster->ps[index], silent);
     if (cluster->disks != NULL) {
+        sl_sim_cluster_note_requests(cluster);
         sl_sim_disk_crashed(&cluster->disks[index], silent);
     }
     if (cluster->disks != NULL || cluster->plan->replica.is_there) {

@@ -106,6 +106,9 @@ void sl_sim_cluster_make_disks(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_free_disks(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_calm_disks(struct sl_sim_cluster *cluster);
 
+/* Books which requests the pushes that are under way went in. */
+void sl_sim_cluster_note_requests(struct sl_sim_cluster *cluster);
+
 /* replicas: without them, nothing is done. The coordinator's process begins, or takes a turn. */
 void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster);

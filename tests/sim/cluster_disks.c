@@ -44,6 +44,23 @@ void sl_sim_cluster_calm_disks(struct sl_sim_cluster *cluster)
     }
 }
 
+static void note_requests(struct sl_sim_worker *worker)
+{
+    for (uint32_t i = 0; worker != NULL && i < SL_SIM_WORKS_MAX; i++) {
+        if (worker->working[i]) {
+            sl_sim_work_note_requests(&worker->works[i]);
+        }
+    }
+}
+
+void sl_sim_cluster_note_requests(struct sl_sim_cluster *cluster)
+{
+    note_requests(cluster->observer.worker);
+    for (uint32_t task = 0; task < sl_sim_plan_tasks(cluster->plan); task++) {
+        note_requests(cluster->places[task].worker);
+    }
+}
+
 bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index)
 {
     if (cluster->disks == NULL) {

@@ -179,7 +179,7 @@ static void compare(struct sl_sim_oracle *oracle, const struct sl_sim_cluster *c
                            oracle->complete, old.count, new.count, what);
     }
     compare_steps(oracle, &old, &new);
-    sl_sim_oracle_rows(oracle, "elsewhere", new.items, new.count, SL_CLOCK_NEVER);
+    sl_sim_oracle_rows(oracle, "elsewhere", new.items, new.count, SL_CLOCK_NEVER, NULL);
 }
 
 static void restore(struct sl_sim_cluster *cluster, struct sl_sim_cluster *other)

@@ -8,6 +8,7 @@
 #include "ps/checkpoint/folder.h"
 #include "ps/checkpoint/reader.h"
 #include "ps/shard_load.h"
+#include "tests/sim/windows.h"
 
 #define EACH_RUN_MAX 6
 
@@ -18,6 +19,7 @@ struct part {
     struct sl_sim_disk *disk;
     struct sl_checkpoint_chain chain;
     struct sl_shard *shards[SL_SIM_REACTORS_MAX];
+    struct sl_sim_windows windows; /* of the checkpoint itself, not of what it adds to */
     char reason[SL_DISK_WHY_BYTES];
 };
 
@@ -55,16 +57,28 @@ static bool is_wanted(const struct sl_sim_cluster *cluster, uint64_t number)
 
 /* ---- One ------------------------------------------------------------------------------------- */
 
+static int load_block(struct part *part, struct sl_shard_load *load,
+                      const struct sl_image_block *block)
+{
+    int result = SL_SHARD_AGAIN;
+    while (result == SL_SHARD_AGAIN) {
+        result =
+            sl_shard_load_block(load, block, SL_LIMIT_TURN_KEYS, part->reason, sizeof part->reason);
+    }
+    return result;
+}
+
 static int load_blocks(struct part *part, struct sl_checkpoint_reader *reader,
-                       struct sl_shard_load *load)
+                       struct sl_shard_load *load, uint32_t index, bool is_newest)
 {
     const struct sl_image_block *block;
     int err = sl_checkpoint_reader_next(reader, &block, part->reason, sizeof part->reason);
     while (err == 0 && block != NULL) {
-        int result = SL_SHARD_AGAIN;
-        while (result == SL_SHARD_AGAIN) {
-            result = sl_shard_load_block(load, block, SL_LIMIT_TURN_KEYS, part->reason,
-                                         sizeof part->reason);
+        int result = load_block(part, load, block);
+        if (result >= 0 && block->kind == SL_IMAGE_SESSIONS && is_newest &&
+            !sl_sim_windows_of_block(&part->windows, index, block)) {
+            (void)snprintf(part->reason, sizeof part->reason, "a block of sessions is none");
+            result = SL_ERR_CORRUPT;
         }
         err = result < 0
                   ? result
@@ -87,7 +101,7 @@ static int load_shard(struct part *part, struct sl_shard *shard, uint32_t index)
                                             &reader, part->reason, sizeof part->reason);
         }
         if (err == 0) {
-            err = load_blocks(part, reader, &load);
+            err = load_blocks(part, reader, &load, index, i + 1 == part->chain.count);
         }
         sl_checkpoint_reader_close(&reader);
     }
@@ -135,8 +149,9 @@ static void inspect_part(struct sl_sim_cluster *cluster, const struct sl_sim_che
                            part.reason);
     } else {
         sl_sim_oracle_rows(&cluster->oracle, who, part.shards, plan->shards_of_ps,
-                           checkpoint->begun_ns);
+                           checkpoint->begun_ns, &part.windows);
     }
+    sl_sim_windows_fini(&part.windows);
     for (uint32_t i = 0; i < plan->shards_of_ps; i++) {
         sl_shard_destroy(&part.shards[i]);
     }
@@ -149,6 +164,7 @@ void sl_sim_inspect(struct sl_sim_cluster *cluster, uint64_t number)
         return;
     }
     cluster->inspected_count++;
+    sl_sim_cluster_note_requests(cluster);
     for (uint32_t i = 0; i < oracle->checkpoint_count; i++) {
         if (oracle->checkpoints[i].number == number) {
             inspect_part(cluster, &oracle->checkpoints[i]);

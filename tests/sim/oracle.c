@@ -168,6 +168,7 @@ void sl_sim_oracle_started(struct sl_sim_oracle *oracle, uint32_t instance, uint
 void sl_sim_oracle_gone(struct sl_sim_oracle *oracle, uint32_t instance)
 {
     oracle->instances[instance].counts = false;
+    oracle->instances[instance].is_gone = true;
 }
 
 void sl_sim_oracle_taint(struct sl_sim_oracle *oracle, uint32_t instance)

@@ -17,11 +17,13 @@
 #define SL_SIM_NO_UNIT UINT32_MAX
 
 struct sl_shard;
+struct sl_sim_windows;
 
 /* One client's life, from its start to its end. */
 struct sl_sim_instance {
     uint32_t task;
-    bool has_clock;       /* a worker; else a client, whose task means nothing */
+    bool has_clock; /* a worker; else a client, whose task means nothing */
+    uint64_t client_id;
     bool counts;          /* certain: from when it has started until it may be believed lost */
     bool tainted;         /* it may have been believed lost while it lived */
     uint32_t first_clock; /* it began with */
@@ -29,6 +31,7 @@ struct sl_sim_instance {
     uint32_t ticks_acked; /* and carried out on every shard */
     bool finish_acked;
     bool killed;           /* without a goodbye */
+    bool is_gone;          /* so, or it is about to say goodbye */
     uint32_t disturbances; /* of its connections: a replay is possible after one */
 };
 
@@ -47,6 +50,8 @@ struct sl_sim_unit {
     uint64_t ended_ns;  /* SL_CLOCK_NEVER: in flight */
     uint64_t ticked_ns; /* its iteration was, which was acknowledged */
     enum sl_sim_fate fate;
+    uint64_t request_id; /* that it went in, of its client's to the shard; 0: not known */
+    uint32_t section;    /* of that request */
     bool
         unanswered; /* when its ps crashed last, it was in flight, and nothing had been sent back */
     uint32_t epoch_begun, epoch_ended; /* of its shard's ps: crashes so far */
@@ -199,9 +204,11 @@ struct sl_sim_checkpoint *sl_sim_oracle_add_checkpoint(struct sl_sim_oracle *ora
 
 /* Somebody's shards, as they were restored: with what they have of one push they have all of it,
  * and rows, slots and visits are those pushes' sums. What was acknowledged before that time is
- * there, and nothing that a crash has taken. */
+ * there, and nothing that a crash has taken. Of each push the windows, which are of the same
+ * moment, know whether it is there; NULL: there are none. */
 void sl_sim_oracle_rows(struct sl_sim_oracle *oracle, const char *who,
-                        struct sl_shard *const *shards, uint32_t shard_count, uint64_t before_ns);
+                        struct sl_shard *const *shards, uint32_t shard_count, uint64_t before_ns,
+                        const struct sl_sim_windows *windows);
 
 /* ---- oracle_replicas.c ---- */
 

@@ -7,14 +7,15 @@
 #include "core/assert.h"
 #include "core/partition.h"
 #include "ps/shard_internal.h"
-#include "tests/sim/oracle.h"
+#include "tests/sim/windows.h"
 
 struct rows {
     struct sl_sim_oracle *oracle;
     const char *who;
     struct sl_shard *const *shards;
     uint32_t shard_count;
-    uint64_t before_ns; /* what was acknowledged by then is there */
+    uint64_t before_ns;                   /* what was acknowledged by then is there */
+    const struct sl_sim_windows *windows; /* may be NULL */
     uint32_t table;
     uint64_t visited; /* sparse: rows that pushes have visited */
 };
@@ -139,6 +140,41 @@ static void add_parts(const struct rows *rows, const struct sl_sim_unit *unit, s
     }
 }
 
+static bool keeps_aside(const struct sl_shard_table *table, const struct sl_shard_staged *entry,
+                        uint64_t at)
+{
+    uint32_t number = SL_TABLE_NO_RECORD;
+    if (entry->records == NULL) {
+        return at >= entry->start && at - entry->start < entry->count;
+    }
+    sl_table_store_find(table->sparse, &at, 1, &number);
+    uint32_t i = 0;
+    while (i < entry->count && entry->records[i] != number) {
+        i++;
+    }
+    return i < entry->count && number != SL_TABLE_NO_RECORD;
+}
+
+/* BSP keeps it aside until its iteration is complete. */
+static bool is_aside(const struct rows *rows, const struct sl_sim_unit *unit)
+{
+    const uint32_t worker = rows->oracle->instances[unit->instance].task;
+    for (uint32_t i = 0; i < rows->shard_count; i++) {
+        const struct sl_shard_table *table = held_by(rows, i);
+        if (rows->shards[i]->options.index != unit->shard || table == NULL ||
+            worker >= table->queue_count) {
+            continue;
+        }
+        for (const struct sl_shard_staged *at = table->staged[worker].first; at != NULL;
+             at = at->next) {
+            if (at->clock == unit->clock && keeps_aside(table, at, unit->witness[0])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* What is known of its fate. Those that BSP keeps aside are in no row yet. */
 static void check_presence(const struct rows *rows, const struct sl_sim_unit *unit, bool is_there)
 {
@@ -175,6 +211,10 @@ static void check_unit(struct rows *rows, const struct sl_sim_unit *unit, struct
                            (double)first.slot, (double)second.slot, first.visits, second.visits);
     }
     check_presence(rows, unit, is_there);
+    if (rows->windows != NULL) {
+        sl_sim_windows_check(rows->windows, rows->oracle, rows->who, unit,
+                             is_there || is_aside(rows, unit));
+    }
     if (is_there) {
         rows->visited += 2;
         add_parts(rows, unit, sums);
@@ -240,7 +280,8 @@ static void check_rows(struct rows *rows)
 }
 
 void sl_sim_oracle_rows(struct sl_sim_oracle *oracle, const char *who,
-                        struct sl_shard *const *shards, uint32_t shard_count, uint64_t before_ns)
+                        struct sl_shard *const *shards, uint32_t shard_count, uint64_t before_ns,
+                        const struct sl_sim_windows *windows)
 {
     for (uint32_t table = 0; table < oracle->plan->table_count; table++) {
         struct rows rows = {.oracle = oracle,
@@ -248,6 +289,7 @@ void sl_sim_oracle_rows(struct sl_sim_oracle *oracle, const char *who,
                             .shards = shards,
                             .shard_count = shard_count,
                             .before_ns = before_ns,
+                            .windows = windows,
                             .table = table};
         const uint32_t shared_count = oracle->tables[table].shared_count;
         struct sum *sums = calloc(shared_count, sizeof *sums);

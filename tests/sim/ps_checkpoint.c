@@ -6,6 +6,7 @@
 #include "ps/checkpoint/folder.h"
 #include "ps/server_internal.h"
 #include "tests/sim/ps.h"
+#include "tests/sim/windows.h"
 
 static const struct sl_sim_disk *disk_of(const struct sl_sim_ps *ps)
 {
@@ -27,13 +28,17 @@ static int join(void *ctx)
 static void check_rows(const struct sl_sim_ps *ps, uint64_t number)
 {
     struct sl_shard *shards[SL_SIM_REACTORS_MAX];
+    struct sl_sim_windows windows = {0};
     char who[64];
     (void)snprintf(who, sizeof who, "ps/%u, from checkpoint %u", ps->options.task_index,
                    (uint32_t)number);
     for (uint32_t i = 0; i < ps->options.shard_count; i++) {
         shards[i] = ps->servers[i]->shard;
+        sl_sim_windows_of_server(&windows, ps->servers[i]);
     }
-    sl_sim_oracle_rows(ps->options.oracle, who, shards, ps->options.shard_count, SL_CLOCK_NEVER);
+    sl_sim_oracle_rows(ps->options.oracle, who, shards, ps->options.shard_count, SL_CLOCK_NEVER,
+                       &windows);
+    sl_sim_windows_fini(&windows);
 }
 
 /* Nothing that stands on a damaged file is served. */

@@ -465,6 +465,7 @@ int sl_sim_work_poll(struct sl_sim_work *work)
     sl_sim_oracle_note(work->oracle, "worker/%d's step of %" PRIu64 " us ends: %s %s",
                        (int)work->oracle->instances[work->instance].task, sl_sim_us(work->begun_ns),
                        sl_err_name(err), sl_step_error(work->step));
+    sl_sim_work_note_requests(work);
     book_end(work, err == 0);
     if (err == 0) {
         ended_well(work);
@@ -477,6 +478,7 @@ int sl_sim_work_poll(struct sl_sim_work *work)
 
 void sl_sim_work_forsake(struct sl_sim_work *work)
 {
+    sl_sim_work_note_requests(work);
     book_end(work, false);
 }
 

@@ -65,6 +65,10 @@ int sl_sim_work_poll(struct sl_sim_work *work);
  */
 void sl_sim_work_forsake(struct sl_sim_work *work);
 
+/* work_requests.c: of the units that are under way, which requests they went in, by now, where
+ * there are disks. The step was submitted. */
+void sl_sim_work_note_requests(struct sl_sim_work *work);
+
 /* Ends the step, which is done or was never submitted, and frees its arrays. */
 void sl_sim_work_free(struct sl_sim_work *work);
 

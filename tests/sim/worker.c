@@ -72,6 +72,7 @@ static void start_client(struct sl_sim_worker *worker)
         .medium = sl_sim_network_medium(from->network, from->host, 0),
         .client_id = sl_hash_random(&worker->random) | 1,
     };
+    from->oracle->instances[worker->instance].client_id = setup.client_id;
     int err = sl_start_begin(&options, &setup, &worker->client);
     sl_assert(err == 0);
     enter(worker, SL_SIM_STAGE_STARTING, from->plan->start_timeout_ns);

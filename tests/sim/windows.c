@@ -1,0 +1,119 @@
+#include "tests/sim/windows.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/assert.h"
+#include "ps/image.h"
+
+void sl_sim_windows_fini(struct sl_sim_windows *windows)
+{
+    free(windows->items);
+    *windows = (struct sl_sim_windows){0};
+}
+
+/* ---- Collected ------------------------------------------------------------------------------- */
+
+static void add(struct sl_sim_windows *windows, const struct sl_sim_window *window)
+{
+    if (windows->count == windows->capacity) {
+        windows->capacity = windows->capacity == 0 ? 16 : 2 * windows->capacity;
+        windows->items = realloc(windows->items, windows->capacity * sizeof *windows->items);
+        sl_assert(windows->items != NULL);
+    }
+    windows->items[windows->count++] = *window;
+}
+
+bool sl_sim_windows_of_block(struct sl_sim_windows *windows, uint32_t shard,
+                             const struct sl_image_block *block)
+{
+    struct sl_bytes cursor = sl_image_records(block);
+    struct sl_image_session session;
+    for (uint32_t i = 0; i < block->count; i++) {
+        if (!sl_image_take_session(&cursor, &session)) {
+            return false;
+        }
+        const struct sl_sim_window window = {.shard = shard,
+                                             .client_id = session.client_id,
+                                             .last_write_id = session.last_write_id,
+                                             .partial_id = session.partial_id,
+                                             .partial_sections = session.partial_sections};
+        add(windows, &window);
+    }
+    return cursor.left == 0;
+}
+
+void sl_sim_windows_of_server(struct sl_sim_windows *windows, const struct sl_server *server)
+{
+    for (uint32_t i = 0; i < SL_SERVER_SESSION_BUCKETS; i++) {
+        for (const struct sl_server_session *at = server->sessions.buckets[i]; at != NULL;
+             at = at->next) {
+            const struct sl_sim_window window = {.shard = server->options.shard.index,
+                                                 .client_id = at->client_id,
+                                                 .last_write_id = at->last_write_id,
+                                                 .partial_id = at->partial_id,
+                                                 .partial_sections = at->partial_sections};
+            add(windows, &window);
+        }
+    }
+}
+
+/* ---- Checked --------------------------------------------------------------------------------- */
+
+static const struct sl_sim_window *find(const struct sl_sim_windows *windows, uint32_t shard,
+                                        uint64_t client_id)
+{
+    for (uint32_t i = 0; i < windows->count; i++) {
+        const struct sl_sim_window *window = &windows->items[i];
+        if (window->shard == shard && window->client_id == client_id) {
+            return window;
+        }
+    }
+    return NULL;
+}
+
+/* As a server would have it that gets the request again. */
+static bool is_known(const struct sl_sim_window *window, const struct sl_sim_unit *unit)
+{
+    return window != NULL &&
+           (unit->request_id <= window->last_write_id ||
+            (unit->request_id == window->partial_id && unit->section < window->partial_sections));
+}
+
+/* Ids below the last write's are also of requests that have failed, or never came. And BSP drops
+ * what it has kept aside of a worker that has gone. */
+static bool is_surely_done(const struct sl_sim_oracle *oracle, const struct sl_sim_window *window,
+                           const struct sl_sim_unit *unit)
+{
+    const struct sl_sim_instance *instance = &oracle->instances[unit->instance];
+    const bool stages = oracle->tables[unit->table].spec.consistency.mode == SL_CONSISTENCY_BSP;
+    if (!is_known(window, unit) || (stages && (instance->is_gone || instance->tainted))) {
+        return false;
+    }
+    return unit->request_id >= window->last_write_id ||
+           (unit->acked && unit->fate == SL_SIM_FATE_SURE);
+}
+
+void sl_sim_windows_check(const struct sl_sim_windows *windows, struct sl_sim_oracle *oracle,
+                          const char *who, const struct sl_sim_unit *unit, bool is_there)
+{
+    const struct sl_sim_instance *instance = &oracle->instances[unit->instance];
+    const struct sl_sim_window *window = find(windows, unit->shard, instance->client_id);
+    /* A client that has gone, or was believed lost, may be forgotten, or begin anew. */
+    const bool must = is_there && !instance->is_gone && !instance->tainted;
+    if (unit->request_id == 0) { /* it was not sent, or in several requests */
+        return;
+    }
+    if (must ? !is_known(window, unit) : !is_there && is_surely_done(oracle, window, unit)) {
+        sl_sim_oracle_fail(oracle, "one cut",
+                           "%s: worker/%d's push of iteration %u to t%u on shard %u, section %u of "
+                           "request %" PRIu64 ", is %s; %s, %" PRIu64 " is its last write, and of "
+                           "%" PRIu64 " %u sections are done",
+                           who, (int)instance->task, unit->clock, unit->table, unit->shard,
+                           unit->section, unit->request_id, is_there ? "there" : "not there",
+                           window != NULL ? "its client is known" : "its client is not known",
+                           window != NULL ? window->last_write_id : 0,
+                           window != NULL ? window->partial_id : 0,
+                           window != NULL ? window->partial_sections : 0);
+    }
+}

@@ -1,0 +1,37 @@
+/* What shards know of their clients' writes, as an image says it, or a server that was made of one:
+ * held against the rows of the same moment. A write whose effect is there is known, so that it is
+ * not carried out again when it comes again; and one that is known was carried out. One thread.
+ * Allocates. */
+#ifndef SL_TESTS_SIM_WINDOWS_H
+#define SL_TESTS_SIM_WINDOWS_H
+
+#include "ps/server_internal.h"
+#include "tests/sim/oracle.h"
+
+/* One client's, on one shard. */
+struct sl_sim_window {
+    uint32_t shard;
+    uint64_t client_id;
+    uint64_t last_write_id, partial_id; /* as in struct sl_image_session */
+    uint32_t partial_sections;
+};
+
+/* Zeroed: empty. */
+struct sl_sim_windows {
+    struct sl_sim_window *items;
+    uint32_t count, capacity;
+};
+
+void sl_sim_windows_fini(struct sl_sim_windows *windows);
+
+/* Those of a block of sessions; of all sessions of a server. False: the block holds something
+ * else. */
+bool sl_sim_windows_of_block(struct sl_sim_windows *windows, uint32_t shard,
+                             const struct sl_image_block *block);
+void sl_sim_windows_of_server(struct sl_sim_windows *windows, const struct sl_server *server);
+
+/* Whether the unit's effect is there: in rows, or kept aside. */
+void sl_sim_windows_check(const struct sl_sim_windows *windows, struct sl_sim_oracle *oracle,
+                          const char *who, const struct sl_sim_unit *unit, bool is_there);
+
+#endif
