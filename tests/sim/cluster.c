@@ -309,6 +309,7 @@ static uint64_t run_ps(struct sl_sim_cluster *cluster, uint32_t index)
         ps->failed = sl_sim_cluster_look_at_disk(cluster, index) || ps->failed;
     }
     if (ps->running && ps->failed) {
+        sl_sim_cluster_begin_anew(cluster, index);
         sl_sim_cluster_kill_ps(cluster, index, false);
         cluster->ps_start_ns[index] = cluster->now_ns + SL_CLOCK_NS_PER_S;
     }

@@ -102,6 +102,10 @@ void sl_sim_faults_restored(struct sl_sim_cluster *cluster);
 
 /* disks: what all ps have, and what befalls them. True: the ps has crashed. */
 bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index);
+
+/* That ps could not begin. Where nothing is whole on its disk, and it is refused for what others
+ * have that are about to begin, too, who starts them has all of these begin with nothing. */
+void sl_sim_cluster_begin_anew(struct sl_sim_cluster *cluster, uint32_t index);
 void sl_sim_cluster_make_disks(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_free_disks(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_calm_disks(struct sl_sim_cluster *cluster);

@@ -61,6 +61,28 @@ void sl_sim_cluster_note_requests(struct sl_sim_cluster *cluster)
     }
 }
 
+/* The coordinator knows of it. */
+static bool has_joined(const struct sl_sim_ps *ps)
+{
+    return ps->running && ps->wiring.shard_count != 0;
+}
+
+void sl_sim_cluster_begin_anew(struct sl_sim_cluster *cluster, uint32_t index)
+{
+    if (cluster->disks == NULL || !sl_sim_disk_is_hopeless(&cluster->disks[index])) {
+        return;
+    }
+    for (uint32_t i = 0; i < cluster->plan->ps_count; i++) {
+        struct sl_sim_ps *ps = &cluster->ps[i];
+        if (i != index && !has_joined(ps) && sl_sim_disk_restores(&cluster->disks[i])) {
+            sl_sim_cluster_trace(cluster, "ps/%u is to begin with nothing, as ps/%u does", i,
+                                 index);
+            sl_sim_disk_give_up(&cluster->disks[i]);
+            ps->failed = true;
+        }
+    }
+}
+
 bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index)
 {
     if (cluster->disks == NULL) {

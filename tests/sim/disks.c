@@ -100,6 +100,16 @@ bool sl_sim_disk_restores(const struct sl_sim_disk *disk)
     return disk->failures < FAILURES_MAX;
 }
 
+bool sl_sim_disk_is_hopeless(const struct sl_sim_disk *disk)
+{
+    return disk->was_damaged && disk->failures >= 2 * FAILURES_MAX;
+}
+
+void sl_sim_disk_give_up(struct sl_sim_disk *disk)
+{
+    disk->failures = FAILURES_MAX;
+}
+
 void sl_sim_disk_spare(struct sl_sim_disk *disk, struct sl_sim_disk_troubles *out)
 {
     struct memory_disk *memory = &disk->memory;

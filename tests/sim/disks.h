@@ -53,6 +53,12 @@ void sl_sim_disk_failed(struct sl_sim_disk *disk, int err);
 bool sl_sim_disk_falls_back(const struct sl_sim_disk *disk);
 bool sl_sim_disk_restores(const struct sl_sim_disk *disk);
 
+/* It is damaged, and its process cannot even begin with nothing. */
+bool sl_sim_disk_is_hopeless(const struct sl_sim_disk *disk);
+
+/* The next process is to begin with nothing, whatever is there. */
+void sl_sim_disk_give_up(struct sl_sim_disk *disk);
+
 /* Somebody looks at it who is none of its processes: no operation of his fails or counts. */
 struct sl_sim_disk_troubles {
     uint64_t operations, fail_at, stop_at;
