@@ -39,14 +39,26 @@ static uint32_t find_missing(const struct sl_coordinator *coordinator,
     return sl_coordinator_job_missing(coordinator, total, waiting);
 }
 
+/* Who serves which shards concerns a ps with replicas at once, and whoever was told before: a ps
+ * that is missing keeps from them what only waits for it, and nothing else. Others begin when all
+ * are there. */
+static bool may_be_told(const struct sl_coordinator *coordinator,
+                        const struct sl_coordinator_member *member, bool is_whole)
+{
+    const bool knows = is_ps(member) ? coordinator->ps[member->hello.task_index].epoch != 0
+                                     : member->cluster_version != 0;
+    return is_whole || (coordinator->formed && knows);
+}
+
 /* It waits for the cluster, or knows one in which a ps was elsewhere. */
 static bool is_owed_cluster(const struct sl_coordinator *coordinator,
-                            const struct sl_coordinator_member *member)
+                            const struct sl_coordinator_member *member, bool is_whole)
 {
     bool cares = !is_ps(member) || coordinator->ps[member->hello.task_index].epoch != 0;
     bool is_outdated =
         member->registered && cares && member->cluster_version != coordinator->cluster_version;
-    return member->connected && (member->waits_for_cluster || is_outdated);
+    return member->connected && (member->waits_for_cluster || is_outdated) &&
+           may_be_told(coordinator, member, is_whole);
 }
 
 static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
@@ -65,12 +77,9 @@ static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinat
     }
 }
 
-/* Nobody is missing: tells the cluster to everyone who is owed it. */
-static void publish(struct sl_coordinator *coordinator, uint64_t now_ns)
+/* Nobody is missing. */
+static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
-    if (coordinator->never_began) {
-        return; /* nor will it */
-    }
     sl_coordinator_job_begin(coordinator, now_ns);
     if (!coordinator->formed) {
         coordinator->formed = true;
@@ -79,9 +88,20 @@ static void publish(struct sl_coordinator *coordinator, uint64_t now_ns)
         sl_coordinator_checkpoint_formed(coordinator, now_ns);
     }
     sl_coordinator_replica_begin(coordinator);
+}
+
+/* Tells the cluster to everyone who is owed it; is_whole: nobody is missing. */
+static void publish(struct sl_coordinator *coordinator, bool is_whole, uint64_t now_ns)
+{
+    if (coordinator->never_began) {
+        return; /* nor will it */
+    }
+    if (is_whole) {
+        begin(coordinator, now_ns);
+    }
     uint32_t owed = 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        owed += is_owed_cluster(coordinator, coordinator->members[i]) ? 1 : 0;
+        owed += is_owed_cluster(coordinator, coordinator->members[i], is_whole) ? 1 : 0;
     }
     if (owed == 0) {
         return;
@@ -106,7 +126,7 @@ static void publish(struct sl_coordinator *coordinator, uint64_t now_ns)
         .cluster = {.ps = ps, .ps_count = count, .worker_count = coordinator->worker_count},
     };
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        if (is_owed_cluster(coordinator, coordinator->members[i])) {
+        if (is_owed_cluster(coordinator, coordinator->members[i], is_whole)) {
             tell_cluster(coordinator, coordinator->members[i], &message);
         }
     }
@@ -233,9 +253,7 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
 void sl_coordinator_cluster_look(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     struct sl_message_waiting nobody = {0};
-    if (find_missing(coordinator, &nobody) == 0) {
-        publish(coordinator, now_ns);
-    }
+    publish(coordinator, find_missing(coordinator, &nobody) == 0, now_ns);
 }
 
 void sl_coordinator_cluster_register(struct sl_coordinator *coordinator,
@@ -265,11 +283,8 @@ void sl_coordinator_cluster_tick(struct sl_coordinator *coordinator, uint64_t no
     struct sl_message message = {.kind = SL_MESSAGE_WAITING};
     uint32_t missing = find_missing(coordinator, &message.waiting);
     sl_coordinator_job_look(coordinator, missing, now_ns);
-    if (missing == 0) {
-        publish(coordinator,
-                now_ns); /* to those who were away, or whom there was no memory to tell */
-        return;
-    }
+    /* To those who were away, or whom there was no memory to tell. */
+    publish(coordinator, missing == 0, now_ns);
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];
         if (member->waits_for_cluster && now_ns >= member->remind_ns) {

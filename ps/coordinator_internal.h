@@ -5,7 +5,9 @@
 #include "ps/coordinator.h"
 
 /* Barriers that were done, by request id: as many as a member may have to ask for again. */
-#define SL_COORDINATOR_DONE_IDS 16
+#define SL_COORDINATOR_DONE_IDS           16
+
+#define SL_COORDINATOR_CLUSTER_OF_RECORDS UINT32_MAX
 
 struct sl_coordinator_member {
     struct sl_message_hello hello;
@@ -19,7 +21,7 @@ struct sl_coordinator_member {
     bool registered;
     bool waits_for_cluster;
     uint64_t cluster_request; /* whose answer it waits for */
-    uint32_t cluster_version; /* that it was told; 0: none */
+    uint32_t cluster_version; /* that it was told; 0: none; OF_RECORDS: it may have been */
     uint64_t remind_ns;       /* when to send it the next Waiting */
 
     /* ps: losses from this time on may not have reached it. SL_CLOCK_NEVER: all have; 0: it is a

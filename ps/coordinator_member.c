@@ -532,6 +532,7 @@ int sl_coordinator_member_restore(struct sl_coordinator *coordinator, enum sl_me
     }
     member->connected = false;
     member->registered = registered;
+    member->cluster_version = registered ? SL_COORDINATOR_CLUSTER_OF_RECORDS : 0;
     member->losses_since_ns = 1; /* whoever told it before may have died of it */
     add_member(coordinator, member);
     return 0;

@@ -253,11 +253,48 @@ static void coordinator_replica__one_out_of_step_does_not_take_over(void **state
     cut(f, 12);
     f->sent_count = 0;
     pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
-    for (uint32_t i = 0; i < f->sent_count; i++) {
-        assert_null(strstr(f->sent[i], " pairs ")); /* the job waits for ps/1 */
-    }
+    /* The job waits for ps/1; ps/0 does not. */
+    expect_pairs(f, "0:e2 0>- 1:e2 1>2 2:e1 2>0");
     join(f, 22, 1);
     expect_pairs(f, "0:e3 0>1 1:e3 1>2 2:e1 2>0");
+}
+
+static bool is_told(struct fixture *f, const char *whom)
+{
+    bool told = false;
+    for (uint32_t i = 0; i < f->sent_count; i++) {
+        told = told || (strncmp(f->sent[i], whom, strlen(whom)) == 0 &&
+                        strstr(f->sent[i], " pairs ") != NULL);
+    }
+    return told;
+}
+
+/* Two are lost, one of them with what only it had: whom the rest concerns is told; who begins now
+ * waits for all. */
+static void coordinator_replica__the_others_are_told_while_one_is_missing(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    report(f, 11, 0, 1, true);
+    report(f, 13, 2, 1, true);
+    cut(f, 12);
+    cut(f, 13);
+    f->sent_count = 0;
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 1, 0});
+    assert_true(is_told(f, "11#0"));
+    assert_true(is_told(f, "1#0"));
+    expect_pairs(f, "0:e2 0>- 1:e3 1>- 2:e2 0>-");
+    assert_int_equal(hello(f, 2, SL_MESSAGE_ROLE_CLIENT, 0), 0);
+    f->sent_count = 0;
+    register_worker(f, 2, 7);
+    assert_false(is_told(f, "2#7"));
+    /* It gets the backups of what ps/0 serves. */
+    join(f, 22, 2);
+    assert_true(is_told(f, "22#1"));
+    expect_pairs(f, "0:e2 0>- 1:e4 1>2 2:e3 0>2");
+    join(f, 33, 1);
+    assert_true(is_told(f, "2#7"));
+    expect_pairs(f, "0:e3 0>1 1:e5 1>2 2:e3 0>2");
 }
 
 static void coordinator_replica__a_report_of_failure_begins_an_epoch(void **state)
@@ -474,6 +511,7 @@ int main(void)
         TEST(coordinator_replica__one_that_was_deposed_is_refused),
         TEST(coordinator_replica__one_that_was_replaced_is_refused),
         TEST(coordinator_replica__one_out_of_step_does_not_take_over),
+        TEST(coordinator_replica__the_others_are_told_while_one_is_missing),
         TEST(coordinator_replica__a_report_of_failure_begins_an_epoch),
         TEST(coordinator_replica__who_takes_over_is_told_of_losses),
         TEST(coordinator_replica__one_that_begins_anew_is_told_who_is_in_step),
