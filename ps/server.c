@@ -7,6 +7,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "ps/server_replica.h"
+#include "ps/server_session_cut.h"
 
 #define BUFFER_BYTES_DEFAULT ((size_t)256 << 20)
 #define BUFFER_BYTES_LEAST   ((size_t)32 << 20)
@@ -151,6 +152,7 @@ void sl_server_destroy(struct sl_server **server)
     if (self->replica != NULL) {
         sl_server_feed_drop(self);
     }
+    sl_server_session_cut_fini(self);
     sl_server_sessions_fini(&self->sessions);
     sl_server_queue_fini(self);
     sl_server_send_fini(self);

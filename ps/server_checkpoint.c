@@ -10,6 +10,7 @@
 #include "ps/checkpoint/disk.h"
 #include "ps/checkpoint/writer.h"
 #include "ps/server_replica.h"
+#include "ps/server_session_cut.h"
 #include "ps/shard_cut.h"
 #include "reactor/aside.h"
 
@@ -70,7 +71,6 @@ struct sl_server_checkpoint {
     bool has_end;                           /* the last block has been taken */
     uint32_t jobs_away;                     /* of any file: those of one left to its thread too */
     struct sl_image_block *returned;        /* from the thread */
-    struct sl_image_block *sessions;        /* of the cut, to be written first */
 
     /* What later ones may add to: `newest` is of the last that was made, which need not be complete
      * everywhere; `complete` is. */
@@ -150,6 +150,9 @@ static void end_own_cut(struct sl_server_checkpoint *checkpoint)
 {
     struct sl_shard *shard = checkpoint->server->shard;
     struct sl_shard_cut_base *base = NULL;
+    if (checkpoint->stage == CUTTING) {
+        sl_server_session_cut_end(checkpoint->server);
+    }
     if (checkpoint->stage == CUTTING || sl_shard_cut_state(shard) == SL_SHARD_CUT_WANTED) {
         sl_shard_cut_end(shard, &base);
         sl_shard_cut_base_destroy(&base);
@@ -161,11 +164,6 @@ static void reset(struct sl_server_checkpoint *checkpoint)
 {
     sl_timer_disarm(sl_reactor_timers(checkpoint->server->options.reactor), &checkpoint->watch);
     end_own_cut(checkpoint);
-    while (checkpoint->sessions != NULL) {
-        struct sl_image_block *block = checkpoint->sessions;
-        checkpoint->sessions = block->next;
-        sl_image_block_destroy(&block);
-    }
     if (checkpoint->file != NULL && checkpoint->file->jobs == 0) {
         file_free(checkpoint->file);
     }
@@ -313,7 +311,7 @@ static void begin_cut(struct sl_server_checkpoint *checkpoint)
     }
     if (err == 0) {
         checkpoint->stage = CUTTING;
-        err = sl_server_session_image(server, &checkpoint->sessions);
+        sl_server_session_cut_begin(server, false);
     }
     if (err != 0 || !make_file(checkpoint)) {
         give_up(checkpoint, err != 0 ? err : SL_ERR_NO_MEMORY, "no memory to begin it");
@@ -326,16 +324,12 @@ static void begin_cut(struct sl_server_checkpoint *checkpoint)
     sl_server_unblock(server);
 }
 
-/* The next block for the file; NULL: none now. */
+/* The next block for the file, whose first ones are those of the sessions; NULL: none now. */
 static struct sl_image_block *take_block(struct sl_server_checkpoint *checkpoint)
 {
-    struct sl_image_block *block = checkpoint->sessions;
-    if (block == NULL) {
-        return sl_shard_cut_take(checkpoint->server->shard);
-    }
-    checkpoint->sessions = block->next;
-    block->next = NULL;
-    return block;
+    struct sl_server *server = checkpoint->server;
+    return sl_server_session_cut_is_over(server) ? sl_shard_cut_take(server->shard)
+                                                 : sl_server_session_cut_take(server);
 }
 
 /* Hands blocks out, as many as may be away. False: it was given up. */
@@ -359,6 +353,7 @@ static bool hand_out(struct sl_server_checkpoint *checkpoint)
 static void end_cut(struct sl_server_checkpoint *checkpoint)
 {
     sl_shard_cut_base_destroy(&checkpoint->newest_base);
+    sl_server_session_cut_end(checkpoint->server);
     sl_shard_cut_end(checkpoint->server->shard, &checkpoint->newest_base);
     checkpoint->newest = 0; /* until the file is there */
     checkpoint->stage = FINISHING;
@@ -368,12 +363,23 @@ static void end_cut(struct sl_server_checkpoint *checkpoint)
     }
 }
 
+/* The sessions, then the tables. */
+static uint32_t walk(struct sl_server *server, uint32_t keys)
+{
+    return sl_server_session_cut_is_over(server) ? sl_shard_cut_run(server->shard, keys)
+                                                 : sl_server_session_cut_run(server, keys);
+}
+
 static uint32_t cut_on(struct sl_server_checkpoint *checkpoint, uint32_t keys)
 {
     struct sl_shard *shard = checkpoint->server->shard;
     uint32_t spent = 0;
     if (checkpoint->jobs_away < BLOCKS_AWAY) {
-        spent = sl_shard_cut_run(shard, keys);
+        spent = walk(checkpoint->server, keys);
+    }
+    if (sl_server_session_cut_has_failed(checkpoint->server)) {
+        give_up(checkpoint, SL_ERR_NO_MEMORY, "no memory for what the shard knows of its clients");
+        return spent;
     }
     if (!hand_out(checkpoint)) {
         return spent;

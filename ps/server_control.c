@@ -314,7 +314,7 @@ static void on_data_message(struct sl_server_conn *conn, const struct sl_message
     if (!conn->session->heard && sl_server_replica_logs(conn->server)) {
         sl_server_log_session(conn->session, SL_SERVER_ENTRY_HEARD, false);
     }
-    conn->session->heard = true;
+    sl_server_session_heard(conn->session);
     switch (message->kind) {
     case SL_MESSAGE_TABLE_OPEN:
         on_table_open(conn, message);

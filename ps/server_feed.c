@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "ps/server_list.h"
 #include "ps/server_replica.h"
+#include "ps/server_session_cut.h"
 
 /* What the primary may send ahead. Small entries take a least block each, long ones up to twice
  * their size. The longest one must fit. */
@@ -231,7 +232,7 @@ static bool end_write(struct sl_server *server, const struct sl_server_entry_hea
     if (session == NULL) {
         return false;
     }
-    session->id_max = head->request_id > session->id_max ? head->request_id : session->id_max;
+    sl_server_session_came(session, head->request_id);
     if (head->error != 0) {
         sl_server_session_failed(session, head->request_id, -(int)head->error);
     } else {
@@ -246,9 +247,9 @@ static uint32_t written_before(const struct sl_server *server,
 {
     const struct sl_server_session *session =
         head->role == 0 ? NULL : sl_server_session_find(server, head->client_id);
-    const bool is_partial = session != NULL && session->partial_id == head->request_id;
-    return is_partial && session->partial_sections > head->first ? session->partial_sections
-                                                                 : head->first;
+    const bool is_partial = session != NULL && session->begun_id == head->request_id;
+    return is_partial && session->begun_sections > head->first ? session->begun_sections
+                                                               : head->first;
 }
 
 static bool begin_write(struct sl_server *server, struct sl_server_request *request,
@@ -326,7 +327,7 @@ static bool do_heard(struct sl_server *server, const struct sl_server_entry_head
     if (session == NULL) {
         return false;
     }
-    session->heard = true;
+    sl_server_session_heard(session);
     if (session->role == SL_MESSAGE_ROLE_WORKER) {
         sl_shard_worker_heard(server->shard, session->task_index);
     }
@@ -352,6 +353,7 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
         .capacity = head->body_bytes,
         .payload = (uint8_t *)(uintptr_t)body_of(request),
     };
+    replica->session_load = (struct sl_server_session_load){.is_exact = true};
     int err = 0;
     if (is_first) {
         replica->is_loading = true;
@@ -371,13 +373,13 @@ static int load_block(struct sl_server *server, uint32_t keys, char *reason, siz
     struct sl_server_replica *replica = server->replica;
     const struct sl_image_block *block = &replica->block;
     if (block->kind == SL_IMAGE_SESSIONS) {
-        return sl_server_session_load(server, block, reason, reason_bytes);
+        return sl_server_session_load(server, block, &replica->session_load, keys, reason,
+                                      reason_bytes);
     }
     int result = sl_shard_load_block(&replica->load, block, keys, reason, reason_bytes);
     if (result == SL_SHARD_DONE && block->kind == SL_IMAGE_END) {
         result = sl_shard_load_end(&replica->load, reason, reason_bytes);
         replica->is_loading = false;
-        sl_server_sessions_are_exact(server);
     }
     return result;
 }

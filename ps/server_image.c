@@ -5,6 +5,7 @@
 #include "core/assert.h"
 #include "core/log.h"
 #include "ps/server_replica.h"
+#include "ps/server_session_cut.h"
 #include "ps/shard_cut.h"
 
 /* Blocks that are under way. */
@@ -59,12 +60,10 @@ void sl_server_image_end(struct sl_server *server)
     if (is_ours) {
         sl_shard_cut_end(server->shard, NULL);
     }
-    replica->image_asked = false;
-    while (replica->image_sessions != NULL) {
-        struct sl_image_block *block = replica->image_sessions;
-        replica->image_sessions = block->next;
-        sl_image_block_destroy(&block);
+    if (replica->link == SL_SERVER_LINK_IMAGE) {
+        sl_server_session_cut_end(server);
     }
+    replica->image_asked = false;
 }
 
 /* It is tried again, from the beginning. */
@@ -93,7 +92,7 @@ static void begin(struct sl_server *server)
     }
     if (err == 0) {
         replica->link = SL_SERVER_LINK_IMAGE;
-        err = sl_server_session_image(server, &replica->image_sessions);
+        sl_server_session_cut_begin(server, true);
     }
     if (err != 0) {
         fail(server, sl_err_name(err));
@@ -103,13 +102,8 @@ static void begin(struct sl_server *server)
 /* The next block, also of the sessions, which come first; NULL: none now. */
 static struct sl_image_block *take_block(struct sl_server *server, bool *is_cut)
 {
-    struct sl_image_block *block = server->replica->image_sessions;
-    *is_cut = block == NULL;
-    if (block == NULL) {
-        return sl_shard_cut_take(server->shard);
-    }
-    server->replica->image_sessions = block->next;
-    return block;
+    *is_cut = sl_server_session_cut_is_over(server);
+    return *is_cut ? sl_shard_cut_take(server->shard) : sl_server_session_cut_take(server);
 }
 
 static void send_blocks(struct sl_server *server)
@@ -126,9 +120,17 @@ static void send_blocks(struct sl_server *server)
             fail(server, "no memory");
         } else if (is_last) {
             sl_shard_cut_end(server->shard, NULL);
+            sl_server_session_cut_end(server);
             sl_server_log_follow_image(server);
         }
     }
+}
+
+/* The sessions, then the tables. */
+static uint32_t walk(struct sl_server *server, uint32_t keys)
+{
+    return sl_server_session_cut_is_over(server) ? sl_shard_cut_run(server->shard, keys)
+                                                 : sl_server_session_cut_run(server, keys);
 }
 
 uint32_t sl_server_image_run(struct sl_server *server)
@@ -140,8 +142,10 @@ uint32_t sl_server_image_run(struct sl_server *server)
     }
     if (replica->link == SL_SERVER_LINK_IMAGE) {
         const uint32_t keys = server->options.image_keys;
-        spent = sl_shard_cut_run(server->shard, keys > 0 ? keys : IMAGE_KEYS);
-        if (sl_shard_cut_state(server->shard) == SL_SHARD_CUT_FAILED) {
+        spent = walk(server, keys > 0 ? keys : IMAGE_KEYS);
+        if (sl_server_session_cut_has_failed(server)) {
+            fail(server, "no memory for what the shard knows of its clients");
+        } else if (sl_shard_cut_state(server->shard) == SL_SHARD_CUT_FAILED) {
             fail(server, sl_shard_cut_why(server->shard));
         }
         send_blocks(server);

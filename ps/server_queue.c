@@ -4,6 +4,7 @@
 #include "core/assert.h"
 #include "ps/server_list.h"
 #include "ps/server_replica.h"
+#include "ps/server_session_cut.h"
 #include "ps/shard_cut.h"
 
 /* Of a turn, for what the primary sends. */
@@ -348,7 +349,7 @@ void sl_server_queue_abandon(struct sl_server_session *session)
         return;
     }
     const uint32_t done = sl_shard_written(&request->work);
-    request->effect_first = session->partial_id == request->id ? session->partial_sections : 0;
+    request->effect_first = session->sent_id == request->id ? session->sent_sections : 0;
     bool ends = sl_shard_curtail(&request->work);
     session->orphan = NULL;
     request->session = NULL;
@@ -480,11 +481,14 @@ static bool yields(struct sl_server *server)
 /* What a cut has left behind is freed little by little. */
 static uint32_t clean(struct sl_server *server)
 {
-    if (!sl_shard_cut_has_spare(server->shard)) {
-        return 0;
+    const bool has_sessions = sl_server_session_cut_has_spare(server);
+    const bool has_rows = sl_shard_cut_has_spare(server->shard);
+    if (has_sessions) {
+        sl_server_session_cut_clean(server);
+    } else if (has_rows) {
+        sl_shard_cut_clean(server->shard);
     }
-    sl_shard_cut_clean(server->shard);
-    return 1;
+    return has_sessions || has_rows;
 }
 
 static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
@@ -559,7 +563,7 @@ static bool arm_queue(struct sl_reactor_source *source)
     if (server->replica != NULL && sl_server_image_is_busy(server)) {
         return false;
     }
-    if (sl_shard_cut_has_spare(server->shard)) {
+    if (sl_shard_cut_has_spare(server->shard) || sl_server_session_cut_has_spare(server)) {
         return false;
     }
     return !sl_server_feed_waits(server) && !sl_shard_commit_due(server->shard) &&

@@ -66,8 +66,7 @@ struct sl_server_replica {
     uint32_t block_count; /* of the image, under way */
     bool is_full;         /* requests that write wait until the backup has caught up */
     uint32_t in_transport_count;
-    bool image_asked, image_waits;         /* for the cut; until the timer */
-    struct sl_image_block *image_sessions; /* that are to be sent */
+    bool image_asked, image_waits; /* for the cut; until the timer */
     struct sl_timer image_timer;
     struct sl_timer silence; /* armed while the backup has no connection, or owes answers */
     uint64_t heard_ns;       /* when it answered last, or began to owe */
@@ -85,6 +84,7 @@ struct sl_server_replica {
     bool is_loading; /* the image has begun, and not ended */
     struct sl_shard_load load;
     struct sl_image_block block; /* at work */
+    struct sl_server_session_load session_load;
     bool is_broken;  /* something was done here otherwise than there: it is no backup any more */
     bool takes_over; /* it is to be the primary, when the entries are carried out */
 };

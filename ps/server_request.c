@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "core/assert.h"
-#include "core/log.h"
 #include "ps/server_replica.h"
+#include "ps/server_session_cut.h"
 
 /* An error reply is short: when not even that finds room, the connection is given up. */
 static void reply_error(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes, int err,
@@ -258,7 +258,7 @@ static bool check_header(struct sl_server_conn *conn, const struct sl_frame *hea
                        (unsigned long long)conn->request_id_last);
         return false;
     }
-    session->id_max = *comes_again ? session->id_max : id;
+    sl_server_session_came(session, id);
     conn->request_id_last = id;
     return true;
 }
@@ -295,8 +295,8 @@ static bool replay(struct sl_server_conn *conn, const struct sl_frame *header,
         sl_shard_replay(work);
         return false;
     case SL_SERVER_RECALL_NOTHING:
-        if (id == session->partial_id) {
-            sl_shard_replay_some(work, session->partial_sections);
+        if (id == session->begun_id) {
+            sl_shard_replay_some(work, session->begun_sections);
         }
         break;
     }
@@ -565,11 +565,13 @@ enum sl_server_outcome sl_server_request_run(struct sl_server_request *request, 
             return SL_SERVER_GOES_ON; /* it was parked, and gave it back */
         }
         char reason[SL_MESSAGE_TEXT_BYTES];
+        sl_server_session_writes(request);
         request->server->write_count += sl_server_request_writes(&request->work);
         uint32_t slice = slice_of(request);
         keys = keys < slice ? keys : slice;
         int result = sl_shard_run(request->server->shard, &request->work, reply_of(request), keys,
                                   spent, reason, sizeof reason);
+        sl_server_session_note(request);
         if (result < 0) {
             sl_server_request_fail(request, result, reason);
             return SL_SERVER_ANSWERED;

@@ -69,6 +69,7 @@ struct sl_server_restore { /* the reactor's */
     uint32_t block; /* of the first */
     bool has_begun; /* the block has: it takes several slices */
     struct sl_shard_load load;
+    struct sl_server_session_load session_load;
     uint64_t bytes, begun_ns;
 
     struct sl_server_restore_table tables[SL_LIMIT_TABLES];
@@ -239,17 +240,25 @@ static int note_table(struct sl_server_restore *restore, const struct sl_image_b
 }
 
 /* Once, when its first slice is about to be loaded. */
-static int begin_block(struct sl_server_restore *restore, const struct batch *batch,
-                       const struct sl_image_block *block, char *reason, size_t reason_bytes)
+static int begin_block(struct sl_server_restore *restore, const struct sl_image_block *block,
+                       char *reason, size_t reason_bytes)
 {
     restore->bytes += block->bytes;
     if (block->kind == SL_IMAGE_TABLE) {
         return note_table(restore, block, reason, reason_bytes);
     }
-    if (block->kind == SL_IMAGE_SESSIONS && batch->is_newest && restore->is_same) {
-        return sl_server_session_load(restore->server, block, reason, reason_bytes);
-    }
+    restore->session_load = (struct sl_server_session_load){.is_exact = false};
     return 0;
+}
+
+static int load_some(struct sl_server_restore *restore, const struct batch *batch,
+                     const struct sl_image_block *block, char *reason, size_t reason_bytes)
+{
+    if (block->kind == SL_IMAGE_SESSIONS && batch->is_newest && restore->is_same) {
+        return sl_server_session_load(restore->server, block, &restore->session_load,
+                                      SL_LIMIT_TURN_KEYS, reason, reason_bytes);
+    }
+    return sl_shard_load_block(&restore->load, block, SL_LIMIT_TURN_KEYS, reason, reason_bytes);
 }
 
 /* Loads of the batch what the budget allows: SL_SHARD_DONE, SL_SHARD_AGAIN or an error. */
@@ -268,12 +277,10 @@ static int load_slice(struct sl_server_restore *restore, struct batch *batch, ch
     }
     if (restore->block < batch->count) {
         const struct sl_image_block *block = batch->blocks[restore->block];
-        int result =
-            restore->has_begun ? 0 : begin_block(restore, batch, block, reason, reason_bytes);
+        int result = restore->has_begun ? 0 : begin_block(restore, block, reason, reason_bytes);
         restore->has_begun = true;
         if (result == 0) {
-            result = sl_shard_load_block(&restore->load, block, SL_LIMIT_TURN_KEYS, reason,
-                                         reason_bytes);
+            result = load_some(restore, batch, block, reason, reason_bytes);
         }
         if (result != SL_SHARD_DONE) {
             return result;

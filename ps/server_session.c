@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "ps/server_replica.h"
+#include "ps/server_session_cut.h"
 
 enum ending { LEFT, LOST };
 
@@ -121,12 +122,14 @@ static void unlink_and_free(struct sl_server_session *session)
         sl_assert(sessions->workers[session->task_index] == session);
         sessions->workers[session->task_index] = NULL;
     }
+    sl_assert(!sessions->cut.walks || session->cut_number == sessions->cut.number);
     free(session->failures);
     free(session);
 }
 
 static void end(struct sl_server_session *session, enum ending ending)
 {
+    sl_server_session_touch(session);
     if (session->conn != NULL) {
         conn_release(session);
     } else {
@@ -187,6 +190,7 @@ static struct sl_server_session *create(struct sl_server *server,
     }
     struct sl_server_sessions *sessions = &server->sessions;
     session->server = server;
+    session->cut_number = sessions->cut.number;
     session->client_id = hello->client_id;
     session->role = hello->role;
     session->task_index = hello->task_index;
@@ -401,7 +405,7 @@ void sl_server_sessions_number(struct sl_server *server)
 enum sl_server_recall sl_server_session_recall(const struct sl_server_session *session, uint64_t id,
                                                int *err)
 {
-    for (uint32_t i = 0; session->failures != NULL && i < SL_SERVER_SESSION_FAILURES; i++) {
+    for (uint32_t i = 0; i < session->failure_count; i++) {
         if (session->failures[i].id == id) {
             *err = session->failures[i].err;
             return SL_SERVER_RECALL_FAILED;
@@ -413,21 +417,47 @@ enum sl_server_recall sl_server_session_recall(const struct sl_server_session *s
     return id <= session->last_write_id ? SL_SERVER_RECALL_DONE : SL_SERVER_RECALL_NOTHING;
 }
 
+void sl_server_session_wrote(struct sl_server_session *session, uint64_t id)
+{
+    sl_server_session_touch(session);
+    if (id > session->last_write_id) {
+        session->last_write_id = id;
+    }
+}
+
+void sl_server_session_heard(struct sl_server_session *session)
+{
+    if (!session->heard) {
+        sl_server_session_touch(session);
+        session->heard = true;
+    }
+}
+
 void sl_server_session_failed(struct sl_server_session *session, uint64_t id, int err)
 {
-    if (session->failures == NULL) {
-        session->failures = calloc(SL_SERVER_SESSION_FAILURES, sizeof *session->failures);
+    struct sl_server_failure *failures = session->failures;
+    sl_server_session_touch(session);
+    if (failures == NULL) {
+        failures = malloc(SL_SERVER_SESSION_FAILURES * sizeof *failures);
     }
-    if (session->failures == NULL) {
+    if (failures == NULL) {
         session->forgets = true;
         return;
     }
-    struct sl_server_failure *place = &session->failures[0];
-    for (uint32_t i = 0; i < SL_SERVER_SESSION_FAILURES && place->id != id; i++) {
-        struct sl_server_failure *other = &session->failures[i];
-        place = other->id == id || other->told_at < place->told_at ? other : place;
+    session->failures = failures;
+    uint32_t place = 0;
+    while (place < session->failure_count && failures[place].id != id) {
+        place++;
     }
-    *place = (struct sl_server_failure){.id = id, .told_at = ++session->told_count, .err = err};
+    const bool is_known = place < session->failure_count;
+    if (is_known || session->failure_count == SL_SERVER_SESSION_FAILURES) {
+        place = is_known ? place : 0;
+        session->failure_count--;
+        memmove(&failures[place], &failures[place + 1],
+                (session->failure_count - place) * sizeof *failures);
+    }
+    failures[session->failure_count++] = (struct sl_server_failure){.id = id, .err = err};
+    session->begun_id = session->begun_id == id ? 0 : session->begun_id;
 }
 
 bool sl_server_has_worker(const struct sl_server *server)
@@ -466,14 +496,6 @@ struct sl_server_session *sl_server_session_follow(struct sl_server *server, uin
         return NULL;
     }
     return session;
-}
-
-void sl_server_sessions_are_exact(struct sl_server *server)
-{
-    struct sl_server_session *session = server->sessions.away_first;
-    for (; session != NULL; session = session->away_next) {
-        session->restored = false;
-    }
 }
 
 struct sl_server_session *sl_server_session_find(const struct sl_server *server, uint64_t client_id)

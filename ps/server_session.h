@@ -27,8 +27,7 @@ struct sl_server_conn;
 struct sl_server_request;
 
 struct sl_server_failure {
-    uint64_t id; /* 0: none */
-    uint64_t told_at;
+    uint64_t id;
     int err;
 };
 
@@ -42,23 +41,42 @@ struct sl_server_session {
     struct sl_server_conn *conn; /* NULL: it is away */
 
     bool heard;             /* a control message has come since a welcome of this session */
+    bool restored;          /* from a checkpoint */
+    bool forgets;           /* there was no memory to remember a failure: it ends with its
+                             * connection */
+    uint32_t cut_number;    /* of the last cut that it need not be put into any more */
     uint64_t id_max;        /* of its requests that have come */
     uint64_t last_write_id; /* that was done; every earlier write was, or has failed */
     uint32_t passed_writes; /* its requests that write and were parked or orphaned: at most one */
     struct sl_server_request *orphan;   /* has begun to write, and has no connection */
-    struct sl_server_failure *failures; /* [SL_SERVER_SESSION_FAILURES], or NULL: none yet */
-    uint64_t told_count;                /* answers that told of a failure: the last told_at */
-    bool restored;                      /* from a checkpoint */
-    uint64_t partial_id; /* a write of which so many sections had been done at the cut of that
-                          * checkpoint, or at the last one; 0: none */
-    uint32_t partial_sections;
-    bool forgets; /* there was no memory to remember a failure: it ends with its connection */
+    struct sl_server_failure *failures; /* [SL_SERVER_SESSION_FAILURES], or NULL: none yet; the
+                                         * one told longest ago is the first */
+    uint32_t failure_count;
+    uint32_t begun_sections; /* of the write that has begun last, so many have written: here, or
+                              * before the cut of what this was loaded from */
+    uint64_t begun_id;       /* that write; 0: none */
+    uint64_t sent_id;        /* likewise, as the backup knows from its image */
+    uint32_t sent_sections;
 
     struct sl_timer lease;                           /* while it is away */
     struct sl_server_session *away_prev, *away_next; /* the longest away is the first */
 };
 
+/* server_session_cut.h */
+struct sl_server_session_cut {
+    uint32_t number; /* of the last one: who has another has not been put */
+    bool walks;      /* there are some that have not been put */
+    bool for_backup;
+    bool has_failed;
+    uint32_t bucket;                     /* that is walked next */
+    struct sl_image_block *open;         /* NULL: none */
+    struct sl_image_block *first, *last; /* that wait to be taken */
+    uint32_t waiting_count;
+    struct sl_image_block *spare; /* that are to be freed */
+};
+
 struct sl_server_sessions {
+    struct sl_server_session_cut cut;
     struct sl_server_session **buckets; /* by client_id */
     struct sl_server_session **workers; /* [SL_LIMIT_WORKERS], by task index */
     struct sl_server_session *away_first, *away_last;
@@ -76,14 +94,18 @@ int sl_server_session_revive(struct sl_server *server, const struct sl_message_h
                              struct sl_server_session **out);
 void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count);
 
-/* All sessions as they are now, in blocks of an image, which are the caller's; NULL: there are
- * none. What has been written of a request that is in progress is said too: in the same turn in
- * which the shard's cut begins. Errors: NO_MEMORY. */
-int sl_server_session_image(struct sl_server *server, struct sl_image_block **out);
+/* A block of sessions that is being loaded; zeroed before its first slice. */
+struct sl_server_session_load {
+    bool is_exact; /* they are not as old as a checkpoint, but as the primary has them */
+    uint32_t done; /* of the block's sessions */
+    size_t bytes;  /* of it */
+};
 
-/* Revives the sessions of a block. Errors: CORRUPT, NO_MEMORY; with a reason. */
+/* Revives sessions of a block, as many as about that budget allows: SL_SHARD_DONE, SL_SHARD_AGAIN,
+ * or an error with a reason: CORRUPT, NO_MEMORY. */
 int sl_server_session_load(struct sl_server *server, const struct sl_image_block *block,
-                           char *reason, size_t reason_bytes);
+                           struct sl_server_session_load *load, uint32_t key_budget, char *reason,
+                           size_t reason_bytes);
 
 /* There is a shard now: it learns who was lost before. */
 void sl_server_sessions_number(struct sl_server *server);
@@ -109,9 +131,6 @@ struct sl_server_session *sl_server_session_follow(struct sl_server *server, uin
 void sl_server_session_unfollow(struct sl_server *server, uint64_t client_id,
                                 enum sl_message_role role, uint32_t task_index, bool is_lost);
 
-/* The backup's, of an image: they are not as old as a checkpoint, but as the primary has them. */
-void sl_server_sessions_are_exact(struct sl_server *server);
-
 /* NULL: there is none. */
 struct sl_server_session *sl_server_session_find(const struct sl_server *server,
                                                  uint64_t client_id);
@@ -130,12 +149,10 @@ enum sl_server_recall sl_server_session_recall(const struct sl_server_session *s
                                                int *err);
 
 /* A write was done. One that comes late, out of a client's order, takes nothing back. */
-static inline void sl_server_session_wrote(struct sl_server_session *session, uint64_t id)
-{
-    if (id > session->last_write_id) {
-        session->last_write_id = id;
-    }
-}
+void sl_server_session_wrote(struct sl_server_session *session, uint64_t id);
+
+/* A control message has come. */
+void sl_server_session_heard(struct sl_server_session *session);
 
 /* A write has failed, or has been refused, or its client is told so again. The failure told longest
  * ago is forgotten for it: answers come in order, so that a client that has yet to hear of that one

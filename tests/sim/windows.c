@@ -51,8 +51,8 @@ void sl_sim_windows_of_server(struct sl_sim_windows *windows, const struct sl_se
             const struct sl_sim_window window = {.shard = server->options.shard.index,
                                                  .client_id = at->client_id,
                                                  .last_write_id = at->last_write_id,
-                                                 .partial_id = at->partial_id,
-                                                 .partial_sections = at->partial_sections};
+                                                 .partial_id = at->begun_id,
+                                                 .partial_sections = at->begun_sections};
             add(windows, &window);
         }
     }

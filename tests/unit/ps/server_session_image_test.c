@@ -12,6 +12,7 @@
 #include "ps/image.h"
 #include "ps/server_internal.h"
 #include "ps/server_restore.h"
+#include "ps/server_session_cut.h"
 #include "ps/shard_internal.h"
 #include "server_stepped.h"
 #include "tests/support/shard_image.h"
@@ -25,11 +26,38 @@ struct saved {
     struct sl_image_block *sessions;
 };
 
-static void save(struct stepped_two *world, struct saved *out)
+static void take(struct stepped_two *world, struct saved *out)
+{
+    struct sl_image_block *block;
+    while ((block = sl_server_session_cut_take(world->stepped.server)) != NULL) {
+        block->next = out->sessions;
+        out->sessions = block;
+    }
+}
+
+/* Walks on as far as it goes: blocks that wait are taken. */
+static void walk(struct stepped_two *world, struct saved *out)
+{
+    struct sl_server *server = world->stepped.server;
+    uint32_t spent = 1;
+    while (spent > 0) {
+        spent = sl_server_session_cut_run(server, 16);
+        take(world, out);
+    }
+}
+
+static void begin(struct stepped_two *world, struct saved *out)
 {
     shard_image_make(world->stepped.server->shard, NULL, 1 << 16, &out->image);
+    sl_server_session_cut_begin(world->stepped.server, false);
     out->sessions = NULL;
-    assert_int_equal(sl_server_session_image(world->stepped.server, &out->sessions), 0);
+}
+
+static void save(struct stepped_two *world, struct saved *out)
+{
+    begin(world, out);
+    walk(world, out);
+    assert_true(sl_server_session_cut_is_over(world->stepped.server));
 }
 
 static void forget(struct saved *saved)
@@ -58,13 +86,24 @@ static void begin_again(struct stepped_two *world)
     forget_link(&world->second);
 }
 
+/* In slices of about two sessions. */
+static int load_block(struct sl_server *server, const struct sl_image_block *block)
+{
+    struct sl_server_session_load load = {.is_exact = false};
+    int result;
+    do {
+        result = sl_server_session_load(server, block, &load, 16, reason, sizeof reason);
+    } while (result == SL_SHARD_AGAIN);
+    return result;
+}
+
 static void load(struct stepped_two *world, const struct saved *saved)
 {
     struct sl_server *server = world->stepped.server;
     assert_int_equal(shard_image_load(&saved->image, server->shard, 8192, reason, sizeof reason),
                      0);
     for (const struct sl_image_block *block = saved->sessions; block != NULL; block = block->next) {
-        assert_int_equal(sl_server_session_load(server, block, reason, sizeof reason), 0);
+        assert_int_equal(load_block(server, block), 0);
     }
 }
 
@@ -242,6 +281,66 @@ static void server_session_image__of_clients_and_workers_only(void **state)
     assert_true(world->stepped.server->sessions.away_first->client_id == 7);
 }
 
+/* ---- Of one moment --------------------------------------------------------------------------- */
+
+/* What comes while the sessions are walked is not in the image: it is carried out when it comes
+ * again, once. */
+static void server_session_image__what_is_done_meanwhile_is_not_in_it(void **state)
+{
+    struct stepped_two *world = *state;
+    struct stepped_peer *peer = &world->first;
+    stepped_join(peer, &world->stepped, NOBODY, 7);
+    stepped_open_table(peer, 0, SL_CONSISTENCY_ASP);
+    stepped_push(peer, 1, 0, 10);
+    assert_int_equal(stepped_reply(peer, 1)->status, 0);
+    struct saved saved;
+    begin(world, &saved);
+    stepped_push(peer, 2, 0, 10);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    walk(world, &saved);
+    begin_again(world);
+    load(world, &saved);
+    forget(&saved);
+    resume(peer);
+    stepped_push(peer, 2, 0, 10);
+    assert_int_equal(stepped_reply(peer, 2)->status, 0);
+    assert_true(first_value_of(world, 0) == 2.0F);
+}
+
+/* worker/0's step has written its first sections at the moment of the image, and is done before the
+ * walk comes to it. */
+static void server_session_image__what_goes_on_meanwhile_is_in_it_as_it_was(void **state)
+{
+    struct stepped_two *world = *state;
+    stepped_join_two(&world->first, &world->second, &world->stepped);
+    send_step(world, 2);
+    stepped_turns(&world->stepped, 50);
+    struct saved saved;
+    begin(world, &saved);
+    for (uint32_t clock = 0; clock < 2; clock++) {
+        stepped_tick(&world->second, 1 + clock, clock);
+        assert_int_equal(stepped_reply(&world->second, 1 + clock)->status, 0);
+    }
+    assert_int_equal(stepped_reply(&world->first, 2)->status, 0);
+    assert_true(first_value_of(world, 1) == 2.0F);
+    walk(world, &saved);
+    begin_again(world);
+    load(world, &saved);
+    forget(&saved);
+    sl_server_sessions_await(world->stepped.server, 1);
+    assert_true(first_value_of(world, 1) == 1.0F);
+    assert_true(stepped_again(&world->second)->welcome.counts);
+    for (uint32_t clock = 0; clock < 2; clock++) {
+        stepped_tick(&world->second, 1 + clock, clock);
+        assert_int_equal(stepped_reply(&world->second, 1 + clock)->status, 0);
+    }
+    resume(&world->first);
+    send_step(world, 2);
+    assert_int_equal(stepped_reply(&world->first, 2)->status, 0);
+    assert_true(first_value_of(world, 0) == 1.0F);
+    assert_true(first_value_of(world, 1) == 2.0F);
+}
+
 static int setup_few(void **state)
 {
     return stepped_two_setup_with(state, 4);
@@ -260,7 +359,7 @@ static void server_session_load__more_than_can_be_away(void **state)
         assert_true(sl_image_put_session(block, &session));
     }
     struct sl_server *server = world->stepped.server;
-    assert_int_equal(sl_server_session_load(server, block, reason, sizeof reason), 0);
+    assert_int_equal(load_block(server, block), 0);
     assert_int_equal(server->sessions.away_count, 4);
     assert_true(server->sessions.away_first->client_id == 7);
     sl_image_block_destroy(&block);
@@ -285,7 +384,7 @@ static int load_two(struct stepped_two *world, const struct sl_image_session *fi
     sl_image_block_begin(block, SL_IMAGE_SESSIONS, 0);
     assert_true(sl_image_put_session(block, first));
     assert_true(sl_image_put_session(block, second));
-    const int err = sl_server_session_load(world->stepped.server, block, reason, sizeof reason);
+    const int err = load_block(world->stepped.server, block);
     sl_image_block_destroy(&block);
     return err;
 }
@@ -314,8 +413,7 @@ static void server_session_load__what_is_no_session(void **state)
     struct sl_image_block *block;
     assert_int_equal(sl_image_block_create(64, &block), 0);
     sl_image_block_begin(block, SL_IMAGE_CLOCKS, 0);
-    assert_int_equal(sl_server_session_load(world->stepped.server, block, reason, sizeof reason),
-                     SL_ERR_CORRUPT);
+    assert_int_equal(load_block(world->stepped.server, block), SL_ERR_CORRUPT);
     assert_non_null(strstr(reason, "a block of clocks"));
     sl_image_block_destroy(&block);
 }
@@ -336,7 +434,7 @@ static void server_session_load__a_worker_is_lost_meanwhile(void **state)
     begin_again(world);
     struct sl_server *server = world->stepped.server;
     server->is_open = false;
-    assert_int_equal(sl_server_session_load(server, saved.sessions, reason, sizeof reason), 0);
+    assert_int_equal(load_block(server, saved.sessions), 0);
     sl_server_lost(server, &lost);
     assert_int_equal(shard_image_load(&saved.image, server->shard, 8192, reason, sizeof reason), 0);
     forget(&saved);
@@ -360,7 +458,7 @@ static void server_session_load__a_worker_has_no_place(void **state)
     struct sl_server *server = world->stepped.server;
     server->options.transport_options.connections_max = 1;
     server->is_open = false;
-    assert_int_equal(sl_server_session_load(server, saved.sessions, reason, sizeof reason), 0);
+    assert_int_equal(load_block(server, saved.sessions), 0);
     const uint32_t left = server->sessions.workers[0] == NULL ? 0 : 1;
     assert_null(server->sessions.workers[left]);
     assert_non_null(server->sessions.workers[1 - left]);
@@ -382,6 +480,8 @@ int main(void)
         CASE(server_session_image__a_request_goes_on_behind_what_it_wrote),
         CASE(server_session_image__leases_begin_when_clients_can_come),
         CASE(server_session_image__of_clients_and_workers_only),
+        CASE(server_session_image__what_is_done_meanwhile_is_not_in_it),
+        CASE(server_session_image__what_goes_on_meanwhile_is_in_it_as_it_was),
         cmocka_unit_test_setup_teardown(server_session_load__more_than_can_be_away, setup_few,
                                         stepped_two_teardown),
         CASE(server_session_load__two_of_a_client_or_a_worker),
