@@ -493,8 +493,12 @@ int sl_process_checkpoint_open(struct sl_process_core *core)
     process->checkpoints = all;
     all->files =
         calloc((size_t)process->options.reactor_count * SL_PROCESS_SEATS, sizeof *all->files);
-    return all->files == NULL ? SL_ERR_NO_MEMORY
-                              : sl_aside_create(core->reactor, "manifest", &all->aside);
+    err = all->files == NULL ? SL_ERR_NO_MEMORY
+                             : sl_aside_create(core->reactor, "manifest", &all->aside);
+    if (err == 0) {
+        sl_aside_set_place(all->aside, SL_ASIDE_BELOW);
+    }
+    return err;
 }
 
 void sl_process_checkpoint_close(struct sl_process *process)

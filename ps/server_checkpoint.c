@@ -483,6 +483,7 @@ int sl_server_checkpoint_open(struct sl_server *server,
         free(checkpoint);
         return err;
     }
+    sl_aside_set_place(checkpoint->aside, SL_ASIDE_BELOW);
     checkpoint->server = server;
     checkpoint->options = *options;
     checkpoint->options.patience_ns =

@@ -383,7 +383,7 @@ int sl_server_restore_begin(struct sl_server *server,
         free(files);
         return err;
     }
-    sl_aside_wait_for(restore->aside);
+    sl_aside_set_place(restore->aside, SL_ASIDE_BESIDE);
     files->disk = options->disk;
     (void)snprintf(files->directory, sizeof files->directory, "%s", options->directory);
     files->number = options->number;

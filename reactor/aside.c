@@ -33,9 +33,11 @@ struct sl_aside {
     uint64_t done_count;             /* since the thread was made */
     struct sl_mailbox_lane *to_jobs; /* the reactor's lane into the thread's mailbox */
     struct sl_mailbox_lane *to_self; /* for what there is no thread for */
-    bool is_waited_for;
+    enum sl_aside_place place;
+    struct sl_rest_thread resting; /* while is_busy */
     bool has_thread;
     bool closing;
+    bool is_busy; /* the reactor rests for the thread where it must */
     pthread_t id;
 
     /* The owner, the thread, and each mail that names it: the last of them frees it. */
@@ -91,16 +93,18 @@ static void thread_work(void *ctx, uint64_t a, uint64_t b)
     tell(aside->to_reactor, aside);
 }
 
-/* What the thread has inherited from a reactor and should not have: its core, and its priority,
- * unless the reactor has nothing else to do. Neither is needed for the work, so that failures are
- * none. */
+/* What the thread has inherited from a reactor and should not have: its core, and its place among
+ * threads. Neither is needed for the work, so that failures are none. */
 static void settle_thread(const struct sl_aside *aside)
 {
     cpu_set_t cores; /* the main thread's, which is not pinned */
     if (sched_getaffinity(getpid(), sizeof cores, &cores) == 0) {
         (void)sched_setaffinity(0, sizeof cores, &cores);
     }
-    if (!aside->is_waited_for) {
+    if (aside->place == SL_ASIDE_BELOW) {
+        const struct sched_param none = {0};
+        (void)sched_setscheduler(0, SCHED_IDLE, &none);
+    } else if (aside->place == SL_ASIDE_BEHIND) {
         (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), PRIORITY_NICE);
     }
 }
@@ -175,6 +179,23 @@ static bool thread_end(struct sl_aside *aside, uint64_t timeout_ns)
 
 /* ---- Jobs ------------------------------------------------------------------------------------ */
 
+/* The thread may have jobs now, or none any more: the reactor has to know of one below it. */
+static void rest_for(struct sl_aside *aside)
+{
+    const bool is_busy =
+        aside->place == SL_ASIDE_BELOW && aside->has_thread && aside->sent_count > 0;
+    clockid_t clock;
+    if (is_busy == aside->is_busy) {
+        return;
+    }
+    aside->is_busy = is_busy;
+    if (!is_busy) {
+        sl_rest_remove(&aside->reactor->rest, &aside->resting);
+    } else if (pthread_getcpuclockid(aside->id, &clock) == 0) {
+        sl_rest_add(&aside->reactor->rest, &aside->resting, clock);
+    }
+}
+
 /* Hands jobs out as long as there is room. */
 static void hand_out(struct sl_aside *aside)
 {
@@ -192,6 +213,7 @@ static void hand_out(struct sl_aside *aside)
             (struct sl_mail){.run = thread_work, .ctx = aside, .a = (uintptr_t)job});
         sl_assert(err == 0); /* AT_ONCE */
     }
+    rest_for(aside);
 }
 
 static struct sl_aside_job *take_first(struct sl_aside *aside)
@@ -272,11 +294,11 @@ int sl_aside_create(struct sl_reactor *reactor, const char *name, struct sl_asid
     return 0;
 }
 
-void sl_aside_wait_for(struct sl_aside *aside)
+void sl_aside_set_place(struct sl_aside *aside, enum sl_aside_place place)
 {
     sl_reactor_assert_owner(aside->reactor);
     sl_assert(!aside->has_thread);
-    aside->is_waited_for = true;
+    aside->place = place;
 }
 
 void sl_aside_post(struct sl_aside *aside, struct sl_aside_job *job)
@@ -338,6 +360,7 @@ bool sl_aside_destroy(struct sl_aside **pointer, uint64_t timeout_ns)
         return true;
     }
     sl_reactor_assert_owner(aside->reactor);
+    sl_rest_remove(&aside->reactor->rest, &aside->resting);
     bool ended = !aside->has_thread || thread_end(aside, timeout_ns);
     aside->closing = true;
     sl_timer_disarm(&aside->reactor->timers, &aside->timer);

@@ -1,7 +1,7 @@
 /* What blocks (a disk, a compression) beside a reactor: jobs, one after the other, on a thread of
  * the aside's own, which is made with the first; that a job is done comes back through the
- * reactor's mailbox. The thread has no core of its own, and goes behind reactors: a pinned one that
- * made it keeps its core. In a stepped reactor there is no thread: a job runs in a later turn,
+ * reactor's mailbox. The thread has no core of its own: a pinned reactor
+ * that made it keeps its core. In a stepped reactor there is no thread: a job runs in a later turn,
  * after as long as the reactor's options say, and is said to be done in a turn behind that one.
  *
  * A job is its caller's storage, untouched by him from the post until `done`. Allocates when it is
@@ -29,9 +29,19 @@ struct sl_aside_job {
  * NO_MEMORY, IO (no eventfd), TOO_LARGE (SL_LIMIT_LANES into the reactor). */
 int sl_aside_create(struct sl_reactor *reactor, const char *name, struct sl_aside **out);
 
-/* The reactor, and others beside it, have nothing to do but to wait for the jobs: the thread does
- * not go behind them, who may spin. Before the first post. */
-void sl_aside_wait_for(struct sl_aside *aside);
+/* Where the thread stands among those that want a core. */
+enum sl_aside_place {
+    SL_ASIDE_BEHIND, /* behind reactors, which still leave it its part: nice; the default */
+    SL_ASIDE_BESIDE, /* as a reactor: the reactor, and others beside it, have nothing to do but to
+                      * wait for the jobs, and may spin meanwhile */
+    SL_ASIDE_BELOW,  /* it has what reactors leave of the cores (SCHED_IDLE), so that one that wakes
+                      * has its own back at once; where its reactor leaves nothing, a tenth of that
+                      * one's core (reactor/rest.h). For jobs that compute, and that nobody waits for
+                      */
+};
+
+/* Before the first post. */
+void sl_aside_set_place(struct sl_aside *aside, enum sl_aside_place place);
 
 /* Cannot fail: without a thread `done` follows with an error. */
 void sl_aside_post(struct sl_aside *aside, struct sl_aside_job *job);

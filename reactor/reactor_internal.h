@@ -8,6 +8,7 @@
 
 #include "reactor/outbound.h"
 #include "reactor/reactor.h"
+#include "reactor/rest.h"
 #include "reactor/ring.h"
 #include "reactor/spin.h"
 #include "reactor/stall.h"
@@ -28,6 +29,7 @@ struct sl_reactor {
     uint64_t random_state;
     bool in_turn;
     struct sl_spin spin;
+    struct sl_rest rest;
     struct sl_reactor_counters counters;
 
     struct sl_reactor_source *sources;

@@ -1,5 +1,6 @@
 /* Who runs a reactor's turns: a thread of its own, or one of its user's that attaches to it. */
 #include <signal.h>
+#include <time.h>
 
 #include "core/log.h"
 #include "reactor/reactor_internal.h"
@@ -59,6 +60,18 @@ static uint64_t loop_sleep(struct sl_reactor *reactor, uint64_t now_ns)
     }
     sl_mailbox_awake(reactor->mailbox);
     sl_stall_slept(&reactor->stall);
+    const uint64_t awake_ns = sl_clock_now_ns(reactor->clock);
+    reactor->rest.slept_ns += awake_ns - now_ns;
+    return awake_ns;
+}
+
+/* Who is below the loop has its core meanwhile; what comes waits. Returns the time afterwards. */
+static uint64_t loop_pause(struct sl_reactor *reactor)
+{
+    /* The kernel adds some 50 us to a sleep, unless told otherwise. */
+    const struct timespec pause = {.tv_nsec = SL_REST_NS - 50 * SL_CLOCK_NS_PER_US};
+    (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+    sl_stall_slept(&reactor->stall);
     return sl_clock_now_ns(reactor->clock);
 }
 
@@ -107,13 +120,16 @@ static uint32_t idle_turns(const struct sl_reactor *reactor)
     return reactor->options.polling ? IDLE_TURNS : 1;
 }
 
-/* After a turn that did so much: spins on, or sleeps. Returns the time afterwards. */
+/* After a turn that did so much: spins on, rests, or sleeps. Returns the time afterwards. */
 static uint64_t loop_rest(struct sl_reactor *reactor, uint32_t did, uint64_t now_ns)
 {
     if (did > 0) {
         sl_spin_busy(&reactor->spin, reactor->head.now_ns);
     } else if (!reactor->options.polling && !sl_spin_idle(&reactor->spin, now_ns)) {
         return loop_sleep(reactor, now_ns);
+    }
+    if (reactor->untimed_turns == 0 && sl_rest_is_due(&reactor->rest, now_ns)) {
+        return did > 0 ? loop_pause(reactor) : loop_sleep(reactor, now_ns);
     }
     return now_ns;
 }

@@ -72,12 +72,17 @@ static int disk_open(void *ctx, const char *path, enum sl_disk_mode mode, void *
     return 0;
 }
 
+/* Of one call: a kernel that gives no core away while it is at work for a thread (PREEMPT_NONE)
+ * would keep a reactor from its own for as long as it copies. */
+#define WRITE_BYTES_MAX ((size_t)64 << 10)
+
 static int disk_write(void *ctx, void *file, const void *from, size_t bytes, char *why)
 {
     (void)ctx;
     const uint8_t *next = from;
     while (bytes > 0) {
-        ssize_t done = write(descriptor(file), next, bytes);
+        ssize_t done =
+            write(descriptor(file), next, bytes < WRITE_BYTES_MAX ? bytes : WRITE_BYTES_MAX);
         if (done < 0 && errno == EINTR) {
             continue;
         }

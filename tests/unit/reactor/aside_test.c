@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -143,7 +144,7 @@ static void post__runs_in_order_on_a_thread_of_its_own(void **state)
 struct settled {
     struct sl_aside_job job; /* first */
     cpu_set_t cores;
-    int nice;
+    int nice, policy;
     bool is_done;
 };
 
@@ -151,6 +152,7 @@ static void settled_work(struct sl_aside_job *job)
 {
     struct settled *settled = (struct settled *)job;
     assert_int_equal(sched_getaffinity(0, sizeof settled->cores, &settled->cores), 0);
+    settled->policy = sched_getscheduler(0);
     settled->nice = getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
 }
 
@@ -164,15 +166,12 @@ static bool is_settled(void *ctx)
     return ((const struct settled *)ctx)->is_done;
 }
 
-/* How an aside's thread stands, of one that the reactor waits for, or not. */
-static struct settled settle(struct sl_reactor *reactor, bool is_waited_for)
+static struct settled settle(struct sl_reactor *reactor, enum sl_aside_place place)
 {
     struct sl_aside *aside;
     struct settled settled = {.job = {.work = settled_work, .done = settled_done}};
     assert_int_equal(sl_aside_create(reactor, "test", &aside), 0);
-    if (is_waited_for) {
-        sl_aside_wait_for(aside);
-    }
+    sl_aside_set_place(aside, place);
     sl_aside_post(aside, &settled.job);
     sl_reactor_drive_until(reactor, is_settled, &settled);
     assert_true(sl_aside_destroy(&aside, S));
@@ -191,12 +190,17 @@ static void *pinned_thread(void *arg)
     assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
     struct sl_reactor *reactor = attached();
     const int nice = getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
-    struct settled settled = settle(reactor, false);
+    struct settled settled = settle(reactor, SL_ASIDE_BEHIND);
     assert_true(CPU_EQUAL(&settled.cores, (const cpu_set_t *)arg));
     assert_true(settled.nice > nice);
-    settled = settle(reactor, true);
+    assert_int_equal(settled.policy, SCHED_OTHER);
+    settled = settle(reactor, SL_ASIDE_BESIDE);
     assert_true(CPU_EQUAL(&settled.cores, (const cpu_set_t *)arg));
     assert_int_equal(settled.nice, nice);
+    assert_int_equal(settled.policy, SCHED_OTHER);
+    settled = settle(reactor, SL_ASIDE_BELOW);
+    assert_true(CPU_EQUAL(&settled.cores, (const cpu_set_t *)arg));
+    assert_int_equal(settled.policy, SCHED_IDLE);
     detach(reactor);
     return NULL;
 }
@@ -213,6 +217,82 @@ static void post__of_a_pinned_reactor_leaves_it_the_core(void **state)
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, pinned_thread, &all), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* A job that has its thread wait, until it is let go. */
+struct held {
+    struct sl_aside_job job; /* first */
+    sem_t gate;
+    bool is_done;
+};
+
+static void held_work(struct sl_aside_job *job)
+{
+    while (sem_wait(&((struct held *)job)->gate) != 0) {
+    }
+}
+
+static void held_done(struct sl_aside_job *job)
+{
+    ((struct held *)job)->is_done = true;
+}
+
+static uint32_t always_busy(struct sl_reactor_source *source, uint32_t budget)
+{
+    (void)source;
+    (void)budget;
+    return 1;
+}
+
+/* Whether the reactor's thread has slept often enough, or the job is done, or it is too late. */
+struct rests {
+    const struct held *held;
+    long before, enough;
+    uint64_t until_ns;
+};
+
+static long times_slept(void)
+{
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_THREAD, &usage), 0);
+    return usage.ru_nvcsw;
+}
+
+static bool has_rested(void *ctx)
+{
+    const struct rests *rests = ctx;
+    return rests->held->is_done || times_slept() - rests->before >= rests->enough ||
+           sl_clock_now_ns(sl_clock_system()) > rests->until_ns;
+}
+
+/* A thread with what is left would have nothing beside it. */
+static void post__a_busy_reactor_rests_for_one_below(void **state)
+{
+    (void)state;
+    struct sl_reactor *reactor = attached();
+    struct sl_reactor_source busy = {.name = "busy", .poll = always_busy};
+    sl_reactor_add_source(reactor, &busy);
+    struct sl_aside *aside;
+    assert_int_equal(sl_aside_create(reactor, "test", &aside), 0);
+    sl_aside_set_place(aside, SL_ASIDE_BELOW);
+    struct held held = {.job = {.work = held_work, .done = held_done}};
+    sem_init(&held.gate, 0, 0);
+    sl_aside_post(aside, &held.job);
+    struct rests rests = {.held = &held,
+                          .before = times_slept(),
+                          .enough = 20,
+                          .until_ns = sl_clock_now_ns(sl_clock_system()) + 30 * S};
+    sl_reactor_drive_until(reactor, has_rested, &rests);
+    assert_false(held.is_done);
+    assert_true(times_slept() - rests.before >= rests.enough);
+    sem_post(&held.gate);
+    rests.enough = LONG_MAX;
+    sl_reactor_drive_until(reactor, has_rested, &rests);
+    assert_true(held.is_done);
+    assert_true(sl_aside_destroy(&aside, S));
+    sl_reactor_remove_source(reactor, &busy);
+    sem_destroy(&held.gate);
+    detach(reactor);
 }
 
 static void post__may_come_from_done(void **state)
@@ -469,6 +549,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(post__runs_in_order_on_a_thread_of_its_own),
         cmocka_unit_test(post__of_a_pinned_reactor_leaves_it_the_core),
+        cmocka_unit_test(post__a_busy_reactor_rests_for_one_below),
         cmocka_unit_test(post__may_come_from_done),
         cmocka_unit_test(destroy__without_a_job_makes_no_thread),
         cmocka_unit_test(destroy__cancels_what_has_not_begun),

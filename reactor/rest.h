@@ -1,0 +1,46 @@
+/* Leaves a tenth of a reactor's core to threads that have none of their own and go behind it, as
+ * long as they have work: beside a loop that is never idle, or spins when it is, they would not run
+ * at all. A loop that sleeps as much anyway, or whose threads run elsewhere, gives nothing. Pure,
+ * but for the clocks of the threads: time comes in as an argument. Owner reactor. */
+#ifndef SL_REACTOR_REST_H
+#define SL_REACTOR_REST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+/* How long a loop rests at a time, when one is due; and how often it is looked whether one is. */
+#define SL_REST_NS       100000ULL
+#define SL_REST_EVERY_NS 1000000ULL
+
+/* A thread that has work; its owner's storage. */
+struct sl_rest_thread {
+    clockid_t clock; /* of its processor time */
+    uint64_t ran_ns; /* by that clock, when it was last looked */
+    struct sl_rest_thread *next;
+};
+
+struct sl_rest {
+    struct sl_rest_thread *threads;
+    uint64_t looked_ns;
+    uint64_t slept_ns; /* since then */
+};
+
+/* From now on it has work. */
+void sl_rest_add(struct sl_rest *rest, struct sl_rest_thread *thread, clockid_t clock);
+
+/* It has none, or is about to end. It may be one that was not added. */
+void sl_rest_remove(struct sl_rest *rest, struct sl_rest_thread *thread);
+
+/* What the look does, when it is time for one. */
+bool sl_rest_look(struct sl_rest *rest, uint64_t now_ns);
+
+/* True: a thread has not had its part, neither by sleeps of the loop nor elsewhere, and the loop
+ * should rest. */
+static inline bool sl_rest_is_due(struct sl_rest *rest, uint64_t now_ns)
+{
+    return rest->threads != NULL && now_ns - rest->looked_ns >= SL_REST_EVERY_NS &&
+           sl_rest_look(rest, now_ns);
+}
+
+#endif
