@@ -145,7 +145,8 @@ static bool keeps_aside(const struct sl_shard_table *table, const struct sl_shar
 {
     uint32_t number = SL_TABLE_NO_RECORD;
     if (entry->records == NULL) {
-        return at >= entry->start && at - entry->start < entry->count;
+        return at >= entry->start && at - entry->start < entry->count &&
+               entry->gradients[at - entry->start] != 0; /* others push to the same range */
     }
     sl_table_store_find(table->sparse, &at, 1, &number);
     uint32_t i = 0;
