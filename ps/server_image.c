@@ -9,24 +9,34 @@
 #include "ps/shard_cut.h"
 
 /* Blocks that are under way. */
-#define BLOCKS_MAX   8
+#define BLOCKS_MAX     8
 
 /* Of a turn. */
-#define IMAGE_KEYS   SL_SERVER_SLICED_KEYS
+#define IMAGE_KEYS     SL_SERVER_SLICED_KEYS
 
 /* Before another try, while the shard is cut for somebody else, and after a cut that has failed. */
-#define PAUSE_NS     (SL_CLOCK_NS_PER_S / 20)
-#define FAIL_WAIT_NS (5 * SL_CLOCK_NS_PER_S)
+#define PAUSE_NS       (SL_CLOCK_NS_PER_S / 20)
+#define FAIL_WAIT_NS   (5 * SL_CLOCK_NS_PER_S)
+
+/* Likewise after one that was late: twice as long each time, up to five minutes. */
+#define LATE_DOUBLINGS 6
+
+/* Between two looks at those who wait for it. */
+#define LOOK_NS        (SL_CLOCK_NS_PER_S / 10)
+
+static void look_at_time(struct sl_server *server, uint64_t now_ns);
 
 static void again(struct sl_timer *timer, uint64_t now_ns)
 {
-    (void)now_ns;
     struct sl_server_replica *replica =
         (struct sl_server_replica *)(void *)((uint8_t *)timer -
                                              offsetof(struct sl_server_replica, image_timer));
     if (replica->link == SL_SERVER_LINK_WANTED) {
         replica->image_waits = false;
-    } else if (replica->session != NULL) {
+    } else if (replica->link == SL_SERVER_LINK_IMAGE ||
+               (replica->link == SL_SERVER_LINK_FOLLOWS && replica->block_count > 0)) {
+        look_at_time(replica->server, now_ns);
+    } else if (replica->link == SL_SERVER_LINK_NONE && replica->session != NULL) {
         sl_session_reconnect(replica->session, "the image begins anew");
     }
 }
@@ -67,12 +77,53 @@ void sl_server_image_end(struct sl_server *server)
 }
 
 /* It is tried again, from the beginning. */
-static void fail(struct sl_server *server, const char *why)
+static void fail_for(struct sl_server *server, const char *why, uint64_t wait_ns)
 {
     sl_log_warn("shard %u: the image for its backup: %s; it is tried again in %llu s",
-                server->options.shard.index, why, FAIL_WAIT_NS / SL_CLOCK_NS_PER_S);
+                server->options.shard.index, why, (unsigned long long)wait_ns / SL_CLOCK_NS_PER_S);
     sl_server_log_abort(server);
-    wait(server, FAIL_WAIT_NS);
+    wait(server, wait_ns);
+}
+
+static void fail(struct sl_server *server, const char *why)
+{
+    fail_for(server, why, FAIL_WAIT_NS);
+}
+
+static bool has_late(const struct sl_server_conn *conn, uint64_t now_ns)
+{
+    const struct sl_server_request *request = conn->queue.first;
+    while (request != NULL && (request->half_ns > now_ns || !sl_server_replica_holds(request))) {
+        request = request->next;
+    }
+    return request != NULL;
+}
+
+/* Somebody has waited for room in the log for half of his time. */
+static bool is_late(const struct sl_server *server, uint64_t now_ns)
+{
+    const struct sl_server_conn *conn = server->replica->is_full ? server->conns : NULL;
+    while (conn != NULL && !has_late(conn, now_ns)) {
+        conn = conn->next;
+    }
+    return conn != NULL;
+}
+
+/* What is logged behind the image is limited, and then requests that write wait for it: but not so
+ * long that they fail. They go on without a backup, as they have until now. */
+static void look_at_time(struct sl_server *server, uint64_t now_ns)
+{
+    uint32_t *late = &server->replica->images_late;
+    if (!is_late(server, now_ns)) {
+        wait(server, LOOK_NS);
+        return;
+    }
+    const uint64_t wait_ns = FAIL_WAIT_NS << *late;
+    *late += *late < LATE_DOUBLINGS;
+    fail_for(server,
+             "requests that write have waited for half of their time until it is sent, and go on "
+             "without it",
+             wait_ns);
 }
 
 /* The moment of the image: shard, sessions, and the beginning of the log. */
@@ -92,6 +143,7 @@ static void begin(struct sl_server *server)
     }
     if (err == 0) {
         replica->link = SL_SERVER_LINK_IMAGE;
+        wait(server, LOOK_NS);
         sl_server_session_cut_begin(server, true);
     }
     if (err != 0) {

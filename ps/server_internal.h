@@ -59,7 +59,7 @@ struct sl_server_request {
     struct sl_server_conn *conn; /* of the session; NULL: closed, but the request has begun to write
                                   * and goes on, as the session's orphan */
     struct sl_timer deadline;
-    uint64_t id;
+    uint64_t id, half_ns; /* half_ns: when half of its time is over */
     uint64_t credit_bytes;
     uint8_t *payload;
     uint32_t payload_bytes;

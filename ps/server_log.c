@@ -149,6 +149,7 @@ static void look_at_step(struct sl_server *server)
         return;
     }
     replica->is_in_step = true;
+    replica->images_late = 0;
     replica->alone_since_ns = 0;
     sl_log_info("shard %u: its backup on ps/%u is in step (epoch %" PRIu64
                 "); acknowledged alone so far: %" PRIu64 " writes",

@@ -67,6 +67,7 @@ struct sl_server_replica {
     bool is_full;         /* requests that write wait until the backup has caught up */
     uint32_t in_transport_count;
     bool image_asked, image_waits; /* for the cut; until the timer */
+    uint32_t images_late;          /* that were given up, since one was in step */
     struct sl_timer image_timer;
     struct sl_timer silence; /* armed while the backup has no connection, or owes answers */
     uint64_t heard_ns;       /* when it answered last, or began to owe */
@@ -100,6 +101,20 @@ static inline bool sl_server_replica_serves(const struct sl_server *server)
     return server->replica == NULL ||
            (server->replica->pair.is_primary && !server->replica->waits_for_backup &&
             !server->replica->takes_over);
+}
+
+/* The request waits for room in the log, among other things. */
+static inline bool sl_server_replica_holds(const struct sl_server_request *request)
+{
+    const struct sl_server_replica *replica = request->server->replica;
+    return replica != NULL && replica->is_full && !request->started &&
+           sl_server_request_writes(&request->work);
+}
+
+/* What is to be said of a request that has waited for its turn. */
+static inline const char *sl_server_replica_delay(const struct sl_server_request *request)
+{
+    return sl_server_replica_holds(request) ? ": its backup does not keep up" : "";
 }
 
 /* A write is about to be acknowledged: by this server alone, unless the reply waits. */

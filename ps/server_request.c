@@ -112,8 +112,7 @@ static void deadline_passed(struct sl_timer *timer, uint64_t now_ns)
                                              offsetof(struct sl_server_request, deadline));
     struct sl_server *server = request->server;
     bool waits = request->list == &server->parked;
-    bool has_reply =
-        reply_of(request) != NULL || request->streams || request->work.reply_bytes == 0;
+    bool has_reply = reply_of(request) != NULL || request->streams || !request->work.reply_bytes;
     if (request->started && has_reply && !waits) {
         return; /* it has begun, and is about to be done, or to be parked: see there */
     }
@@ -128,8 +127,8 @@ void sl_server_request_fail_late(struct sl_server_request *request, bool waits)
     if (waits) {
         sl_shard_describe_wait(server->shard, &request->work, text, sizeof text);
     } else {
-        (void)snprintf(text, sizeof text, "shard %u: its turn did not come before its deadline",
-                       server->options.shard.index);
+        (void)snprintf(text, sizeof text, "shard %u: its turn did not come before its deadline%s",
+                       server->options.shard.index, sl_server_replica_delay(request));
     }
     sl_server_request_fail(request, SL_ERR_DEADLINE, text);
 }
@@ -173,8 +172,9 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
 static void set_deadline(struct sl_server_request *request, uint32_t budget_us)
 {
     struct sl_reactor *reactor = request->server->options.reactor;
-    sl_timer_arm(sl_reactor_timers(reactor), &request->deadline,
-                 sl_reactor_now_ns(reactor) + budget_us * SL_CLOCK_NS_PER_US);
+    const uint64_t half_ns = budget_us * (SL_CLOCK_NS_PER_US / 2);
+    request->half_ns = sl_reactor_now_ns(reactor) + half_ns;
+    sl_timer_arm(sl_reactor_timers(reactor), &request->deadline, request->half_ns + half_ns);
 }
 
 enum waits_for { WAITS_FOR_OTHERS, WAITS_FOR_ITS_TURN, WAITS_FOR_CLOCKS };
