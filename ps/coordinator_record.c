@@ -17,7 +17,8 @@
 #include "core/log.h"
 #include "ps/coordinator_internal.h"
 
-/* Where the records know of no worker, a ps that is alive says hello within: it tries every 1.5 s.
+/* Where the records know of no worker, nor of a take-over, a ps that is alive says hello within: it
+ * tries every 1.5 s.
  */
 #define DOUBT_WITHOUT_WORKERS_NS (3 * SL_CLOCK_NS_PER_S)
 
@@ -462,6 +463,17 @@ static bool knows_a_worker(const struct sl_coordinator *coordinator)
     return false;
 }
 
+/* Nor may a job that has outlived a ps be forgotten in haste, whose clients come and go. */
+static bool knows_a_take_over(const struct sl_coordinator *coordinator)
+{
+    for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
+        if (coordinator->ps[task].epoch > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* It was a ps of the records' job, or is one. */
 static bool is_known_ps(const struct sl_coordinator *coordinator, uint64_t client_id)
 {
@@ -531,7 +543,8 @@ void sl_coordinator_record_end(struct sl_coordinator *coordinator, uint64_t now_
         return;
     }
     uint64_t wait_ns = coordinator->options.lease_ns;
-    if (!knows_a_worker(coordinator) && wait_ns > DOUBT_WITHOUT_WORKERS_NS) {
+    if (!knows_a_worker(coordinator) && !knows_a_take_over(coordinator) &&
+        wait_ns > DOUBT_WITHOUT_WORKERS_NS) {
         wait_ns = DOUBT_WITHOUT_WORKERS_NS;
     }
     if (coordinator->formed) {

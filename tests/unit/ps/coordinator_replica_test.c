@@ -481,6 +481,24 @@ static void coordinator_replica__one_that_begins_anew_knows_what_is_lost(void **
     expect_pairs(f, "0:e8 1>0 1:e1 1>2 2:e1 0>2!");
 }
 
+/* The records know of a take-over, and of no worker: the ps have a lease to be heard. */
+static void coordinator_replica__a_job_with_a_take_over_is_not_forgotten_in_haste(void **state)
+{
+    struct fixture *f = *state;
+    begin(f);
+    in_step(f);
+    cut(f, 12);
+    pass(f, 11 * SECOND, (sl_coordinator_peer[]){11, 13, 1, 0});
+    goodbye(f, 1);
+    fixture_take_over(f);
+    pass(f, 9 * SECOND, (sl_coordinator_peer[]){0});
+    assert_int_equal(hello(f, 22, SL_MESSAGE_ROLE_PS, 1), SL_ERR_AGAIN);
+    f->sent_count = 0;
+    assert_int_equal(hello(f, 11, SL_MESSAGE_ROLE_PS, 0), 0);
+    register_as(f, 11, (struct sl_message_pair){.epoch = 0}, 1, true);
+    expect_pairs(f, "0:e2 0>- 1:e2 2>- 2:e1 2>0!");
+}
+
 static void coordinator_replica__what_cannot_be_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -522,6 +540,9 @@ int main(void)
         TEST(coordinator_replica__one_that_begins_anew_goes_on_with_epochs),
         TEST(coordinator_replica__one_that_begins_anew_does_not_trust_an_old_primary),
         TEST(coordinator_replica__one_that_begins_anew_knows_what_is_lost),
+        cmocka_unit_test_setup_teardown(
+            coordinator_replica__a_job_with_a_take_over_is_not_forgotten_in_haste,
+            fixture_setup_records, fixture_teardown),
         TEST(coordinator_replica__what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
