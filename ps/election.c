@@ -51,6 +51,7 @@ struct sl_election {
     uint64_t epoch;
     struct sl_election_leader leader;
     bool unreachable; /* the store is, and that was said */
+    bool refuses;     /* at that, of a change: what is read says nothing of it */
     bool *over;       /* of resign */
 };
 
@@ -61,8 +62,17 @@ static uint64_t now_of(const struct sl_election *election)
 
 /* ---- The store's reach ----------------------------------------------------------------------- */
 
-static void note_answer(struct sl_election *election, const struct sl_store_answer *answer)
+static bool changes(enum sl_store_kind kind)
 {
+    return kind == SL_STORE_GRANT || kind == SL_STORE_WRITE;
+}
+
+/* Says so once. A store that is full answers who reads, and refuses who writes: it does what it is
+ * asked for again when it takes a change, or another leads and none is asked for. */
+static void note_answer(struct sl_election *election, enum sl_store_kind kind,
+                        const struct sl_store_answer *answer)
+{
+    const bool leads_on = kind == SL_STORE_READ && answer->pair_count > 0;
     bool is_out = answer->err == SL_ERR_DEADLINE || answer->err == SL_ERR_IO;
     if (answer->err != 0 && answer->err != SL_ERR_NOT_FOUND && answer->err != SL_ERR_CANCELLED) {
         if (!election->unreachable) {
@@ -71,8 +81,10 @@ static void note_answer(struct sl_election *election, const struct sl_store_answ
                         answer->reason);
         }
         election->unreachable = true;
-    } else if (election->unreachable && answer->err != SL_ERR_CANCELLED) {
-        election->unreachable = false;
+        election->refuses = election->refuses || changes(kind);
+    } else if (election->unreachable && answer->err != SL_ERR_CANCELLED &&
+               (!election->refuses || changes(kind) || leads_on)) {
+        election->unreachable = election->refuses = false;
         sl_log_info("the cluster store answers again");
     }
 }
@@ -288,7 +300,7 @@ static void on_answer(void *ctx, struct sl_store_ask *ask)
     struct sl_election *election = ctx;
     struct sl_store_answer answer = ask->answer; /* the ask may be used again in here */
     election->asking = false;
-    note_answer(election, &answer);
+    note_answer(election, ask->kind, &answer);
     if (answer.err == SL_ERR_CANCELLED) {
         election->state = RESIGNED; /* the store is being closed: nothing more is asked */
         look_over(election);
@@ -325,7 +337,7 @@ static void on_kept(void *ctx, struct sl_store_ask *ask)
     if (ask->answer.err == SL_ERR_CANCELLED) {
         election->state = RESIGNED;
     }
-    note_answer(election, &ask->answer);
+    note_answer(election, ask->kind, &ask->answer);
     int err = ask->answer.err;
     if (election->state == HOLDING && now_of(election) >= election->until_ns) {
         lose(election, TOO_LATE, RETRY_NS); /* what was to be sent since then is lost */

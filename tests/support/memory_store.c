@@ -15,7 +15,7 @@
 struct handle {
     struct sl_store base;
     struct memory_store *memory;
-    bool is_cut, is_late, is_held, repeats, remembers;
+    bool is_cut, is_late, is_held, repeats, remembers, is_full;
 };
 
 struct lease {
@@ -334,7 +334,11 @@ bool memory_store_answer(struct memory_store *memory)
     struct handle *handle = memory->asked[at].handle;
     struct sl_store_ask *ask = memory->asked[at].ask;
     take(memory, at);
-    if (!handle->is_cut || handle->is_late) {
+    const bool is_refused =
+        handle->is_full && (ask->kind == SL_STORE_GRANT || ask->kind == SL_STORE_WRITE);
+    if (is_refused) {
+        sl_store_answer_fail(&ask->answer, SL_ERR_IO, "database space exceeded");
+    } else if (!handle->is_cut || handle->is_late) {
         carry_out(memory, ask);
     }
     if (handle->remembers && ask->kind == SL_STORE_WRITE && ask->answer.held) {
@@ -359,6 +363,11 @@ void memory_store_cut(struct sl_store *handle, bool cut, bool late)
 {
     ((struct handle *)handle)->is_cut = cut;
     ((struct handle *)handle)->is_late = late;
+}
+
+void memory_store_fill(struct sl_store *handle, bool full)
+{
+    ((struct handle *)handle)->is_full = full;
 }
 
 void memory_store_repeat(struct sl_store *handle, bool repeat)

@@ -25,6 +25,9 @@ bool memory_store_answer(struct memory_store *memory);
  * after it. */
 void memory_store_cut(struct sl_store *handle, bool cut, bool late);
 
+/* Whatever adds to it is refused, IO, to this handle: it is read and prolonged as ever. */
+void memory_store_fill(struct sl_store *handle, bool full);
+
 /* What this handle asks is carried out twice, and the second answer comes, as by a client that was
  * not answered at first. */
 void memory_store_repeat(struct sl_store *handle, bool repeat);

@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "core/log.h"
 #include "tests/unit/ps/seat_world.h"
@@ -82,6 +84,49 @@ static void seat__the_store_is_away(void **state)
     world_run_for(&world, 10 * SL_CLOCK_NS_PER_S);
     assert_int_equal(world_count_seated(&world), 1);
     assert_int_equal(world.term_count, 2);
+    world_end(&world);
+}
+
+/* How often the text is in what was logged since stderr went to the file. */
+static uint32_t count_logged(FILE *file, const char *text)
+{
+    char line[512];
+    uint32_t count = 0;
+    rewind(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        count += strstr(line, text) != NULL;
+    }
+    return count;
+}
+
+/* It can be read, and takes nothing: that is said once, and that it is over when it is. */
+static void seat__the_store_is_full(void **state)
+{
+    (void)state;
+    struct world world;
+    FILE *file = tmpfile();
+    const int old = dup(STDERR_FILENO);
+    assert_non_null(file);
+    world_make(&world, 2);
+    for (uint32_t i = 0; i < PROCESSES; i++) {
+        memory_store_fill(world.processes[i].store, true);
+    }
+    assert_true(dup2(fileno(file), STDERR_FILENO) >= 0);
+    sl_log_setup(SL_LOG_INFO, "test");
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    const uint32_t over_early = count_logged(file, "the cluster store answers again");
+    for (uint32_t i = 0; i < PROCESSES; i++) {
+        memory_store_fill(world.processes[i].store, false);
+    }
+    world_run_for(&world, 20 * SL_CLOCK_NS_PER_S);
+    sl_log_setup(SL_LOG_OFF, "test");
+    assert_true(dup2(old, STDERR_FILENO) >= 0);
+    (void)close(old);
+    assert_int_equal(over_early, 0);
+    assert_int_equal(count_logged(file, "is out of reach: database space exceeded"), PROCESSES);
+    assert_int_equal(count_logged(file, "the cluster store answers again"), PROCESSES);
+    assert_int_equal(world_count_seated(&world), 1);
+    (void)fclose(file);
     world_end(&world);
 }
 
@@ -243,6 +288,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seat__all_know_the_leader),
         cmocka_unit_test(seat__the_store_is_away),
+        cmocka_unit_test(seat__the_store_is_full),
         cmocka_unit_test(seat__resigns),
         cmocka_unit_test(seat__erases),
         cmocka_unit_test(seat__strange_keys),
