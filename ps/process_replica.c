@@ -83,8 +83,9 @@ static void tell_core(struct sl_process *process, uint32_t which, uint32_t core)
     const struct sl_process_pair *pair = &process->pairs[which];
     struct told *told = malloc(sizeof *told);
     if (told == NULL) {
-        sl_log_error("no memory to tell shard %u who has its backup", core);
-        return; /* told again with the next epoch */
+        sl_log_error("no memory to tell shard %u who has its backup: this ps ends", core);
+        sl_process_answer(&process->cores[0], SL_ERR_NO_MEMORY);
+        return; /* another epoch may never come; the backups go on */
     }
     *told = (struct told){.server = sl_process_replica_server(process, which, core)};
     told->pair.epoch = pair->ps.epoch;

@@ -45,6 +45,10 @@ void sl_server_feed_admit(struct sl_server_conn *conn)
     if (!resumed) {
         sl_server_replica_forget(server);
     }
+    if (server->shard == NULL) {
+        sl_server_refuse(conn, SL_ERR_AGAIN, "the backup has no memory");
+        return;
+    }
     replica->state = conn->hello.state;
     replica->feed = conn;
     replica->received = replica->acked = replica->position;

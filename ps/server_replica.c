@@ -118,9 +118,16 @@ void sl_server_replica_forget(struct sl_server *server)
         sl_server_drop(replica->feed, SL_ERR_CLOSED, "the shard has another epoch");
     }
     sl_server_sessions_forget(server);
-    if (!is_empty) {
+    if (!is_empty && server->shard != NULL) {
         sl_shard_destroy(&server->shard);
+    }
+    if (server->shard == NULL) {
         replica->is_broken = sl_shard_create(&server->options.shard, &server->shard) != 0;
+    }
+    if (server->shard == NULL) {
+        sl_log_error(
+            "shard %u: no memory to have the backup; with the next epoch it is tried again",
+            server->options.shard.index);
     }
     replica->position = replica->acked = replica->received = 0;
     replica->is_loading = false;
@@ -202,7 +209,7 @@ void sl_server_set_pair(struct sl_server *server, const struct sl_server_pair *p
     struct sl_server_replica *replica = server->replica;
     sl_reactor_assert_owner(server->options.reactor);
     sl_assert(replica != NULL);
-    sl_assert(server->shard != NULL);
+    sl_assert(server->shard != NULL || replica->is_broken);
     const struct sl_server_pair before = replica->pair;
     if (pair->epoch <= before.epoch || server->draining) {
         return;
@@ -258,5 +265,6 @@ bool sl_server_replica_admits(struct sl_server_conn *conn)
     if (conn->hello.epoch < replica->pair.epoch) {
         return refuse(conn, SL_ERR_REFUSED, "that epoch is over");
     }
-    return !replica->is_broken || refuse(conn, SL_ERR_INVALID, "the backup is out of step");
+    return (server->shard != NULL || refuse(conn, SL_ERR_AGAIN, "it has no memory for it")) &&
+           (!replica->is_broken || refuse(conn, SL_ERR_INVALID, "the backup is out of step"));
 }

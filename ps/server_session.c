@@ -213,12 +213,20 @@ static void lose_early(struct sl_server_sessions *sessions, uint32_t worker)
     sessions->lost_early[worker / 8] |= (uint8_t)(1U << (worker % 8));
 }
 
+/* So many may be away. At a backup all are, those that its primary has connected too; and they are
+ * when it has taken over, until they come. */
+static uint32_t away_max(const struct sl_server *server)
+{
+    const uint32_t connections_max = server->options.transport_options.connections_max;
+    const uint32_t shares = server->replica == NULL ? 1 : sl_server_replica_serves(server) ? 2 : 3;
+    return (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max) * shares;
+}
+
 static void make_room_away(struct sl_server *server)
 {
     struct sl_server_sessions *sessions = &server->sessions;
     struct sl_server_session *first = sessions->away_first;
-    uint32_t connections_max = server->options.transport_options.connections_max;
-    if (sessions->away_count != (connections_max == 0 ? SL_LIMIT_CONNECTIONS : connections_max)) {
+    if (sessions->away_count < away_max(server)) {
         return;
     }
     if (server->is_open) {
