@@ -293,6 +293,7 @@ bool sl_image_take_kv(struct sl_bytes *cursor, uint32_t value_bytes, struct sl_i
 /* ---- CLOCKS ---------------------------------------------------------------------------------- */
 
 enum { HEARD = 1, JOINED = 2, BEGAN = 4, PUSHED = 8 };
+enum { RESTORED = 2 }; /* of a session, beside HEARD */
 
 bool sl_image_put_clock(struct sl_image_block *block, const struct sl_image_clock *clock)
 {
@@ -387,7 +388,7 @@ bool sl_image_put_session(struct sl_image_block *block, const struct sl_image_se
     struct sl_bytes_writer writer = append(block, bytes);
     put_u64(&writer, session->client_id);
     put_u8(&writer, session->role);
-    put_u8(&writer, session->heard ? HEARD : 0);
+    put_u8(&writer, (uint8_t)((session->heard ? HEARD : 0) | (session->restored ? RESTORED : 0)));
     put_u16(&writer, 0);
     put_u32(&writer, session->task_index);
     put_u64(&writer, session->id_max);
@@ -418,6 +419,7 @@ bool sl_image_take_session(struct sl_bytes *cursor, struct sl_image_session *out
     const uint8_t flags = sl_bytes_u8(cursor);
     const uint16_t zero = sl_bytes_u16(cursor);
     out->heard = (flags & HEARD) != 0;
+    out->restored = (flags & RESTORED) != 0;
     out->task_index = sl_bytes_u32(cursor);
     out->id_max = sl_bytes_u64(cursor);
     out->last_write_id = sl_bytes_u64(cursor);
@@ -426,8 +428,9 @@ bool sl_image_take_session(struct sl_bytes *cursor, struct sl_image_session *out
     out->failure_count = sl_bytes_u32(cursor);
     const bool is_worker = out->role == SL_MESSAGE_ROLE_WORKER;
     const bool is_partial = out->partial_sections != 0;
-    if (cursor->bad || zero != 0 || flags > HEARD || is_partial != (out->partial_id != 0) ||
-        out->partial_id > out->id_max || out->partial_sections > SL_LIMIT_REQUEST_SECTIONS ||
+    if (cursor->bad || zero != 0 || flags > (HEARD | RESTORED) ||
+        is_partial != (out->partial_id != 0) || out->partial_id > out->id_max ||
+        out->partial_sections > SL_LIMIT_REQUEST_SECTIONS ||
         (!is_worker && out->role != SL_MESSAGE_ROLE_CLIENT) ||
         (is_worker && out->task_index >= SL_LIMIT_WORKERS) || out->last_write_id > out->id_max ||
         out->failure_count > SL_IMAGE_FAILURES) {

@@ -190,12 +190,14 @@ struct sl_image_failure {
     int32_t err; /* an sl_err, negative */
 };
 
-/* u64 client_id, u8 role, u8 flags (heard 1), u16 0, u32 task_index, u64 id_max, u64 last_write_id,
- * u64 partial_id, u32 partial_sections, u32 failure_count, { u64 id, i32 err, u32 0 } each. */
+/* u64 client_id, u8 role, u8 flags (heard 1, restored 2), u16 0, u32 task_index, u64 id_max, u64
+ * last_write_id, u64 partial_id, u32 partial_sections, u32 failure_count, { u64 id, i32 err, u32 0
+ * } each. */
 struct sl_image_session {
     uint64_t client_id;
     uint8_t role; /* sl_message_role: a worker or a client */
     bool heard;
+    bool restored; /* for a backup: the shard began from a checkpoint, which had it */
     uint32_t task_index;
     uint64_t id_max, last_write_id;
     uint64_t partial_id;       /* of a write that was not done; 0: none had begun */

@@ -25,6 +25,7 @@ static void fill(const struct sl_server_session *session, struct sl_image_sessio
     out->client_id = session->client_id;
     out->role = (uint8_t)session->role;
     out->heard = session->heard;
+    out->restored = session->restored && session->server->sessions.cut.for_backup;
     out->task_index = session->task_index;
     out->id_max = session->id_max;
     out->last_write_id = session->last_write_id;

@@ -47,7 +47,7 @@ static int revive(struct sl_server *server, const struct sl_image_session *image
         return err;
     }
     session->heard = image->heard;
-    session->restored = !is_exact;
+    session->restored = !is_exact || image->restored;
     session->id_max = image->id_max;
     session->last_write_id = image->last_write_id;
     session->begun_id = image->partial_id;

@@ -271,6 +271,29 @@ static void replica__a_backup_that_comes_later_gets_an_image(void **state)
     assert_int_equal(pair->failed_count, 0);
 }
 
+/* A client of the checkpoint that its primary began from is told so by the backup, too. */
+static void replica__a_backup_says_who_was_restored(void **state)
+{
+    struct pair *pair = *state;
+    begin(pair, UINT32_MAX);
+    stepped_join(&pair->other, &pair->stepped, UINT32_MAX, 8);
+    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
+    stepped_open_table(&pair->other, ASP, SL_CONSISTENCY_ASP);
+    for (struct sl_server_conn *conn = pair->stepped.server->conns; conn != NULL;
+         conn = conn->next) {
+        if (conn->session != NULL && conn->session->client_id == 7) {
+            conn->session->restored = true;
+        }
+    }
+    begin_later(pair);
+    turns(pair, 200);
+    tell(pair, pair->backup, 3, true, false);
+    turns(pair, 5);
+    pair->peer.hello.shard = pair->other.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.restored);
+    assert_false(stepped_again(&pair->other)->welcome.restored);
+}
+
 /* A worker of the job is lost, as the coordinator says. */
 static void lose_worker(struct sl_server *server, uint32_t worker, uint64_t client_id)
 {
@@ -597,6 +620,7 @@ int main(void)
         TEST(replica__failures_are_remembered_too),
         TEST(replica__what_was_done_in_part_is_done_there),
         TEST(replica__a_backup_that_comes_later_gets_an_image),
+        TEST(replica__a_backup_says_who_was_restored),
         TEST(replica__a_loss_while_it_waits_for_a_backup_is_not_forgotten),
         TEST(replica__a_loss_before_there_is_a_backup_is_in_its_image),
         TEST(replica__a_loss_while_the_backup_takes_over_is_not_forgotten),
