@@ -464,78 +464,6 @@ static void replica__a_backup_that_says_nothing_of_its_image_is_given_up(void **
     assert_int_equal(pair->failed_count, 1);
 }
 
-/* Requests that write, as many as are logged, and one more: it waits, with a time to live. Returns
- * its id. */
-static uint64_t fill_log(struct pair *pair, uint32_t budget_us)
-{
-    struct shard_request *request = &pair->stepped.request;
-    const struct sl_server_replica *replica = pair->stepped.server->replica;
-    uint64_t id = 10;
-    while (!replica->is_full) {
-        assert_true(replica->block_count > 0);
-        for (uint32_t i = 0; i < 16; i++) { /* together they take little time */
-            stepped_push(&pair->peer, id++, ASP, 1);
-        }
-        turns(pair, 5);
-    }
-    turns(pair, 50);
-    shard_request_begin(request, 0);
-    shard_request_push(request, SL_REQUEST_PUSH, ASP, pair->stepped.keys, 1,
-                       pair->stepped.gradients, STEPPED_DIM);
-    stepped_send(&pair->peer, id, budget_us);
-    return id;
-}
-
-/* An image that takes longer than those who push can wait is given up: they go on, and it is tried
- * again later. */
-static void replica__an_image_that_takes_too_long_is_given_up(void **state)
-{
-    struct pair *pair = *state;
-    begin(pair, UINT32_MAX);
-    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    stepped_push(&pair->peer, 1, ASP, STEPPED_KEYS);
-    assert_int_equal(stepped_reply(&pair->peer, 1)->status, 0);
-    begin_later(pair);
-    while (pair->stepped.server->replica->block_count < 2) {
-        turns(pair, 1);
-    }
-    pair->backup->replica->hands_over = true; /* as if it had long to do */
-    const uint64_t id = fill_log(pair, 4U * 1000 * 1000);
-    const uint32_t reply_count = pair->peer.reply_count;
-    stepped_pass(&pair->stepped, SL_CLOCK_NS_PER_S);
-    assert_int_equal(pair->peer.reply_count, reply_count);
-    stepped_pass(&pair->stepped, 2 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(stepped_reply(&pair->peer, id)->status, 0);
-    pair->backup->replica->hands_over = false;
-    assert_int_equal(pair->in_step_count, 1);
-    assert_int_equal(pair->failed_count, 0);
-    /* What it was sent it has by now: it begins anew in another epoch. */
-    stepped_pass(&pair->stepped, 10 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(pair->failed_count, 1);
-    tell(pair, pair->backup, 3, false, false);
-    tell(pair, pair->stepped.server, 3, true, true);
-    stepped_pass(&pair->stepped, 10 * SL_CLOCK_NS_PER_S);
-    assert_int_equal(pair->in_step_count, 2);
-}
-
-/* One in step that does not keep up: whom it was too late for is told why. */
-static void replica__who_waits_for_a_backup_that_is_behind_is_told_so(void **state)
-{
-    struct pair *pair = *state;
-    struct shard_request *request = &pair->stepped.request;
-    begin(pair, UINT32_MAX);
-    stepped_open_table(&pair->peer, ASP, SL_CONSISTENCY_ASP);
-    pair->stepped.server->replica->is_full = true; /* until the next entry is over */
-    shard_request_begin(request, 0);
-    shard_request_push(request, SL_REQUEST_PUSH, ASP, pair->stepped.keys, 1,
-                       pair->stepped.gradients, STEPPED_DIM);
-    stepped_send(&pair->peer, 5, 1000 * 1000);
-    stepped_pass(&pair->stepped, 2 * SL_CLOCK_NS_PER_S);
-    const struct stepped_reply *reply = stepped_reply(&pair->peer, 5);
-    assert_int_equal(reply->status, SL_ERR_DEADLINE);
-    assert_non_null(strstr(reply->text, "its backup does not keep up"));
-}
-
 /* What cannot be done there as it was here puts the backup out of step; it never takes over. */
 static void replica__a_backup_out_of_step_says_so(void **state)
 {
@@ -592,8 +520,6 @@ int main(void)
         TEST(replica__the_rest_of_a_request_follows_the_image),
         TEST(replica__a_backup_that_says_nothing_is_given_up),
         TEST(replica__a_backup_that_says_nothing_of_its_image_is_given_up),
-        TEST(replica__an_image_that_takes_too_long_is_given_up),
-        TEST(replica__who_waits_for_a_backup_that_is_behind_is_told_so),
         TEST(replica__a_backup_out_of_step_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
