@@ -5,6 +5,7 @@
 #include "ps/server_list.h"
 #include "ps/server_replica.h"
 #include "ps/server_session_cut.h"
+#include "ps/server_turn.h"
 #include "ps/shard_cut.h"
 
 /* Of a turn, for what the primary sends. */
@@ -512,13 +513,13 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
     const uint32_t cut = sl_server_checkpoint_run(server, server->turn_keys);
     server->turn_keys -= cut < server->turn_keys ? cut : server->turn_keys;
     const uint32_t image = server->replica == NULL ? 0 : sl_server_image_run(server);
-    if (yields(server)) {
+    if (sl_server_turn_is_enough(server) || yields(server)) {
         return cut + image + cleaned;
     }
     uint32_t keys = queue_keys(server);
     uint32_t sliced_keys = SL_SERVER_SLICED_KEYS;
     uint32_t work = cut + image + cleaned > 0;
-    uint32_t stuck = 0;
+    uint32_t stuck = 0, unlooked = 0;
     while (keys > 0 && sliced_keys > 0) {
         uint32_t spent = commit(server, keys);
         work += spent > 0;
@@ -535,6 +536,10 @@ static uint32_t poll_queue(struct sl_reactor_source *source, uint32_t budget)
         server->blocked = stuck > server->runnable_count;
         work += spent > 0;
         keys -= spent < keys ? spent : keys;
+        unlooked += spent;
+        if (unlooked >= SL_SERVER_TURN_LONG_KEYS && sl_server_turn_is_long(server)) {
+            break;
+        }
     }
     server->turn_keys = keys;
     if (work > 0) {

@@ -5,6 +5,7 @@
 #include "core/assert.h"
 #include "ps/server_replica.h"
 #include "ps/server_session_cut.h"
+#include "ps/server_turn.h"
 
 /* An error reply is short: when not even that finds room, the connection is given up. */
 static void reply_error(struct sl_server_conn *conn, uint64_t id, uint64_t credit_bytes, int err,
@@ -159,7 +160,7 @@ static struct sl_server_request *request_make(struct sl_server_conn *conn,
         conn->long_requests++;
         return request;
     }
-    uint32_t bytes = message->header.payload_bytes;
+    const uint32_t bytes = request->payload_bytes;
     request->payload = sl_server_buffers_get(&server->buffers, bytes, server->buffers.bytes);
     if (request->payload == NULL) {
         sl_pool_put(&server->requests, request);
@@ -327,7 +328,7 @@ void sl_server_request_serve(struct sl_server_conn *conn, struct sl_server_arriv
         !sl_server_stream_fits(conn, work) && may_run_at_once(conn, work, SL_LIMIT_TURN_KEYS);
     bool is_ready = is_free && at_once && !is_logged;
     uint64_t cost = conn->shares ? sl_server_local_cost(work) : work->cost;
-    bool has_turn = server->crowded_count == 0 && cost <= server->turn_keys;
+    bool has_turn = server->crowded_count == 0 && !sl_server_turn_is_over(server, cost);
     if (is_ready && has_turn) {
         uint32_t spent = 0;
         enum run run = run_in_place(conn, work, id, credit_bytes, arrival->landing, &spent);
@@ -447,10 +448,9 @@ static bool reply_from_buffer(struct sl_server_request *request)
     sl_timer_disarm(sl_reactor_timers(request->server->options.reactor), &request->deadline);
     struct sl_frame header =
         sl_server_reply_header(conn, request->id, request->credit_bytes, bytes);
-    bool has_rest = bytes > 0;
     sl_outbox_commit(conn->outbox, conn->conn, &conn->out, &header, reply, bytes,
-                     has_rest ? reply_sent : NULL, request);
-    if (!has_rest) {
+                     bytes > 0 ? reply_sent : NULL, request);
+    if (bytes == 0) {
         sl_server_request_free(request);
     }
     return true;
