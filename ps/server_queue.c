@@ -8,8 +8,8 @@
 #include "ps/server_turn.h"
 #include "ps/shard_cut.h"
 
-/* Of a turn, for what the primary sends. */
-#define FEED_KEYS SL_LIMIT_TURN_KEYS
+/* Of a turn, for what the primary sends: rows of an image, which are new here, take long. */
+#define FEED_KEYS (SL_LIMIT_TURN_KEYS / 8)
 
 /* The first request of the connection's queue may run, as far as the others are concerned. */
 static bool head_may_run(const struct sl_server_conn *conn)
