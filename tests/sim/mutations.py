@@ -318,9 +318,11 @@ UNIT_TESTS = {
     "disks: one that was never complete is not passed over": "unit_ps_coordinator_restore",
     "disks: long pushes wait for ever once there was a cut": "unit_ps_shard_cut",
     "disks: a coordinator that begins anew is told the last tables only": "unit_ps_process_restore",
-    "replicas: the primary of an older epoch is believed": "unit_ps_server_replica_epoch",
-    "replicas: a primary takes what another sends it": "unit_ps_server_replica_epoch",
+    "disks: nobody is told of a checkpoint that failed": "unit_ps_process_restore",
+    "replicas: the primary of an older epoch is believed": "unit_ps_server_replica_strangers",
+    "replicas: a primary takes what another sends it": "unit_ps_server_replica_strangers",
     "replicas: epochs are not kept": "unit_ps_coordinator_record",
+    "replicas: the end of unknown sessions is not heard of": "unit_ps_server_replica_strangers",
     "replicas: the backup keeps what it had in another epoch": "unit_ps_server_replica",
     "replicas: nobody connects again to a backup in step": "unit_ps_server_replica",
 }

@@ -1,5 +1,6 @@
-/* How a process begins from a checkpoint, with its main thread and its coordinator played by the
- * case: one core, one shard, over the loop transport, on a disk in memory. */
+/* How a process begins from a checkpoint, and says that it cannot make one, with its main thread
+ * and its coordinator played by the case: one core, one shard, over the loop transport, on a disk
+ * in memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -113,6 +114,22 @@ static void on_lost(void *ctx, const struct sl_message_lost *lost)
     (void)lost;
 }
 
+static void on_checkpoint(void *ctx, const struct sl_message_checkpoint *begun)
+{
+    sl_process_on_checkpoint(&((struct world *)ctx)->process, begun);
+}
+
+static void on_complete(void *ctx, const struct sl_message_checkpoint_complete *complete)
+{
+    sl_process_on_checkpoint_complete(&((struct world *)ctx)->process, complete);
+}
+
+static int64_t time_s(void *ctx)
+{
+    (void)ctx;
+    return 0;
+}
+
 static int join_now(void *ctx)
 {
     struct world *world = ctx;
@@ -134,6 +151,8 @@ static int join_now(void *ctx)
         .checkpoint_newest = found.greatest,
         .complete = found.complete,
         .unfinished = found.unfinished,
+        .checkpoint = on_checkpoint,
+        .checkpoint_complete = on_complete,
         .ctx = world,
     };
     return sl_member_open(&options, &world->process.member);
@@ -158,13 +177,16 @@ static void begin(struct world *world)
         .incarnation = INCARNATION,
         .restores = true,
     };
-    world->stand_in =
-        (struct sl_process_stand_in){.join = join_now, .answer = on_answer, .ctx = world};
+    world->stand_in = (struct sl_process_stand_in){
+        .join = join_now, .answer = on_answer, .time_s = time_s, .ctx = world};
     world->process = (struct sl_process){
         .options = {.kind = SL_PROCESS_PS,
                     .ps_count = 1,
                     .reactor_count = 1,
-                    .checkpoint = {.directory = "/c", .restores = true, .disk = &world->disk.disk}},
+                    .checkpoint = {.directory = "/c",
+                                   .keep = 1,
+                                   .restores = true,
+                                   .disk = &world->disk.disk}},
         .cores = &world->core,
         .reactors = world->reactors,
         .servers = world->servers,
@@ -173,6 +195,7 @@ static void begin(struct world *world)
     assert_int_equal(sl_server_create(&server, &world->servers[0]), 0);
     world->core = (struct sl_process_core){
         .process = &world->process, .reactor = world->reactors[0], .server = world->servers[0]};
+    assert_int_equal(sl_process_checkpoint_open(&world->core), 0);
     assert_int_equal(sl_process_restore_begin(&world->process), 0);
 }
 
@@ -228,6 +251,7 @@ static int teardown(void **state)
     struct world *world = *state;
     void *f = world->f;
     sl_member_close(&world->process.member);
+    sl_process_checkpoint_close(&world->process);
     sl_process_restore_close(&world->process);
     sl_server_destroy(&world->servers[0]);
     fixture_teardown(&f);
@@ -238,9 +262,8 @@ static int teardown(void **state)
 
 /* ---- Cases ----------------------------------------------------------------------------------- */
 
-static void process_restore__the_coordinator_is_told_all_tables(void **state)
+static void restore(struct world *world)
 {
-    struct world *world = *state;
     struct fixture *f = world->f;
     greet(f);
     tell_cluster(f);
@@ -252,6 +275,11 @@ static void process_restore__the_coordinator_is_told_all_tables(void **state)
     until(f, &world->answer_count, 1);
     assert_int_equal(world->answer, 0);
     assert_int_equal(f->request_count, TABLES);
+}
+
+static void process_restore__the_coordinator_is_told_all_tables(void **state)
+{
+    restore(*state);
 }
 
 /* The one that has taken the first knows nothing when it is there again, and would give its id to
@@ -283,12 +311,33 @@ static void process_restore__a_coordinator_that_begins_anew_is_told_the_first_on
     }
 }
 
+/* Else it would wait for this process, and no other would begin. */
+static void process_checkpoint__the_coordinator_is_told_of_one_that_failed(void **state)
+{
+    struct world *world = *state;
+    struct fixture *f = world->f;
+    restore(world);
+    world->disk.bytes_left = 0;
+    send_message(f, &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT, .checkpoint.number = 2});
+    until(f, &f->part_count, 1);
+    assert_int_equal(f->part.number, 2);
+    assert_true(f->part.err != 0);
+    assert_int_equal(f->part.file_count, 0);
+    world->disk.bytes_left = UINT64_MAX;
+    send_message(f, &(struct sl_message){.kind = SL_MESSAGE_CHECKPOINT, .checkpoint.number = 3});
+    until(f, &f->part_count, 2);
+    assert_int_equal(f->part.number, 3);
+    assert_int_equal(f->part.err, 0);
+    assert_int_equal(f->part.file_count, 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(process_restore__the_coordinator_is_told_all_tables),
+        TEST(process_checkpoint__the_coordinator_is_told_of_one_that_failed),
         TEST(process_restore__a_coordinator_that_begins_anew_is_told_the_first_ones_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

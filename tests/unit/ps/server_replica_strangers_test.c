@@ -1,4 +1,5 @@
-/* A shard and its backup: who comes as a primary, and is none any more. */
+/* A shard and its backup: a primary that is none any more, a client of which the log has not told.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,10 +46,40 @@ static void replica__who_comes_from_an_older_epoch_is_refused(void **state)
     assert_int_equal(pair->failed_count, 0);
 }
 
+/* Its worker ticks, and waits for nobody. */
+static void expect_alone(struct stepped_peer *peer, uint64_t id, uint32_t clock)
+{
+    stepped_tick(peer, id, clock);
+    assert_int_equal(stepped_reply(peer, id)->status, 0);
+    stepped_pull(peer, id + 1, clock + 1, 0);
+    assert_int_equal(stepped_reply(peer, id + 1)->status, 0);
+}
+
+/* worker/1 has said hello and nothing more when it is lost: it counts at neither. */
+static void replica__the_end_of_an_unknown_client_is_heard_of(void **state)
+{
+    struct pair *pair = *state;
+    const struct sl_message_lost lost = {
+        .role = SL_MESSAGE_ROLE_WORKER, .task_index = 1, .client_id = 9, .why = "of the test"};
+    begin(pair, 0);
+    stepped_open_table(&pair->peer, 0, SL_CONSISTENCY_BSP);
+    stepped_join(&pair->other, &pair->stepped, 1, 9);
+    assert_null(sl_server_session_find(pair->backup, 9));
+    sl_server_lost(pair->stepped.server, &lost);
+    expect_alone(&pair->peer, 1, 0);
+    tell(pair, pair->backup, 2, true, false);
+    turns(pair, 5);
+    pair->peer.hello.shard = 1;
+    assert_true(stepped_again(&pair->peer)->welcome.resumed);
+    expect_alone(&pair->peer, 3, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(replica__who_comes_from_an_older_epoch_is_refused,
+                                        pair_setup, pair_teardown),
+        cmocka_unit_test_setup_teardown(replica__the_end_of_an_unknown_client_is_heard_of,
                                         pair_setup, pair_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
