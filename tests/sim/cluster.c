@@ -187,12 +187,12 @@ void sl_sim_cluster_start_ps(struct sl_sim_cluster *cluster, uint32_t index)
         .hosts_coordinator = index == 0 && !plan->replica.apart,
         .has_replica = plan->replica.is_there,
         .image_keys = plan->replica.image_keys,
-        .disk = cluster->disks == NULL ? NULL : &cluster->disks[index],
+        .disk = cluster->disks == NULL ? NULL : sl_sim_cluster_disk(cluster, index),
         .oracle = &cluster->oracle,
     };
     sl_sim_cluster_trace(cluster, "ps/%u starts", index);
     if (cluster->disks != NULL) {
-        sl_sim_disk_start(&cluster->disks[index]);
+        sl_sim_disk_start(sl_sim_cluster_disk(cluster, index));
         cluster->oracle.was_damaged |= cluster->disks[index].was_damaged;
     }
     sl_sim_ps_start(&cluster->ps[index], &options);
@@ -306,6 +306,9 @@ static uint64_t run_ps(struct sl_sim_cluster *cluster, uint32_t index)
     struct sl_sim_ps *ps = &cluster->ps[index];
     if (ps->running && sl_sim_process_due(&ps->process) <= cluster->now_ns) {
         cluster->turns += sl_sim_process_step(&ps->process);
+        if (ps->coordinator != NULL) {
+            sl_sim_cluster_look_at_complete(cluster);
+        }
         ps->failed = sl_sim_cluster_look_at_disk(cluster, index) || ps->failed;
     }
     if (ps->running && ps->failed) {

@@ -81,6 +81,19 @@ static inline bool sl_sim_cluster_is_scheduler(const struct sl_sim_cluster *clus
     return cluster->plan->replica.apart && host == sl_sim_plan_coordinator_host(cluster->plan);
 }
 
+/* That a ps has, alone or, with backups, with all others. There are disks. */
+static inline struct sl_sim_disk *sl_sim_cluster_disk(const struct sl_sim_cluster *cluster,
+                                                      uint32_t ps)
+{
+    return &cluster->disks[cluster->plan->replica.is_there ? 0 : ps];
+}
+
+/* NULL: it is not there now. */
+struct sl_coordinator *sl_sim_cluster_coordinator(const struct sl_sim_cluster *cluster);
+
+/* That serves the shard; NULL: nobody does, now. */
+struct sl_server *sl_sim_cluster_primary(const struct sl_sim_cluster *cluster, uint32_t shard);
+
 /* The process on a host; NULL: none. */
 struct sl_sim_process *sl_sim_cluster_process(const struct sl_sim_cluster *cluster, uint32_t host);
 
@@ -102,6 +115,9 @@ void sl_sim_faults_restored(struct sl_sim_cluster *cluster);
 
 /* disks: what all ps have, and what befalls them. True: the ps has crashed. */
 bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index);
+
+/* The coordinator has had a turn: a checkpoint may be complete. */
+void sl_sim_cluster_look_at_complete(struct sl_sim_cluster *cluster);
 
 /* That ps could not begin. Where nothing is whole on its disk, and it is refused for what others
  * have that are about to begin, too, who starts them has all of these begin with nothing. */

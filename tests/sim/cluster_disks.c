@@ -20,6 +20,7 @@ void sl_sim_cluster_make_disks(struct sl_sim_cluster *cluster)
     sl_assert(cluster->disks != NULL);
     for (uint32_t i = 0; i < plan->ps_count; i++) {
         sl_sim_disk_init(&cluster->disks[i], &plan->disk, sl_hash_key(plan->seed ^ 0xd15c) + i);
+        cluster->disks[i].is_shared = plan->replica.is_there;
     }
 }
 
@@ -38,7 +39,7 @@ void sl_sim_cluster_calm_disks(struct sl_sim_cluster *cluster)
         cluster->ps[i].process.aside_us_max = 0;
     }
     /* From now on it is only to be seen that there are some. */
-    struct sl_coordinator *coordinator = cluster->ps[0].coordinator;
+    struct sl_coordinator *coordinator = sl_sim_cluster_coordinator(cluster);
     if (cluster->disks != NULL && coordinator != NULL) {
         coordinator->options.checkpoint_interval_ns = CALM_NS;
     }
@@ -83,12 +84,10 @@ void sl_sim_cluster_begin_anew(struct sl_sim_cluster *cluster, uint32_t index)
     }
 }
 
-bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index)
+void sl_sim_cluster_look_at_complete(struct sl_sim_cluster *cluster)
 {
-    if (cluster->disks == NULL) {
-        return false;
-    }
-    const struct sl_coordinator *coordinator = cluster->ps[index].coordinator;
+    const struct sl_coordinator *coordinator =
+        cluster->disks == NULL ? NULL : sl_sim_cluster_coordinator(cluster);
     const uint64_t complete = coordinator == NULL ? 0 : coordinator->checkpoint.complete;
     if (coordinator != NULL && complete != cluster->complete) {
         cluster->complete = complete;
@@ -97,5 +96,9 @@ bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index)
             sl_sim_inspect(cluster, complete);
         }
     }
-    return sl_sim_disk_look(&cluster->disks[index]);
+}
+
+bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index)
+{
+    return cluster->disks != NULL && sl_sim_disk_look(sl_sim_cluster_disk(cluster, index));
 }

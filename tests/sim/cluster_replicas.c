@@ -32,6 +32,7 @@ void sl_sim_cluster_start_scheduler(struct sl_sim_cluster *cluster)
         .hosts_coordinator = true,
         .is_scheduler = true,
         .records = &cluster->records,
+        .disk = cluster->disks == NULL ? NULL : sl_sim_cluster_disk(cluster, 0),
         .oracle = &cluster->oracle,
     };
     sl_sim_cluster_trace(cluster, "the coordinator starts");
@@ -49,6 +50,7 @@ void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster)
     }
     if (scheduler->running && sl_sim_process_due(&scheduler->process) <= cluster->now_ns) {
         cluster->turns += sl_sim_process_step(&scheduler->process);
+        sl_sim_cluster_look_at_complete(cluster);
     }
 }
 
@@ -65,7 +67,7 @@ void sl_sim_cluster_kill_scheduler(struct sl_sim_cluster *cluster, bool silent, 
 
 /* Every look at the coordinator sees one decision at most of each pair that matters: one turn of
  * its process lies between two. */
-static const struct sl_coordinator *coordinator_of(const struct sl_sim_cluster *cluster)
+struct sl_coordinator *sl_sim_cluster_coordinator(const struct sl_sim_cluster *cluster)
 {
     const struct sl_sim_ps *at =
         cluster->plan->replica.apart ? &cluster->scheduler : &cluster->ps[0];
@@ -88,7 +90,7 @@ static bool is_primary(const struct sl_server *server)
 }
 
 /* The one that has been told so last; NULL: nobody is, now. */
-static struct sl_server *primary_of(const struct sl_sim_cluster *cluster, uint32_t shard)
+struct sl_server *sl_sim_cluster_primary(const struct sl_sim_cluster *cluster, uint32_t shard)
 {
     struct sl_server *own = server_of(cluster, shard, false);
     struct sl_server *guest = server_of(cluster, shard, true);
@@ -146,7 +148,7 @@ static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
     if (pair->holder != 0 && told->primary != pair->primary && !is_anew) {
         cluster->oracle.moved_ns[owner] = cluster->now_ns;
     } else if (pair->holder != 0 && holder != pair->holder) {
-        sl_sim_oracle_loses(&cluster->oracle, owner);
+        sl_sim_oracle_loses(&cluster->oracle, owner, coordinator->ps[told->primary].restore);
     }
     *pair = (struct sl_sim_pair){.epoch = told->epoch,
                                  .primary = told->primary,
@@ -157,7 +159,7 @@ static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
 void sl_sim_cluster_look_at_pairs(struct sl_sim_cluster *cluster)
 {
     const struct sl_coordinator *coordinator =
-        cluster->plan->replica.is_there ? coordinator_of(cluster) : NULL;
+        cluster->plan->replica.is_there ? sl_sim_cluster_coordinator(cluster) : NULL;
     for (uint32_t owner = 0; coordinator != NULL && owner < cluster->plan->ps_count; owner++) {
         look_at_pair(cluster, owner, coordinator);
         look_at_doubles(cluster, owner);
@@ -203,7 +205,7 @@ void sl_sim_cluster_acknowledged(void *ctx, const struct sl_sim_unit *unit)
 {
     struct sl_sim_cluster *cluster = ctx;
     const uint32_t owner = sl_sim_oracle_ps_of(cluster->plan, unit->shard);
-    const struct sl_server *primary = primary_of(cluster, unit->shard);
+    const struct sl_server *primary = sl_sim_cluster_primary(cluster, unit->shard);
     const bool is_staged =
         cluster->oracle.tables[unit->table].spec.consistency.mode == SL_CONSISTENCY_BSP;
     if (is_staged || primary == NULL || primary->replica->takes_over ||
@@ -237,7 +239,7 @@ static void compare(struct sl_sim_cluster *cluster, uint32_t shard, uint32_t tab
 static void compare_shard(struct sl_sim_cluster *cluster, uint32_t shard)
 {
     const struct sl_sim_oracle *oracle = &cluster->oracle;
-    const struct sl_server *primary = primary_of(cluster, shard);
+    const struct sl_server *primary = sl_sim_cluster_primary(cluster, shard);
     const struct sl_server *backup = primary == NULL ? NULL : in_step_with(cluster, primary);
     if (backup == NULL) {
         sl_sim_oracle_fail(&cluster->oracle, "backups",

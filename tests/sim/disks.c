@@ -47,6 +47,9 @@ bool sl_sim_disk_look(struct sl_sim_disk *disk)
 
 void sl_sim_disk_crashed(struct sl_sim_disk *disk, bool machine)
 {
+    if (disk->is_shared) {
+        return;
+    }
     if (machine || sl_sim_chance(&disk->random, disk->plan.crash_permille)) {
         memory_disk_restart(&disk->memory, sl_hash_random(&disk->random));
     } else {
@@ -87,7 +90,7 @@ void sl_sim_disk_start(struct sl_sim_disk *disk)
 
 void sl_sim_disk_failed(struct sl_sim_disk *disk, int err)
 {
-    disk->failures += err != SL_ERR_IO && err != SL_ERR_DEADLINE;
+    disk->failures += !disk->is_shared && err != SL_ERR_IO && err != SL_ERR_DEADLINE;
 }
 
 bool sl_sim_disk_falls_back(const struct sl_sim_disk *disk)

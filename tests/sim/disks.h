@@ -31,6 +31,7 @@ struct sl_sim_disk {
     bool is_calm;      /* no more faults */
     uint32_t failures; /* starts in a row that have failed */
     bool was_damaged;
+    bool is_shared; /* by all ps; it has no part in what befalls them */
 };
 
 void sl_sim_disk_init(struct sl_sim_disk *disk, const struct sl_sim_disk_plan *plan, uint64_t seed);

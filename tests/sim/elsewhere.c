@@ -33,7 +33,10 @@ static void shards_of(const struct sl_sim_cluster *cluster, struct shards *out)
     out->count = plan->shard_count;
     for (uint32_t i = 0; i < out->count; i++) {
         const struct sl_sim_ps *ps = &cluster->ps[i / plan->shards_of_ps];
-        out->items[i] = ps->servers[i % plan->shards_of_ps]->shard;
+        const struct sl_server *server = plan->replica.is_there
+                                             ? sl_sim_cluster_primary(cluster, i)
+                                             : ps->servers[i % plan->shards_of_ps];
+        out->items[i] = server->shard;
         sl_assert(out->items[i] != NULL);
     }
 }
@@ -83,6 +86,7 @@ static void draw_plan(const struct sl_sim_plan *from, struct sl_sim_plan *to)
         to->shards_of_ps = 1 + sl_sim_below(&random, REACTORS_MAX);
     }
     to->shard_count = to->ps_count * to->shards_of_ps;
+    to->replica = (struct sl_sim_replica_plan){.is_there = false};
     to->fault_count = 0;
     to->floods = false;
     to->network.has_packets = false;

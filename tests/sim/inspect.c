@@ -45,7 +45,7 @@ static bool is_wanted(const struct sl_sim_cluster *cluster, uint64_t number)
     uint32_t parts = 0, pushed = 0;
     for (uint32_t i = 0; i < oracle->checkpoint_count; i++) {
         const struct sl_sim_checkpoint *checkpoint = &oracle->checkpoints[i];
-        const struct sl_sim_disk *disk = &cluster->disks[checkpoint->ps];
+        const struct sl_sim_disk *disk = sl_sim_cluster_disk(cluster, checkpoint->ps);
         if (checkpoint->number == number && checkpoint->cut_ns != SL_CLOCK_NEVER &&
             !disk->was_damaged && !disk->memory.stopped) {
             parts++;
@@ -129,8 +129,9 @@ static int load_part(struct part *part)
 static void inspect_part(struct sl_sim_cluster *cluster, const struct sl_sim_checkpoint *checkpoint)
 {
     const struct sl_sim_plan *plan = cluster->plan;
-    struct part part = {
-        .cluster = cluster, .checkpoint = checkpoint, .disk = &cluster->disks[checkpoint->ps]};
+    struct part part = {.cluster = cluster,
+                        .checkpoint = checkpoint,
+                        .disk = sl_sim_cluster_disk(cluster, checkpoint->ps)};
     struct sl_sim_disk_troubles troubles;
     char who[64];
     (void)snprintf(who, sizeof who, "ps/%u's checkpoint %u", checkpoint->ps,

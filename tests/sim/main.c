@@ -39,8 +39,8 @@ static void usage(void)
         "  --transport T stream: the simulation's own, whose frames are never lost; or dpdk:\n"
         "                net/dpdk, on packet devices whose packets are\n"
         "  --disks       with disks and checkpoints\n"
-        "  --replicas    all seeds with backups of the shards, and not only one in four; not with\n"
-        "                disks, nor over packets\n"
+        "  --replicas    all seeds with backups of the shards, and not only one in four; not over\n"
+        "                packets; with --disks all ps share one\n"
         "  --twice       runs each seed twice and compares, and not only one in 64\n"
         "  --all         goes on after a breach\n"
         "  --verbose     prints the plan and all that happens\n");
@@ -128,11 +128,9 @@ static void set_replay(const struct flags *flags, uint64_t seed)
     if (flags->choice.faults != UINT32_MAX) {
         snprintf(faults, sizeof faults, " --faults 0x%x", flags->choice.faults);
     }
-    snprintf(replay, sizeof replay, "replay: starling-sim%s%s --seed %" PRIu64 "%s --verbose\n",
+    snprintf(replay, sizeof replay, "replay: starling-sim%s%s%s --seed %" PRIu64 "%s --verbose\n",
              flags->choice.packets ? " --transport dpdk" : "",
-             flags->choice.disks      ? " --disks"
-             : flags->choice.replicas ? " --replicas"
-                                      : "",
+             flags->choice.disks ? " --disks" : "", flags->choice.replicas ? " --replicas" : "",
              seed, faults);
 }
 

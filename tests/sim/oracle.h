@@ -90,7 +90,7 @@ struct sl_sim_look {
 
 /* One ps's part of a checkpoint. */
 struct sl_sim_checkpoint {
-    uint32_t ps;
+    uint32_t ps; /* whose shards they are, whoever serves them */
     uint64_t number;
     uint64_t begun_ns; /* it holds what was acknowledged before */
     uint64_t cut_ns;   /* and nothing that began later; SL_CLOCK_NEVER: it has not all files */
@@ -212,8 +212,8 @@ void sl_sim_oracle_rows(struct sl_sim_oracle *oracle, const char *who,
 
 /* ---- oracle_replicas.c ---- */
 
-/* The shards of the ps are gone: those who had them are. */
-void sl_sim_oracle_loses(struct sl_sim_oracle *oracle, uint32_t ps);
+/* The shards of the ps are gone: those who had them are. They begin with nothing but this. */
+void sl_sim_oracle_loses(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t number);
 
 /* The coordinator began anew, and does not know which workers are gone for good. */
 bool sl_sim_oracle_forgets(const struct sl_sim_oracle *oracle);

@@ -132,6 +132,13 @@ void sl_sim_oracle_restores(struct sl_sim_oracle *oracle, uint32_t ps, uint64_t 
                            number);
         return;
     }
+    if (number < oracle->complete && !oracle->was_damaged) {
+        sl_sim_oracle_fail(oracle, "durability",
+                           "checkpoint %" PRIu64 " was complete, and the shards of ps/%u begin "
+                           "from %" PRIu64,
+                           oracle->complete, ps, number);
+        return;
+    }
     for (uint32_t i = 0; i < oracle->unit_count; i++) {
         struct sl_sim_unit *unit = &oracle->units[i];
         if (sl_sim_oracle_ps_of(oracle->plan, unit->shard) == ps &&

@@ -95,7 +95,7 @@ struct sl_sim_choice {
     uint32_t faults; /* bit k allows those of kind k; then SL_SIM_FAULTS_OF_DISKS */
     bool packets;    /* the transport is DPDK's */
     bool disks;      /* ps hosts have disks, and make checkpoints; else those of some seeds do */
-    bool replicas;   /* shards have backups, where there are neither packets nor disks */
+    bool replicas;   /* shards have backups, where there are no packets */
 };
 
 void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_sim_choice *choice);

@@ -41,6 +41,12 @@ static void draw_troubles(struct sl_sim_disk_plan *disk, uint64_t *random)
     disk->crash_permille = sl_sim_chance(random, 500) ? 700 : 0;
 }
 
+/* It is none of their machines' own, and stays whole. */
+static void share(struct sl_sim_disk_plan *disk)
+{
+    disk->stop_every = disk->flip_permille = disk->crash_permille = 0;
+}
+
 /* A worker is answered in vain for some checkpoints, and then the ps is killed: what has been done
  * for it is in one, and it will ask for it again. Returns for how long. */
 static uint64_t draw_deaf(struct sl_sim_plan *plan, const struct sl_sim_fault *kill,
@@ -135,6 +141,9 @@ void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice 
     draw_slots(plan, &random);
     if ((choice->faults & SL_SIM_FAULTS_OF_DISKS) != 0) {
         draw_troubles(disk, &random);
+    }
+    if (plan->replica.is_there) {
+        share(disk);
     }
     if ((choice->faults & 1U << SL_SIM_FAULT_KILL_PS) != 0) {
         draw_kills(plan, (choice->faults & 1U << SL_SIM_FAULT_PARTITION) != 0, &random);

@@ -15,14 +15,15 @@ void sl_sim_plan_draw_replicas(struct sl_sim_plan *plan, const struct sl_sim_cho
 {
     uint64_t random = sl_hash_key(plan->seed ^ 0x2ba5e);
     const bool is_drawn = sl_sim_chance(&random, SHARE);
-    plan->replica.is_there = (choice->replicas || is_drawn) && !choice->packets && !choice->disks;
+    const bool is_alone = !choice->packets && !choice->disks;
+    plan->replica.is_there = choice->replicas ? !choice->packets : is_drawn && is_alone;
     if (!plan->replica.is_there) {
         return;
     }
     plan->floods = false;
     static const uint32_t image_keys[] = {0, 1, 4, 16};
     plan->replica.image_keys = image_keys[sl_sim_below(&random, 4)];
-    plan->replica.apart = sl_sim_chance(&random, 700);
+    plan->replica.apart = sl_sim_chance(&random, 700) || choice->disks;
     plan->ps_count = 2 + sl_sim_below(&random, SL_SIM_PS_MAX - 1);
     plan->shard_count = plan->ps_count * plan->shards_of_ps;
 }

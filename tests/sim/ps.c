@@ -21,8 +21,10 @@ static void set_shard(void *ctx, uint64_t shards, uint64_t restore)
     sl_server_set_lease(server, core->ps->lease_ns);
     int err = sl_server_set_shard(server, (uint32_t)first_shard + local, (uint32_t)shard_count);
     sl_assert(err == 0);
-    if (core->ps->options.disk != NULL) {
-        sl_process_restore_core(&core->ps->wired[core->index], restore, 1U << SL_PROCESS_OWN);
+    const bool is_last =
+        core->index + core->ps->options.shard_count >= sl_sim_ps_server_count(core->ps);
+    if (core->ps->options.disk != NULL && is_last) {
+        sl_process_restore_core(&core->ps->wired[local], restore, core->ps->seats);
     }
 }
 
@@ -32,6 +34,7 @@ static void joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uint64
     const uint64_t shards = (uint64_t)first_shard << 32 | shard_count;
     ps->lease_ns = lease_ns;
     const uint64_t restore = sl_sim_ps_wire_joined(ps, first_shard, shard_count);
+    ps->seats = sl_process_replica_seats(&ps->wiring);
     for (uint32_t i = 0; i < sl_sim_ps_server_count(ps); i++) {
         const bool is_guest = i >= ps->options.shard_count;
         const uint64_t of =
@@ -108,7 +111,8 @@ static void make_servers(struct sl_sim_ps *ps)
             .coordinator = i == 0 ? ps->coordinator : NULL,
             .secret = options->secret,
             .incarnation = ps->incarnation,
-            .restores = options->disk != NULL && sl_sim_disk_restores(options->disk),
+            .restores = options->disk != NULL && !options->is_scheduler &&
+                        sl_sim_disk_restores(options->disk),
         };
         sl_sim_ps_pair_server(ps, &server);
         int err = sl_server_create(&server, &ps->servers[i]);

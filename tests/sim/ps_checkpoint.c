@@ -25,7 +25,7 @@ static int join(void *ctx)
 }
 
 /* Nobody has been served yet. */
-static void check_rows(const struct sl_sim_ps *ps, uint64_t number)
+static void check_rows(const struct sl_sim_ps *ps, uint32_t which, uint64_t number)
 {
     struct sl_shard *shards[SL_SIM_REACTORS_MAX];
     struct sl_sim_windows windows = {0};
@@ -33,8 +33,9 @@ static void check_rows(const struct sl_sim_ps *ps, uint64_t number)
     (void)snprintf(who, sizeof who, "ps/%u, from checkpoint %u", ps->options.task_index,
                    (uint32_t)number);
     for (uint32_t i = 0; i < ps->options.shard_count; i++) {
-        shards[i] = ps->servers[i]->shard;
-        sl_sim_windows_of_server(&windows, ps->servers[i]);
+        struct sl_server *server = sl_process_replica_server(&ps->wiring, which, i);
+        shards[i] = server->shard;
+        sl_sim_windows_of_server(&windows, server);
     }
     sl_sim_oracle_rows(ps->options.oracle, who, shards, ps->options.shard_count, SL_CLOCK_NEVER,
                        &windows);
@@ -42,21 +43,14 @@ static void check_rows(const struct sl_sim_ps *ps, uint64_t number)
 }
 
 /* Nothing that stands on a damaged file is served. */
-static void check_restored(struct sl_sim_ps *ps)
+static void check_files(struct sl_sim_ps *ps, uint32_t which, uint64_t number)
 {
     struct sl_sim_disk *disk = ps->options.disk;
-    const uint64_t number = sl_member_restore(ps->member);
     struct sl_checkpoint_chain chain;
     char reason[SL_DISK_PATH_BYTES];
-    if (ps->was_checked || number == 0 || disk->memory.stopped ||
-        ps->options.oracle->is_elsewhere) {
-        return;
-    }
-    ps->was_checked = true;
-    check_rows(ps, number);
     struct sl_sim_disk_troubles troubles;
     sl_sim_disk_spare(disk, &troubles);
-    const struct sl_checkpoint_scope scope = {.first = ps->wiring.first_shard,
+    const struct sl_checkpoint_scope scope = {.first = sl_process_replica_first(&ps->wiring, which),
                                               .count = ps->options.shard_count};
     int err = sl_checkpoint_folder_chain(&disk->memory.disk, SL_SIM_DISK_FOLDER, number, scope,
                                          NULL, &chain, reason, sizeof reason);
@@ -75,6 +69,22 @@ static void check_restored(struct sl_sim_ps *ps)
         }
     }
     sl_checkpoint_chain_fini(&chain);
+}
+
+static void check_restored(struct sl_sim_ps *ps)
+{
+    const uint64_t number = sl_member_restore(ps->member);
+    if (ps->was_checked || number == 0 || disk_of(ps)->memory.stopped ||
+        ps->options.oracle->is_elsewhere) {
+        return;
+    }
+    ps->was_checked = true;
+    for (uint32_t which = 0; which < SL_PROCESS_SEATS; which++) {
+        if ((ps->wired[0].loads & 1U << which) != 0) {
+            check_rows(ps, which, number);
+            check_files(ps, which, number);
+        }
+    }
 }
 
 static void answer(void *ctx, uint32_t core, int result)
@@ -99,17 +109,33 @@ static int64_t time_s(void *ctx)
 
 /* ---- Of the member --------------------------------------------------------------------------- */
 
+static uint32_t owner_of(const struct sl_sim_ps *ps, uint32_t which)
+{
+    const uint32_t ps_count = ps->options.ps_count;
+    return (ps->options.task_index + (which == SL_PROCESS_OWN ? 0 : ps_count - 1)) % ps_count;
+}
+
 static void begins(void *ctx, const struct sl_message_checkpoint *begun)
 {
     struct sl_sim_ps *ps = ctx;
-    sl_sim_oracle_checkpoint_begins(ps->options.oracle, ps->options.task_index, begun->number);
+    const uint32_t seats = sl_process_replica_seats(&ps->wiring);
+    for (uint32_t which = 0; which < SL_PROCESS_SEATS; which++) {
+        if ((seats & 1U << which) != 0) {
+            sl_sim_oracle_checkpoint_begins(ps->options.oracle, owner_of(ps, which), begun->number);
+        }
+    }
     sl_process_on_checkpoint(&ps->wiring, begun);
 }
 
+/* All have their files now, and in a folder that they share the manifest of one is that of all. */
 static void is_written(void *ctx, const struct sl_message_checkpoint_complete *complete)
 {
     struct sl_sim_ps *ps = ctx;
-    sl_sim_oracle_checkpoint_written(ps->options.oracle, ps->options.task_index, complete->number);
+    for (uint32_t owner = 0; owner < ps->options.ps_count; owner++) {
+        if (disk_of(ps)->is_shared || owner == ps->options.task_index) {
+            sl_sim_oracle_checkpoint_written(ps->options.oracle, owner, complete->number);
+        }
+    }
     sl_process_on_checkpoint_complete(&ps->wiring, complete);
 }
 
@@ -159,6 +185,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
                     .ps_count = options->ps_count,
                     .worker_count = options->worker_count,
                     .reactor_count = options->shard_count,
+                    .replicas = options->has_replica,
                     .checkpoint = {.directory = SL_SIM_DISK_FOLDER,
                                    .keep = disk->plan.keep,
                                    .level = disk->plan.level,
@@ -166,6 +193,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
                                    .restores = sl_sim_disk_restores(disk),
                                    .fall_back = sl_sim_disk_falls_back(disk),
                                    .disk = &disk->memory.disk}},
+        .incarnation = ps->incarnation,
         .cores = ps->wired,
         .reactors = ps->process.reactors,
         .servers = ps->servers,
@@ -177,6 +205,7 @@ void sl_sim_ps_wire(struct sl_sim_ps *ps)
                                                 .index = i,
                                                 .reactor = ps->process.reactors[i],
                                                 .server = ps->servers[i]};
+        ps->wired[i].guest = options->has_replica ? ps->servers[options->shard_count + i] : NULL;
         int err = sl_process_checkpoint_open(&ps->wired[i]);
         sl_assert(err == 0);
     }
