@@ -58,6 +58,16 @@ void sl_sim_records_keep(struct sl_sim_records *records, const struct sl_coordin
     }
 }
 
+bool sl_sim_records_lack(const struct sl_sim_records *records, enum sl_coordinator_record kind)
+{
+    bool is_lacking = false;
+    for (uint32_t i = 0; i < records->count; i++) {
+        is_lacking =
+            is_lacking || (records->records[i].kind == kind && records->records[i].is_dirty);
+    }
+    return is_lacking;
+}
+
 static void give_one(struct sl_sim_record *record, enum sl_coordinator_record kind,
                      struct sl_coordinator *coordinator)
 {

@@ -29,6 +29,9 @@ void sl_sim_records_note(struct sl_sim_records *records, enum sl_coordinator_rec
 /* Keeps what has changed since. Asserts that there is memory. */
 void sl_sim_records_keep(struct sl_sim_records *records, const struct sl_coordinator *coordinator);
 
+/* Whether some record of the kind has changed, and is not kept yet. */
+bool sl_sim_records_lack(const struct sl_sim_records *records, enum sl_coordinator_record kind);
+
 /* Gives a coordinator that has just been created what was kept. */
 void sl_sim_records_give(struct sl_sim_records *records, struct sl_coordinator *coordinator,
                          uint64_t now_ns);
