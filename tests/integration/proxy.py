@@ -42,8 +42,9 @@ class _Connection:
     def cut(self, reset):
         for _, writer in self.ends.values():
             if reset:
-                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
-                                                           LINGER_RESET)
+                link = writer.get_extra_info("socket")
+                if link.fileno() >= 0:  # else it has ended by itself
+                    link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
                 writer.transport.abort()
             else:
                 writer.close()
