@@ -4,21 +4,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/hash.h"
 #include "core/log.h"
 #include "dpdk_real.h"
+#include "nursery.h"
 #include "tests/support/veth.h"
 
-#define DEATHS        4
-#define AT_ONCE       2 /* processes that live at the same time */
-#define LIFE_US_MAX   100000
-#define IN_FLIGHT_MAX 60
-#define TIMEOUT_MS    1500
+#define DEATHS      4
+#define AT_ONCE     2 /* processes that live at the same time */
+#define LIFE_US_MAX 100000
+#define TIMEOUT_MS  1500
 
 static struct conformance_target target;
 
@@ -31,21 +28,10 @@ struct order {
     uint32_t place; /* the address that it has */
 };
 
-/* On a machine that stands still a connect may take longer than its deadline. */
-static struct peer *connect_at_last(struct node *node, const struct sl_endpoint *endpoint)
-{
-    for (;;) {
-        struct peer *peer = peer_connect(node, endpoint);
-        WAIT_UNTIL(peer->open || peer->closed != 0);
-        if (peer->open) {
-            return peer;
-        }
-    }
-}
-
 /* Sends, and checks what is echoed, until it is killed. */
-static void live(const struct order *order)
+static void live(const void *given)
 {
+    const struct order *order = given;
     static char address[32];
     (void)snprintf(address, sizeof address, "10.0.0.%u", 10 + order->place);
     const struct dpdk_real_target real = {
@@ -56,50 +42,8 @@ static void live(const struct order *order)
     }
     conformance_target = &target;
     struct world *world = world_open(1, NULL);
-    struct peer *peer = connect_at_last(&world->nodes[0], &order->endpoint);
-    uint64_t seed = order->seed;
-    uint32_t made = 0;
-    for (;;) {
-        uint32_t sizes[16];
-        for (uint32_t i = 0; i < 16; i++) {
-            uint64_t random = sl_hash_random(&seed);
-            sizes[i] = (uint32_t)(random >> 8) % (random % 4 == 0 ? 50000 : 300);
-        }
-        peer_send_from_test(peer, sizes, 16);
-        made += 16;
-        WAIT_UNTIL(made - peer->received < IN_FLIGHT_MAX);
-    }
-}
-
-/* Makes processes from one in which DPDK has not started. */
-static void nurse(int fd)
-{
-    struct order order;
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGCHLD, SIG_IGN);
-    while (read(fd, &order, sizeof order) == (ssize_t)sizeof order) {
-        pid_t pid = fork();
-        if (pid == 0) {
-            (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-            close(fd);
-            live(&order);
-        }
-        if (write(fd, &pid, sizeof pid) != (ssize_t)sizeof pid) {
-            break;
-        }
-    }
-    _exit(0);
-}
-
-static int nursery;
-
-static pid_t bear(struct order order)
-{
-    pid_t pid = -1;
-    assert_int_equal(write(nursery, &order, sizeof order), sizeof order);
-    assert_int_equal(read(nursery, &pid, sizeof pid), sizeof pid);
-    assert_true(pid > 0);
-    return pid;
+    struct peer *peer = nursery_connect(&world->nodes[0], &order->endpoint);
+    nursery_send(peer, order->seed, 50000);
 }
 
 /* ---- Who survives -----------------------------------------------------------------------------
@@ -138,7 +82,7 @@ static void survivor__keeps_everything(void **state)
         pid_t pids[AT_ONCE];
         const uint32_t accepted = server->open_count;
         for (uint32_t k = 0; k < AT_ONCE; k++) {
-            pids[k] = bear((struct order){
+            pids[k] = nursery_bear(&(struct order){
                 .endpoint = server->bound, .seed = sl_hash_random(&seed), .place = k});
         }
         WAIT_UNTIL(server->open_count >= accepted + AT_ONCE);
@@ -163,7 +107,7 @@ static void stopped__is_given_up(void **state)
     (void)state;
     struct peer *bystander;
     struct world *world = open_with_bystander(&bystander);
-    const pid_t pid = bear((struct order){.endpoint = world->nodes[0].bound, .seed = 7});
+    const pid_t pid = nursery_bear(&(struct order){.endpoint = world->nodes[0].bound, .seed = 7});
     struct peer *accepted = node_peer(&world->nodes[0], 1);
     WAIT_UNTIL(accepted->received > 0);
     assert_int_equal(kill(pid, SIGSTOP), 0);
@@ -243,7 +187,7 @@ static void link__down_ends_by_the_timeout(void **state)
     assert_int_equal(late->close_err, SL_ERR_DEADLINE);
     assert_false(late->open);
     assert_true(veth_set_up("cable", 'a', true));
-    serve(connect_at_last(&world->nodes[1], &world->nodes[0].bound));
+    serve(nursery_connect(&world->nodes[1], &world->nodes[0].bound));
     world_close(world);
 }
 
@@ -255,23 +199,15 @@ int main(void)
             {.name = "net_af_packet0", .arguments = "iface=cablea", .address = "10.0.0.1"},
             {.name = "net_af_packet1", .arguments = "iface=cableb", .address = "10.0.0.2"},
         }};
-    int ends[2];
     const char *why = veth_enter();
     why = why != NULL ? why : veth_add("cable", 1, 1500);
     if (why != NULL) {
         fprintf(stderr, "skipped: %s\n", why);
         return SKIPPED;
     }
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    if (!nursery_open(sizeof(struct order), live)) {
         return 1;
     }
-    const pid_t nurse_pid = fork();
-    if (nurse_pid == 0) {
-        close(ends[0]);
-        nurse(ends[1]);
-    }
-    close(ends[1]);
-    nursery = ends[0];
     int failed = SKIPPED;
     if (dpdk_real_open(&real, &target)) {
         static const struct CMUnitTest tests[] = {
@@ -283,7 +219,6 @@ int main(void)
         conformance_target = &target;
         failed = cmocka_run_group_tests(tests, NULL, NULL);
     }
-    close(nursery);
-    waitpid(nurse_pid, NULL, 0);
+    nursery_close();
     return failed;
 }

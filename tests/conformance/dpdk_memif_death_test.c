@@ -18,12 +18,12 @@
 #include "core/log.h"
 #include "net/dpdk/dpdk.h"
 #include "net/dpdk/module.h"
+#include "nursery.h"
 
-#define SKIPPED       77
-#define DEATHS        4
-#define LIFE_US_MAX   20000
-#define KNOCKS        300
-#define IN_FLIGHT_MAX 60
+#define SKIPPED     77
+#define DEATHS      4
+#define LIFE_US_MAX 20000
+#define KNOCKS      300
 
 static char folder[] = "/tmp/starling-memif-XXXXXX";
 static char path_of_ours[64], path_of_theirs[64], path_of_log[64];
@@ -90,20 +90,10 @@ struct order {
     uint64_t seed;
 };
 
-static struct peer *connect_until_open(struct world *world, const struct sl_endpoint *endpoint)
-{
-    for (;;) {
-        struct peer *peer = peer_connect(&world->nodes[0], endpoint);
-        WAIT_UNTIL(peer->open || peer->closed == 1);
-        if (peer->open) {
-            return peer;
-        }
-    }
-}
-
 /* Sends, and checks what is echoed, until it is killed. */
-static void live(const struct order *order)
+static void live(const void *given)
 {
+    const struct order *order = given;
     char address[32], reason[128];
     struct sl_endpoint endpoint;
     (void)snprintf(address, sizeof address, "10.0.%u.%u", 1 + order->is_server, 1 + order->id);
@@ -117,53 +107,19 @@ static void live(const struct order *order)
     sl_log_setup(SL_LOG_WARN, "child");
     load();
     struct world *world = world_open(1, NULL);
-    struct peer *peer = connect_until_open(world, &endpoint);
-    uint64_t seed = order->seed;
-    uint32_t made = 0;
-    for (;;) {
-        uint32_t sizes[16];
-        for (uint32_t i = 0; i < 16; i++) {
-            uint64_t random = sl_hash_random(&seed);
-            sizes[i] = (uint32_t)(random >> 8) % (random % 4 == 0 ? 150000 : 300);
-        }
-        peer_send_from_test(peer, sizes, 16);
-        made += 16;
-        WAIT_UNTIL(made - peer->received < IN_FLIGHT_MAX);
-    }
-}
-
-/* Makes processes from one that has no threads, and no DPDK. */
-static void nurse(int fd)
-{
-    signal(SIGCHLD, SIG_IGN);
-    struct order order;
-    while (read(fd, &order, sizeof order) == (ssize_t)sizeof order) {
-        pid_t pid = fork();
-        if (pid == 0) {
-            close(fd);
-            live(&order);
-        }
-        if (write(fd, &pid, sizeof pid) != (ssize_t)sizeof pid) {
-            break;
-        }
-    }
-    _exit(0);
+    struct peer *peer = nursery_connect(&world->nodes[0], &endpoint);
+    nursery_send(peer, order->seed, 150000);
 }
 
 /* ---- Who survives -----------------------------------------------------------------------------
  */
 
-static int nursery;
 static uint64_t seed = 20260101;
 
 static pid_t bear(struct order order)
 {
-    pid_t pid = -1;
     order.seed = sl_hash_random(&seed);
-    assert_int_equal(write(nursery, &order, sizeof order), sizeof order);
-    assert_int_equal(read(nursery, &pid, sizeof pid), sizeof pid);
-    assert_true(pid > 0);
-    return pid;
+    return nursery_bear(&order);
 }
 
 static void kill_now(pid_t pid)
@@ -435,23 +391,17 @@ static int run_all(void)
 
 int main(void)
 {
-    int ends[2];
-    if (mkdtemp(folder) == NULL || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    if (mkdtemp(folder) == NULL) {
         return 1;
     }
     (void)snprintf(path_of_ours, sizeof path_of_ours, "%s/ours", folder);
     (void)snprintf(path_of_theirs, sizeof path_of_theirs, "%s/theirs", folder);
     (void)snprintf(path_of_log, sizeof path_of_log, "%s/log", folder);
-    const pid_t nurse_pid = fork();
-    if (nurse_pid == 0) {
-        close(ends[0]);
-        nurse(ends[1]);
+    if (!nursery_open(sizeof(struct order), live)) {
+        return 1;
     }
-    close(ends[1]);
-    nursery = ends[0];
     const int failed = run_all();
-    close(nursery);
-    waitpid(nurse_pid, NULL, 0);
+    nursery_close();
     (void)unlink(path_of_ours);
     (void)unlink(path_of_theirs);
     (void)unlink(path_of_log);

@@ -4,17 +4,15 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/hash.h"
+#include "nursery.h"
 
-#define DEATHS        48
-#define AT_ONCE       4 /* processes that live at the same time */
-#define LIFE_US_MAX   200000
-#define IN_FLIGHT_MAX 60
-#define FLOOD         3000
+#define DEATHS      48
+#define AT_ONCE     4 /* processes that live at the same time */
+#define LIFE_US_MAX 200000
+#define FLOOD       3000
 
 static struct conformance_target target;
 
@@ -27,69 +25,17 @@ struct order {
     bool only_answers;
 };
 
-/* On a machine that stands still a connect may take longer than its deadline. */
-static struct peer *connect_at_last(struct node *node, const struct sl_endpoint *endpoint)
-{
-    for (;;) {
-        struct peer *peer = peer_connect(node, endpoint);
-        WAIT_UNTIL(peer->open || peer->closed != 0);
-        if (peer->open) {
-            return peer;
-        }
-        fprintf(stderr, "could not connect: %s; again\n", sl_err_name(peer->close_err));
-    }
-}
-
 /* Sends, and checks what is echoed; or echoes. */
-static void live(const struct order *order)
+static void live(const void *given)
 {
+    const struct order *order = given;
     struct world *world = world_open(2, NULL);
     node_set_policy(&world->nodes[1], (struct policy){.echo = order->only_answers});
-    struct peer *peer = connect_at_last(&world->nodes[1], &order->endpoint);
+    struct peer *peer = nursery_connect(&world->nodes[1], &order->endpoint);
     while (order->only_answers) {
         pause();
     }
-    uint64_t seed = order->seed;
-    uint32_t made = 0;
-    for (;;) {
-        uint32_t sizes[16];
-        for (uint32_t i = 0; i < 16; i++) {
-            uint64_t random = sl_hash_random(&seed);
-            sizes[i] = (uint32_t)(random >> 8) % (random % 4 == 0 ? 150000 : 300);
-        }
-        peer_send_from_test(peer, sizes, 16);
-        made += 16;
-        WAIT_UNTIL(made - peer->received < IN_FLIGHT_MAX);
-    }
-}
-
-/* Makes processes from one that has no threads and no connections. */
-static void nurse(int fd)
-{
-    signal(SIGCHLD, SIG_IGN);
-    struct order order;
-    while (read(fd, &order, sizeof order) == (ssize_t)sizeof order) {
-        pid_t pid = fork();
-        if (pid == 0) {
-            close(fd);
-            live(&order);
-        }
-        if (write(fd, &pid, sizeof pid) != (ssize_t)sizeof pid) {
-            break;
-        }
-    }
-    _exit(0);
-}
-
-static int nursery;
-
-static pid_t bear(struct order order)
-{
-    pid_t pid = -1;
-    assert_int_equal(write(nursery, &order, sizeof order), sizeof order);
-    assert_int_equal(read(nursery, &pid, sizeof pid), sizeof pid);
-    assert_true(pid > 0);
-    return pid;
+    nursery_send(peer, order->seed, 150000);
 }
 
 /* ---- Who survives -----------------------------------------------------------------------------
@@ -126,7 +72,8 @@ static void kill_some(struct world *world, struct peer *bystander, uint64_t *see
     pid_t pids[AT_ONCE];
     uint32_t accepted = server->open_count;
     for (uint32_t k = 0; k < AT_ONCE; k++) {
-        pids[k] = bear((struct order){.endpoint = server->bound, .seed = sl_hash_random(seed)});
+        pids[k] =
+            nursery_bear(&(struct order){.endpoint = server->bound, .seed = sl_hash_random(seed)});
     }
     WAIT_UNTIL(die_young || server->open_count >= accepted + AT_ONCE);
     for (uint32_t k = 0; k < AT_ONCE; k++) {
@@ -179,8 +126,8 @@ static pid_t bear_and_stop(struct world *world, bool only_answers, struct peer *
 {
     struct node *server = &world->nodes[0];
     uint32_t before = server->peer_count;
-    pid_t pid =
-        bear((struct order){.endpoint = server->bound, .seed = 7, .only_answers = only_answers});
+    pid_t pid = nursery_bear(
+        &(struct order){.endpoint = server->bound, .seed = 7, .only_answers = only_answers});
     *accepted = node_peer(server, before);
     WAIT_UNTIL((*accepted)->open);
     if (only_answers) {
@@ -244,27 +191,18 @@ static void stopped__is_not_flooded(void **state)
 
 int main(void)
 {
-    int ends[2];
     if (!rdma_target_init(&target, "rdma death", "RDMA_IP")) {
         return SKIPPED;
     }
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    if (!nursery_open(sizeof(struct order), live)) {
         return 1;
     }
-    pid_t nurse_pid = fork();
-    if (nurse_pid == 0) {
-        close(ends[0]);
-        nurse(ends[1]);
-    }
-    close(ends[1]);
-    nursery = ends[0];
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(survivor__keeps_everything),
         cmocka_unit_test(stopped__is_given_up),
         cmocka_unit_test(stopped__is_not_flooded),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    close(nursery);
-    waitpid(nurse_pid, NULL, 0);
+    nursery_close();
     return failed;
 }

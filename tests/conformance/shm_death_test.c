@@ -8,18 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/hash.h"
 #include "core/log.h"
+#include "nursery.h"
 
-#define DEATHS        200
-#define AT_ONCE       4 /* processes that live at the same time */
-#define LIFE_US_MAX   6000
-#define IN_FLIGHT_MAX 60
+#define DEATHS      200
+#define AT_ONCE     4 /* processes that live at the same time */
+#define LIFE_US_MAX 6000
 
 static struct conformance_target target = {
     .name = "shm death", .endpoint = "shm://conformance-death:0", .shakes_hands = true};
@@ -33,58 +30,16 @@ struct order {
 };
 
 /* Sends, and checks what is echoed, until it is killed. */
-static void live(const struct order *order)
+static void live(const void *given)
 {
+    const struct order *order = given;
     struct world *world = world_open(2, NULL);
     struct peer *peer = peer_connect(&world->nodes[1], &order->endpoint);
-    uint64_t seed = order->seed;
-    uint32_t made = 0;
-    for (;;) {
-        uint32_t sizes[16];
-        for (uint32_t i = 0; i < 16; i++) {
-            uint64_t random = sl_hash_random(&seed);
-            sizes[i] = (uint32_t)(random >> 8) % (random % 4 == 0 ? 150000 : 300);
-        }
-        peer_send_from_test(peer, sizes, 16);
-        made += 16;
-        WAIT_UNTIL(made - peer->received < IN_FLIGHT_MAX);
-    }
-}
-
-/* Makes processes from one that has no threads and no connections. */
-static void nurse(int fd)
-{
-    signal(SIGCHLD, SIG_IGN);
-    struct order order;
-    while (read(fd, &order, sizeof order) == (ssize_t)sizeof order) {
-        pid_t pid = fork();
-        if (pid == 0) {
-            (void)prctl(PR_SET_PDEATHSIG,
-                        SIGKILL); /* one that is stopped would keep our output open */
-            close(fd);
-            live(&order);
-        }
-        if (write(fd, &pid, sizeof pid) != (ssize_t)sizeof pid) {
-            break;
-        }
-    }
-    _exit(0);
+    nursery_send(peer, order->seed, 150000);
 }
 
 /* ---- Who survives -----------------------------------------------------------------------------
  */
-
-static int nursery;
-
-static pid_t bear(const struct sl_endpoint *endpoint, uint64_t seed)
-{
-    struct order order = {.endpoint = *endpoint, .seed = seed};
-    pid_t pid = -1;
-    assert_int_equal(write(nursery, &order, sizeof order), sizeof order);
-    assert_int_equal(read(nursery, &pid, sizeof pid), sizeof pid);
-    assert_true(pid > 0);
-    return pid;
-}
 
 static uint32_t count_fds(void)
 {
@@ -126,7 +81,8 @@ static void survivor__keeps_everything(void **state)
         pid_t pids[AT_ONCE];
         uint32_t accepted = server->open_count;
         for (uint32_t k = 0; k < AT_ONCE; k++) {
-            pids[k] = bear(&server->bound, sl_hash_random(&seed));
+            pids[k] = nursery_bear(
+                &(struct order){.endpoint = server->bound, .seed = sl_hash_random(&seed)});
         }
         bool may_die_young = i % (4 * AT_ONCE) == 0;
         WAIT_UNTIL(may_die_young || server->open_count >= accepted + AT_ONCE);
@@ -194,7 +150,7 @@ static void stopped__is_given_up(void **state)
     node_set_policy(server, (struct policy){.echo = true});
     struct peer *bystander = peer_connect(&world->nodes[1], &server->bound);
     WAIT_UNTIL(bystander->open);
-    pid_t pid = bear(&server->bound, 7);
+    pid_t pid = nursery_bear(&(struct order){.endpoint = server->bound, .seed = 7});
     struct peer *accepted = node_peer(server, 1);
     WAIT_UNTIL(accepted->received > 10);
     assert_int_equal(kill(pid, SIGSTOP), 0);
@@ -210,26 +166,17 @@ static void stopped__is_given_up(void **state)
 
 int main(void)
 {
-    int ends[2];
     target.ops = sl_transport_find(SL_ENDPOINT_SHM);
     conformance_target = &target;
     sl_log_setup(SL_LOG_OFF, target.name);
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    if (!nursery_open(sizeof(struct order), live)) {
         return 1;
     }
-    pid_t nurse_pid = fork();
-    if (nurse_pid == 0) {
-        close(ends[0]);
-        nurse(ends[1]);
-    }
-    close(ends[1]);
-    nursery = ends[0];
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(survivor__keeps_everything),
         cmocka_unit_test(stopped__is_given_up),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    close(nursery);
-    waitpid(nurse_pid, NULL, 0);
+    nursery_close();
     return failed;
 }
