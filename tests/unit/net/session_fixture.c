@@ -345,10 +345,11 @@ void session_fixture_greet(struct session_fixture *fixture)
     session_fixture_until(fixture, session_fixture_is_welcomed);
 }
 
-void session_fixture_pass(struct session_fixture *fixture, uint32_t turns)
+void session_fixture_pass(struct session_fixture *fixture, uint32_t ms)
 {
-    for (uint32_t i = 0; i < turns; i++) {
-        sl_stepped_pair_turn(&fixture->pair, SL_CLOCK_NS_PER_MS);
+    uint32_t turn_ms = ms > 1000 ? 10 : 1;
+    for (uint32_t passed = 0; passed < ms; passed += turn_ms) {
+        sl_stepped_pair_turn(&fixture->pair, turn_ms * SL_CLOCK_NS_PER_MS);
     }
 }
 

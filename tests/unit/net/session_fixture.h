@@ -85,8 +85,8 @@ bool session_fixture_is_acceptor_closed(void *ctx);
 void session_fixture_until(struct session_fixture *fixture, bool (*done)(void *ctx));
 void session_fixture_greet(struct session_fixture *fixture);
 
-/* That many turns of 1 ms. */
-void session_fixture_pass(struct session_fixture *fixture, uint32_t turns);
+/* In turns of 1 ms; more than a second in turns of 10. */
+void session_fixture_pass(struct session_fixture *fixture, uint32_t ms);
 
 /* The peer breaks the welcomed connection; up to `lost`. */
 void session_fixture_lose(struct session_fixture *fixture);
