@@ -10,7 +10,6 @@ import failures_test
 import harness
 import sum_job
 
-SKIPPED = 77
 SERVER = "10.77.0.1"  # of all the ps's devices: they have a worker at the other end each, and nobody else
 PORT = 9200
 
@@ -162,5 +161,5 @@ class Jobs:
 def main():
     if not os.path.exists(harness.program("starling-dpdk.so")):
         print("skipped: there is no starling-dpdk.so: libdpdk-dev is not installed")
-        sys.exit(SKIPPED)
+        sys.exit(harness.SKIPPED)
     harness.main()

@@ -58,7 +58,7 @@ def enter_network():
     except (OSError, subprocess.SubprocessError) as error:
         print("skipped: no network of one's own with a pair of devices (for root, with iproute2 and "
               f"util-linux): {error}")
-        sys.exit(dpdk_jobs.SKIPPED)
+        sys.exit(harness.SKIPPED)
     os.execvpe("unshare", ["unshare", "--net", sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
 
 

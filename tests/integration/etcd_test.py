@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Jobs whose coordinator outlives the process that hosts it, by an etcd that the test starts. Skipped
-where none is installed (Debian: etcd-server; $STARLING_ETCD names another)."""
+where there is none ($STARLING_ETCD, which CTest sets; else one that is installed)."""
 
 import base64
 import json

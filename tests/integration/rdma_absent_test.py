@@ -9,7 +9,6 @@ import harness
 import job_test
 
 DEVICES = "/sys/class/infiniband"
-SKIPPED = 77
 
 
 class RdmaAbsent(job_test.Generated):
@@ -93,5 +92,5 @@ class RdmaAbsent(job_test.Generated):
 if __name__ == "__main__":
     if os.path.isdir(DEVICES) and os.listdir(DEVICES):
         print(f"skipped: there are RDMA devices in {DEVICES}")
-        sys.exit(SKIPPED)
+        sys.exit(harness.SKIPPED)
     harness.main()

@@ -15,7 +15,6 @@ import failures_test
 import harness
 import sum_job
 
-SKIPPED = 77
 DEVICE, KIND, NETDEV, ADDRESS = (os.environ.get(name)
                                  for name in ("RDMA_DEV", "RDMA_KIND", "RDMA_NETDEV", "RDMA_IP"))
 BESIDE = "127.0.0.1"  # where the same ps is reached over TCP
@@ -363,5 +362,5 @@ class Refused(RdmaTest):
 if __name__ == "__main__":
     if not all((DEVICE, KIND, NETDEV, ADDRESS)):
         print("skipped: no RDMA device: set RDMA_DEV, RDMA_KIND, RDMA_NETDEV and RDMA_IP")
-        sys.exit(SKIPPED)
+        sys.exit(harness.SKIPPED)
     harness.main()

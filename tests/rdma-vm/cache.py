@@ -1,20 +1,14 @@
 """What a virtual machine is made of, kept between runs, and how it is fetched from Debian's archive."""
 
-import contextlib
-import fcntl
 import os
-import shutil
-import subprocess
 import sys
-import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 
-class Missing(Exception):
-    """Something that the machine lacks: the caller skips, and says what to install."""
+import debian  # noqa: E402
+from debian import Archive, Broken, Missing, require, scratch  # noqa: E402, F401
 
-
-class Broken(Exception):
-    """The virtual machine, or what makes it, failed."""
+FOLDER = "STARLING_RDMA_VM_CACHE"
 
 
 def say(text):
@@ -22,139 +16,13 @@ def say(text):
 
 
 def path():
-    folder = os.environ.get("STARLING_RDMA_VM_CACHE")
-    if not folder:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        folder = os.path.join(base, "starling-rdma-vm")
-    return os.path.abspath(folder)
+    return debian.cache(FOLDER, "starling-rdma-vm")
 
 
-@contextlib.contextmanager
 def locked():
     """The cache's folder, while no other process prepares anything in it."""
-    folder = path()
-    try:
-        os.makedirs(folder, exist_ok=True)
-        lock = open(os.path.join(folder, "lock"), "w", encoding="ascii")
-    except OSError as error:
-        raise Missing(f"cannot write to {folder} ({error.strerror}): "
-                      "set STARLING_RDMA_VM_CACHE to another folder") from None
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield folder
+    return debian.locked(path(), FOLDER)
 
 
-@contextlib.contextmanager
-def scratch(folder):
-    """An empty folder in the cache, gone afterwards. The caller holds the lock, so one that is there
-    was left by a process that was killed."""
-    fresh = os.path.join(folder, "scratch")
-    shutil.rmtree(fresh, ignore_errors=True)
-    os.makedirs(fresh)
-    try:
-        yield fresh
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
-def require(program, package):
-    if shutil.which(program) is None:
-        raise Missing(f"there is no {program}: apt-get install --no-install-recommends {package}")
-
-
-class Budget:
-    """The time that preparing may take, all steps together."""
-
-    def __init__(self, seconds):
-        self.seconds = seconds
-        self.end = time.monotonic() + seconds
-
-    def run(self, command, **more):
-        """Runs a command to its end; returns what it printed. Missing when the time is over."""
-        left = self.end - time.monotonic()
-        try:
-            return subprocess.run(command, timeout=max(left, 0.001), check=True, text=True,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, **more).stdout
-        except subprocess.TimeoutExpired:
-            raise Missing(f"preparing the virtual machine takes longer than {self.seconds} s; "
-                          "run tests/rdma-vm/rdma-vm --prepare once") from None
-
-
-class Archive:
-    """Debian's packages, as apt-get downloads them; nothing is installed."""
-
-    def __init__(self, folder, budget):
-        self.folder = folder
-        self.budget = budget
-        self.options = ["-qq", "-o", "APT::Sandbox::User=root"] if os.getuid() == 0 else ["-qq"]
-        self.has_own_lists = False
-
-    def _use_own_lists(self):
-        """apt's lists may be absent, or older than the archive, and are not ours to write."""
-        lists = os.path.join(self.folder, "lists")
-        os.makedirs(os.path.join(lists, "partial"), exist_ok=True)
-        self.options += ["-o", f"Dir::State::lists={lists}", "-o", "Dir::Cache::pkgcache=",
-                         "-o", "Dir::Cache::srcpkgcache="]
-        self.has_own_lists = True
-        self.budget.run(["apt-get", *self.options, "update"])
-
-    def _try(self, attempt):
-        """What attempt() returns; once more with lists of our own when that is nothing."""
-        reason = "it is not in the package lists"
-        while True:
-            try:
-                found = attempt()
-                if found:
-                    return found
-            except subprocess.CalledProcessError as error:
-                reason = (error.stderr or "").strip().split("\n")[-1]
-            if self.has_own_lists:
-                raise Missing(reason)
-            try:
-                self._use_own_lists()
-            except subprocess.CalledProcessError as error:
-                raise Missing((error.stderr or reason).strip().split("\n")[-1]) from None
-
-    def depends(self, package):
-        """The first package that `package` depends on."""
-        def look():
-            printed = self.budget.run(["apt-cache", *self.options[1:], "depends", package])
-            names = [line.split(":", 1)[1].strip() for line in printed.split("\n")
-                     if line.strip().startswith("Depends:")]
-            return names[0] if names else None
-        try:
-            return self._try(look)
-        except Missing as missing:
-            raise Missing(f"cannot find the package {package}: {missing}") from None
-
-    def fetch(self, package, version=None):
-        """The package's file, which stays in the folder: an attempt that fails later finds it there."""
-        wanted = f"{package}={version}" if version else package
-
-        def held():
-            names = [name for name in os.listdir(self.folder)
-                     if name.startswith(package + "_") and name.endswith(".deb")]
-            return os.path.join(self.folder, names[0]) if names else None
-
-        def download():
-            self.budget.run(["apt-get", *self.options, "download", wanted], cwd=self.folder)
-            return held()
-        try:
-            return held() or self._try(download)
-        except Missing as missing:
-            raise Missing(f"cannot download {wanted}: {missing}") from None
-
-    def field(self, deb, name):
-        return self.budget.run(["dpkg-deb", "--field", deb, name]).strip()
-
-    def unpack(self, deb, into, patterns=()):
-        """What in the package matches one of the patterns; none: all of it."""
-        chosen = ["--wildcards", *patterns] if patterns else []
-        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE) as source:
-            # A pattern that nothing matches is an error of tar's, and none here.
-            taken = subprocess.run(["tar", "-x", "-C", into, *chosen], stdin=source.stdout,
-                                   capture_output=True, text=True, check=False)
-            source.stdout.close()
-        if taken.returncode != 0 and not (patterns and "Not found in archive" in taken.stderr):
-            raise Broken(f"cannot unpack {deb}: {taken.stderr.strip()}")
+def budget(seconds):
+    return debian.Budget(seconds, "; run tests/rdma-vm/rdma-vm --prepare once")

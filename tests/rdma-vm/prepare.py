@@ -95,7 +95,7 @@ def ready(kind, cpus, memory_mb, budget_s, boot_s):
     """Missing says what the host lacks; Broken, what went wrong."""
     check_host(kind)
     with cache.locked() as folder:
-        budget = cache.Budget(budget_s)
+        budget = cache.budget(budget_s)
         from_kernel = kernel.prepare(folder, budget)
         extra = [siw.prepare(folder, budget, from_kernel)] if kind == "siw" else []
         files = kernel.first_files(from_kernel, kind, extra)

@@ -1,5 +1,5 @@
 /* The client against servers that misbehave, which this program plays, and against a real etcd,
- * which it starts where one is installed. */
+ * which it starts where there is one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

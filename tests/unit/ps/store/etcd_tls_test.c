@@ -136,5 +136,6 @@ int main(void)
         cmocka_unit_test(tls__a_client_that_is_not_trusted),
         cmocka_unit_test(tls__not_spoken_by_the_client),
     };
-    return cmocka_run_group_tests(tests, start, end);
+    int failed = cmocka_run_group_tests(tests, start, end);
+    return failed == 0 && !is_there ? 77 : failed; /* skipped */
 }

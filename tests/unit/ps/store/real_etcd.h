@@ -1,5 +1,6 @@
-/* An etcd for tests, where one is installed: of one server, on ports of the system's choice, in a
- * folder of its own. It dies with the test. Assertions of the test fail when it cannot start. */
+/* An etcd for tests, where there is one ($STARLING_ETCD, else /usr/bin/etcd): of one server, on
+ * ports of the system's choice, in a folder of its own. It dies with the test. Assertions of the
+ * test fail when it cannot start. */
 #ifndef SL_TESTS_UNIT_PS_STORE_REAL_ETCD_H
 #define SL_TESTS_UNIT_PS_STORE_REAL_ETCD_H
 
@@ -15,7 +16,7 @@ struct real_etcd {
     char folder[64];
 };
 
-/* False: none is installed, which it says. With tls it shows that certificate, and asks its clients
+/* False: there is none, which it says. With tls it shows that certificate, and asks its clients
  * for one of that authority; it may not answer yet. */
 bool real_etcd_start(struct real_etcd *etcd, const struct sl_transport_tls *tls);
 void real_etcd_stop(struct real_etcd *etcd);
