@@ -33,7 +33,7 @@ endfunction()
 function(sl_vm_set_properties name seconds)
     math(EXPR limit "${seconds} + ${STARLING_VM_PREPARE_S} + 2 * ${STARLING_VM_BOOT_S}")
     set_tests_properties(${name} PROPERTIES LABELS rdma RESOURCE_LOCK rdma_vm SKIP_RETURN_CODE 77
-        PROCESSORS 2 COST 100 TIMEOUT ${limit})
+        PROCESSORS 3 COST 100 TIMEOUT ${limit})
 endfunction()
 
 # sl_vm_item(NAME name KINDS rxe|siw... COMMAND command... [TIMEOUT seconds]): a command among those that
