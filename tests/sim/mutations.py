@@ -175,6 +175,10 @@ DISK_MUTATIONS = [
      "    if (session->cut_number != session->server->sessions.cut.number) {",
      "    if (session->cut_number != session->server->sessions.cut.number &&\n"
      "        !session->server->sessions.cut.walks) {"),
+    ("disks: a session that changes while others are put is not in the image as it was",
+     "ps/server_session.c",
+     "    sl_server_session_touch(session);\n    if (id > session->last_write_id) {",
+     "    if (id > session->last_write_id) {"),
     ("disks: slots are not loaded", "ps/shard_load.c",
      "        memcpy(record->values, batch.rows[i].floats, floats * sizeof(float));",
      "        memcpy(record->values, batch.rows[i].floats, table->spec.dim * sizeof(float));"),
@@ -312,6 +316,8 @@ REPLICA_MUTATIONS = [
 
 # Where seeds do not get there, or seldom: the unit test that fails.
 UNIT_TESTS = {
+    "disks: a session that changes while others are put is not in the image as it was":
+        "unit_ps_server_session_cut",
     "disks: the checksum of a block is not looked at": "unit_ps_checkpoint_damage",
     "disks: a manifest's checksum is not looked at": "unit_ps_checkpoint_damage",
     "disks: a manifest may speak of other files than its id": "unit_ps_checkpoint_manifest",
