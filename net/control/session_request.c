@@ -181,16 +181,33 @@ static struct sl_message as_of_now(const struct sl_session_request *request)
     return message;
 }
 
-void sl_session_request_send_all(struct sl_session *session)
+static bool keeps_id(const struct sl_session_request *request)
+{
+    return request->message.kind == SL_MESSAGE_TABLE_OPEN && request->message.table_open.keep_id;
+}
+
+/* False: there is no room. */
+static bool send_those(struct sl_session *session, bool that_keep_ids)
 {
     for (struct sl_session_request *at = session->requests; at != NULL && is_up(session);
          at = at->next) {
         struct sl_message message = as_of_now(at);
+        if (keeps_id(at) != that_keep_ids) {
+            continue;
+        }
         if (!at->sent && sl_session_send(session, &message) != SL_OK) {
-            sl_session_arm(session, &session->resend, RESEND_NS);
-            return;
+            return false;
         }
         at->sent = true;
+    }
+    return true;
+}
+
+/* Ids that are to be kept go first: another table that is opened might be given one of them. */
+void sl_session_request_send_all(struct sl_session *session)
+{
+    if (!send_those(session, true) || !send_those(session, false)) {
+        sl_session_arm(session, &session->resend, RESEND_NS);
     }
 }
 
