@@ -138,12 +138,15 @@ static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
     }
     sl_sim_cluster_trace(cluster, "the shards of ps/%u: epoch %" PRIu64 ", ps/%u, backup %d", owner,
                          told->epoch, told->primary, (int)told->backup);
-    const bool is_anew = told->epoch < pair->epoch;
+    /* The first epoch has another holder only where the job has begun anew in its first one. */
+    const bool is_anew =
+        told->epoch < pair->epoch || (told->epoch == pair->epoch && told->epoch == 1);
     cluster->oracle.forgot = cluster->oracle.forgot || is_anew;
-    if (is_anew && generation(cluster) == pair->generation) {
+    if (told->epoch <= pair->epoch && generation(cluster) == pair->generation) {
         sl_sim_oracle_fail(&cluster->oracle, "epochs",
-                           "the shards of ps/%u were in epoch %" PRIu64 ", and are in %" PRIu64,
-                           owner, pair->epoch, told->epoch);
+                           "the shards of ps/%u were in epoch %" PRIu64 ", of ps/%u, and are in "
+                           "%" PRIu64 ", of ps/%u",
+                           owner, pair->epoch, pair->primary, told->epoch, told->primary);
     }
     if (pair->holder != 0 && told->primary != pair->primary && !is_anew) {
         cluster->oracle.moved_ns[owner] = cluster->now_ns;
