@@ -14,12 +14,15 @@ struct sl_sim_window {
     uint64_t client_id;
     uint64_t last_write_id, partial_id; /* as in struct sl_image_session */
     uint32_t partial_sections;
+    uint32_t failed_first, failed_count; /* in `failed` */
 };
 
 /* Zeroed: empty. */
 struct sl_sim_windows {
     struct sl_sim_window *items;
     uint32_t count, capacity;
+    uint64_t *failed; /* ids of writes that have failed, as the last ones of their client's */
+    uint32_t failed_count, failed_capacity;
 };
 
 void sl_sim_windows_fini(struct sl_sim_windows *windows);
