@@ -4,9 +4,11 @@ the simulation must fail on it. Copies the tree, builds, and for each mutation p
 builds what that needs, and runs seeds until an oracle (or an assertion of ours) objects.
 
     tests/sim/mutations.py [--work DIR] [--seeds N] [--only TEXT] [--quick]
+    tests/sim/mutations.py --check-apply
 
 Prints mutation, what found it, and how many seeds that took; exits 1 if one survives. --quick takes
-one mutation per oracle. --work keeps the copy and its build for the next time.
+one mutation per oracle. --work keeps the copy and its build for the next time. --check-apply builds
+and runs nothing: it prints which mutations the source has outgrown, and exits 1 if there is one.
 """
 
 import argparse
@@ -169,6 +171,9 @@ DISK_MUTATIONS = [
     ("disks: a restored session's last write is the last it heard of", "ps/server_session_image.c",
      "    session->last_write_id = image->last_write_id;",
      "    session->last_write_id = image->id_max;"),
+    ("disks: a restored session has no failures", "ps/server_session_image.c",
+     "    session->failure_count = image->failure_count;",
+     "    session->failure_count = 0 * image->failure_count;"),
     ("disks: sessions are not in the image", "ps/server_session_cut.c",
      "    if (!is_lasting(session)) {", "    if (!is_lasting(session) || session->client_id != 0) {"),
     ("disks: sessions that change during a cut are in it as they are later", "ps/server_session_cut.h",
@@ -316,6 +321,7 @@ REPLICA_MUTATIONS = [
 
 # Where seeds do not get there, or seldom: the unit test that fails.
 UNIT_TESTS = {
+    "disks: a restored session has no failures": "unit_ps_server_session_image",
     "disks: a session that changes while others are put is not in the image as it was":
         "unit_ps_server_session_cut",
     "disks: the checksum of a block is not looked at": "unit_ps_checkpoint_damage",
@@ -417,13 +423,46 @@ def try_mutation(work, mutation, seeds):
     return (what or "SURVIVES"), count, what is not None
 
 
+def check_apply():
+    """What is wrong with the lists above, as they and the source are now."""
+    mutations = MUTATIONS + DPDK_MUTATIONS + DISK_MUTATIONS + REPLICA_MUTATIONS
+    names = [mutation[0] for mutation in mutations]
+    wrong = []
+    for name, path, old, new in mutations:
+        try:
+            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                count = file.read().count(old)
+        except FileNotFoundError:
+            count = 0
+        if count != 1:
+            wrong.append(f"{name}: stands in {path} {count} times, and has to once")
+        if old == new:
+            wrong.append(f"{name}: changes nothing")
+        if names.count(name) != 1:
+            wrong.append(f"{name}: there are several of that name")
+    for name in sorted(QUICK | UNIT_TESTS.keys()):
+        if name not in names:
+            wrong.append(f"{name}: there is no such mutation")
+    for name, test in UNIT_TESTS.items():
+        source = test.removeprefix("unit_ps_") + "_test.c"
+        if not os.path.isfile(os.path.join(ROOT, "tests", "unit", "ps", source)):
+            wrong.append(f"{name}: there is no test {test}")
+    for line in wrong:
+        print(line)
+    print(f"{len(mutations)} mutations, {len(wrong)} of them or of their names are outgrown")
+    return 1 if wrong else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--work", help="where the copy is; else a temporary folder")
     parser.add_argument("--seeds", type=int, default=3000)
     parser.add_argument("--only", default="")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--check-apply", action="store_true")
     flags = parser.parse_args()
+    if flags.check_apply:
+        return check_apply()
     temporary = None if flags.work else tempfile.mkdtemp(prefix="starling-mutations.")
     work = flags.work or temporary
     os.makedirs(work, exist_ok=True)
