@@ -15,6 +15,8 @@
 
 #include "core/limits.h"
 #include "reactor/reactor_internal.h"
+#include "reactor/spare.h"
+#include "reactor/topology.h"
 
 /* So many jobs are at the thread at a time: neither lane is ever full, and what is destroyed waits
  * for few. */
@@ -44,6 +46,7 @@ struct sl_aside {
     _Atomic uint32_t references;
 
     /* The thread's: */
+    struct sl_spare *spare; /* NULL: the thread works itself */
     sem_t ended;
     _Atomic bool stopping;
     _Atomic uint64_t finished; /* jobs so far */
@@ -79,6 +82,12 @@ static void tell(struct sl_mailbox_lane *lane, struct sl_aside *aside)
     sl_assert(err == 0); /* AT_ONCE */
 }
 
+static void work_on_spare(void *ctx)
+{
+    struct sl_aside_job *job = ctx;
+    job->work(job);
+}
+
 static void thread_work(void *ctx, uint64_t a, uint64_t b)
 {
     (void)b;
@@ -87,7 +96,11 @@ static void thread_work(void *ctx, uint64_t a, uint64_t b)
         return; /* who destroys the aside says what becomes of the job */
     }
     struct sl_aside_job *job = (struct sl_aside_job *)(uintptr_t)a;
-    job->work(job);
+    if (aside->spare != NULL) {
+        sl_spare_run(aside->spare, work_on_spare, job);
+    } else {
+        job->work(job);
+    }
     job->err = 0;
     atomic_fetch_add(&aside->finished, 1);
     tell(aside->to_reactor, aside);
@@ -97,14 +110,8 @@ static void thread_work(void *ctx, uint64_t a, uint64_t b)
  * threads. Neither is needed for the work, so that failures are none. */
 static void settle_thread(const struct sl_aside *aside)
 {
-    cpu_set_t cores; /* the main thread's, which is not pinned */
-    if (sched_getaffinity(getpid(), sizeof cores, &cores) == 0) {
-        (void)sched_setaffinity(0, sizeof cores, &cores);
-    }
-    if (aside->place == SL_ASIDE_BELOW) {
-        const struct sched_param none = {0};
-        (void)sched_setscheduler(0, SCHED_IDLE, &none);
-    } else if (aside->place == SL_ASIDE_BEHIND) {
+    sl_topology_unpin_thread();
+    if (aside->place != SL_ASIDE_BESIDE) {
         (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), PRIORITY_NICE);
     }
 }
@@ -118,6 +125,7 @@ static void *thread_main(void *arg)
             sl_mailbox_wait(aside->jobs, SL_CLOCK_NEVER);
         }
     }
+    sl_spare_destroy(&aside->spare);
     sl_mailbox_lane_close(&aside->to_reactor); /* mail that is in it names the aside */
     sem_post(&aside->ended);
     unref(aside);
@@ -151,7 +159,13 @@ static void thread_create(struct sl_aside *aside)
     if (err == 0 && aside->to_reactor == NULL) {
         err = sl_mailbox_lane_open(aside->reactor->mailbox, &aside->to_reactor);
     }
+    if (err == 0 && aside->place == SL_ASIDE_BELOW) {
+        (void)sl_spare_create(aside->name, &aside->spare); /* it goes without, too */
+    }
     aside->has_thread = err == 0 && thread_run(aside) == 0;
+    if (!aside->has_thread) {
+        sl_spare_destroy(&aside->spare);
+    }
     aside->done_count = 0;
 }
 
@@ -182,18 +196,20 @@ static bool thread_end(struct sl_aside *aside, uint64_t timeout_ns)
 /* The thread may have jobs now, or none any more: the reactor has to know of one below it. */
 static void rest_for(struct sl_aside *aside)
 {
-    const bool is_busy =
-        aside->place == SL_ASIDE_BELOW && aside->has_thread && aside->sent_count > 0;
-    clockid_t clock;
+    const bool is_busy = aside->spare != NULL && aside->has_thread && aside->sent_count > 0;
     if (is_busy == aside->is_busy) {
         return;
     }
     aside->is_busy = is_busy;
     if (!is_busy) {
         sl_rest_remove(&aside->reactor->rest, &aside->resting);
-    } else if (pthread_getcpuclockid(aside->id, &clock) == 0) {
-        sl_rest_add(&aside->reactor->rest, &aside->resting, clock);
+        return;
     }
+    clockid_t own;
+    aside->resting.clocks[0] = sl_spare_clock(aside->spare);
+    aside->resting.clocks[1] =
+        pthread_getcpuclockid(aside->id, &own) == 0 ? own : aside->resting.clocks[0];
+    sl_rest_add(&aside->reactor->rest, &aside->resting);
 }
 
 /* Hands jobs out as long as there is room. */

@@ -34,10 +34,10 @@ enum sl_aside_place {
     SL_ASIDE_BEHIND, /* behind reactors, which still leave it its part: nice; the default */
     SL_ASIDE_BESIDE, /* as a reactor: the reactor, and others beside it, have nothing to do but to
                       * wait for the jobs, and may spin meanwhile */
-    SL_ASIDE_BELOW,  /* it has what reactors leave of the cores (SCHED_IDLE), so that one that wakes
-                      * has its own back at once; where its reactor leaves nothing, a tenth of that
-                      * one's core (reactor/rest.h). For jobs that compute, and that nobody waits for
-                      */
+    SL_ASIDE_BELOW, /* jobs have what others leave of the cores (reactor/spare.h), so that a reactor
+                     * that wakes has its own back at once; where its own reactor leaves nothing, a
+                     * tenth of that one's core (reactor/rest.h); and where nobody does, they are
+                     * behind. For what computes, and what nobody waits for */
 };
 
 /* Before the first post. */

@@ -6,17 +6,21 @@
 
 #define PART 10 /* of the time: one in so many */
 
-static uint64_t processor_ns(clockid_t clock)
+static uint64_t has_run_ns(const struct sl_rest_thread *thread)
 {
-    struct timespec ran = {0};
-    (void)clock_gettime(clock, &ran); /* of a thread that has ended: 0 */
-    return (uint64_t)ran.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)ran.tv_nsec;
+    uint64_t sum_ns = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct timespec ran = {0};
+        (void)clock_gettime(thread->clocks[i], &ran); /* of one that has ended: 0 */
+        sum_ns += (uint64_t)ran.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)ran.tv_nsec;
+    }
+    return sum_ns;
 }
 
-void sl_rest_add(struct sl_rest *rest, struct sl_rest_thread *thread, clockid_t clock)
+void sl_rest_add(struct sl_rest *rest, struct sl_rest_thread *thread)
 {
-    *thread = (struct sl_rest_thread){
-        .clock = clock, .ran_ns = processor_ns(clock), .next = rest->threads};
+    thread->ran_ns = has_run_ns(thread);
+    thread->next = rest->threads;
     rest->threads = thread;
 }
 
@@ -36,7 +40,7 @@ bool sl_rest_look(struct sl_rest *rest, uint64_t now_ns)
     const uint64_t part_ns = (now_ns - rest->looked_ns) / PART;
     bool has_starved = false;
     for (struct sl_rest_thread *thread = rest->threads; thread != NULL; thread = thread->next) {
-        const uint64_t ran_ns = processor_ns(thread->clock);
+        const uint64_t ran_ns = has_run_ns(thread);
         has_starved |= ran_ns - thread->ran_ns < part_ns;
         thread->ran_ns = ran_ns;
     }

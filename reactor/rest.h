@@ -13,10 +13,10 @@
 #define SL_REST_NS       100000ULL
 #define SL_REST_EVERY_NS 1000000ULL
 
-/* A thread that has work; its owner's storage. */
+/* A thread that has work, or two that do it in turns; their owner's storage. */
 struct sl_rest_thread {
-    clockid_t clock; /* of its processor time */
-    uint64_t ran_ns; /* by that clock, when it was last looked */
+    clockid_t clocks[2]; /* of their processor time; the owner's */
+    uint64_t ran_ns;     /* by these clocks, when it was last looked */
     struct sl_rest_thread *next;
 };
 
@@ -27,7 +27,7 @@ struct sl_rest {
 };
 
 /* From now on it has work. */
-void sl_rest_add(struct sl_rest *rest, struct sl_rest_thread *thread, clockid_t clock);
+void sl_rest_add(struct sl_rest *rest, struct sl_rest_thread *thread);
 
 /* It has none, or is about to end. It may be one that was not added. */
 void sl_rest_remove(struct sl_rest *rest, struct sl_rest_thread *thread);

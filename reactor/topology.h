@@ -19,6 +19,9 @@ int sl_topology_core_for(uint32_t index, bool from_last, int *out_core);
 /* Pins the calling thread. Errors: INVALID, UNSUPPORTED. */
 int sl_topology_pin_thread(int core);
 
+/* The calling thread may run where the main thread may, which is not pinned. */
+void sl_topology_unpin_thread(void);
+
 /* The NUMA node of a core, or -1 where the machine has one node only. */
 int sl_topology_numa_node(int core);
 

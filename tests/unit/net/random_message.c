@@ -22,7 +22,9 @@ static float random_fraction(uint64_t *seed)
 
 struct sl_table_spec random_message_spec(uint64_t *seed)
 {
-    struct sl_table_spec spec = {.kind = (enum sl_table_kind)(sl_hash_random(seed) % 2)};
+    struct sl_table_spec spec;
+    memset(&spec, 0, sizeof spec); /* what lies between the fields, too: it is compared as memory */
+    spec.kind = (enum sl_table_kind)(sl_hash_random(seed) % 2);
     random_message_name(seed, spec.name, sizeof spec.name);
     if (spec.kind == SL_TABLE_SPARSE) {
         spec.dim = (uint32_t)(1 + sl_hash_random(seed) % SL_LIMIT_DIM);
@@ -45,12 +47,11 @@ struct sl_table_spec random_message_spec(uint64_t *seed)
         .decay_steps = (uint32_t)(1 + sl_hash_random(seed) % 1000),
         .decay_baseline = 0.5f + random_fraction(seed),
     };
-    spec.initializer = (struct sl_initializer_spec){
-        .kind = (enum sl_initializer_kind)(sl_hash_random(seed) % SL_INITIALIZER_KIND_COUNT),
-        .a = random_fraction(seed),
-        .b = 1 + random_fraction(seed),
-        .seed = sl_hash_random(seed),
-    };
+    spec.initializer.kind =
+        (enum sl_initializer_kind)(sl_hash_random(seed) % SL_INITIALIZER_KIND_COUNT);
+    spec.initializer.a = random_fraction(seed);
+    spec.initializer.b = 1 + random_fraction(seed);
+    spec.initializer.seed = sl_hash_random(seed);
     spec.consistency.mode =
         (enum sl_consistency_mode)(sl_hash_random(seed) % SL_CONSISTENCY_MODE_COUNT);
     if (spec.consistency.mode != SL_CONSISTENCY_ASP) {

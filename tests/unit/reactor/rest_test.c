@@ -48,9 +48,9 @@ static void due__beside_a_loop_that_never_sleeps(void **state)
     pthread_t thread;
     const clockid_t clock = stopped_begin(&thread);
     struct sl_rest rest = {0};
-    struct sl_rest_thread waits;
+    struct sl_rest_thread waits = {.clocks = {clock, clock}};
     assert_false(sl_rest_is_due(&rest, STEP)); /* nobody to rest for */
-    sl_rest_add(&rest, &waits, clock);
+    sl_rest_add(&rest, &waits);
     assert_true(sl_rest_is_due(&rest, STEP));
     assert_false(sl_rest_is_due(&rest, STEP + SL_REST_EVERY_NS - 1));
     assert_true(sl_rest_is_due(&rest, 2 * STEP));
@@ -65,8 +65,8 @@ static void due__not_where_the_loop_has_slept(void **state)
     pthread_t thread;
     const clockid_t clock = stopped_begin(&thread);
     struct sl_rest rest = {0};
-    struct sl_rest_thread waits;
-    sl_rest_add(&rest, &waits, clock);
+    struct sl_rest_thread waits = {.clocks = {clock, clock}};
+    sl_rest_add(&rest, &waits);
     rest.slept_ns = STEP / 10;
     assert_false(sl_rest_is_due(&rest, STEP));
     rest.slept_ns = STEP / 10 - 1; /* too little, and of this time only */
@@ -79,9 +79,9 @@ static void due__not_where_the_thread_has_run(void **state)
 {
     (void)state;
     struct sl_rest rest = {0};
-    struct sl_rest_thread runs;
+    struct sl_rest_thread runs = {.clocks = {CLOCK_MONOTONIC, CLOCK_MONOTONIC}};
     struct timespec now;
-    sl_rest_add(&rest, &runs, CLOCK_MONOTONIC);
+    sl_rest_add(&rest, &runs);
     runs.ran_ns = 0; /* as if it had been looked at when the machine began */
     clock_gettime(CLOCK_MONOTONIC, &now);
     const uint64_t now_ns = (uint64_t)now.tv_sec * 1000 * MS + (uint64_t)now.tv_nsec;
@@ -94,9 +94,9 @@ static void due__for_one_of_two(void **state)
     pthread_t thread;
     const clockid_t clock = stopped_begin(&thread);
     struct sl_rest rest = {0};
-    struct sl_rest_thread waits, other;
-    sl_rest_add(&rest, &waits, clock);
-    sl_rest_add(&rest, &other, clock);
+    struct sl_rest_thread waits = {.clocks = {clock, clock}}, other = waits;
+    sl_rest_add(&rest, &waits);
+    sl_rest_add(&rest, &other);
     sl_rest_remove(&rest, &waits);
     sl_rest_remove(&rest, &waits); /* it is no more: fine */
     assert_true(sl_rest_is_due(&rest, STEP));

@@ -1,0 +1,25 @@
+/* A thread that takes what others leave of the cores (SCHED_IDLE): whoever wakes has its core back
+ * at once. Its one user has it do something, and waits. Where others leave nothing, which a thread
+ * of this kind can neither end nor tell beforehand, the user does what comes next itself, and tries
+ * again later. */
+#ifndef SL_REACTOR_SPARE_H
+#define SL_REACTOR_SPARE_H
+
+#include <time.h>
+
+struct sl_spare;
+
+/* Makes the thread, which has the main thread's cores and takes no signals. Errors: NO_MEMORY. Any
+ * thread. */
+int sl_spare_create(const char *name, struct sl_spare **out);
+
+/* Returns when work(ctx) has been run: there, or on the caller. One caller at a time. */
+void sl_spare_run(struct sl_spare *spare, void (*work)(void *ctx), void *ctx);
+
+/* Of the thread's processor time. Any thread. */
+clockid_t sl_spare_clock(const struct sl_spare *spare);
+
+/* Ends the thread. Nulls *spare, which may be NULL. */
+void sl_spare_destroy(struct sl_spare **spare);
+
+#endif
