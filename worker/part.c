@@ -79,13 +79,27 @@ static void fail(struct sl_part *part, const struct sl_link *link, int err, cons
     }
 }
 
+/* The deadline has passed: the shard's own words for it may come just before the timer. */
+static void fail_late(struct sl_part *part, const struct sl_link *link, const char *kind,
+                      const char *why)
+{
+    char text[SL_PART_ERROR_BYTES - SL_LINK_NAME_BYTES - 2];
+    snprintf(text, sizeof text, "deadline of %u ms passed%s%s", part->timeout_ms,
+             why[0] == '\0' ? "" : kind, why);
+    fail(part, link, SL_ERR_DEADLINE, text);
+}
+
 void sl_part_failed(struct sl_request *request, int err, const char *text)
 {
     struct sl_part *part = request->part;
     struct sl_link *link = sl_hub_link(part->hub, request->shard);
     part->hub->stats.failures++;
     part->left++;
-    fail(part, link, err, text);
+    if (err == SL_ERR_DEADLINE) {
+        fail_late(part, link, ": ", text);
+    } else {
+        fail(part, link, err, text);
+    }
     sl_part_settle(request);
     part->left--;
     complete_if_over(part);
@@ -168,13 +182,9 @@ static void expire(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_part *part = part_of(timer);
     const struct sl_link *culprit = culprit_of(part);
-    const char *obstacle = sl_link_obstacle(culprit);
-    char text[SL_PART_ERROR_BYTES - SL_LINK_NAME_BYTES - 2];
-    snprintf(text, sizeof text, "deadline of %u ms passed%s%s", part->timeout_ms,
-             obstacle[0] == '\0' ? "" : ": not connected: ", obstacle);
     part->left++;
     part->hub->stats.failures++;
-    fail(part, culprit, SL_ERR_DEADLINE, text);
+    fail_late(part, culprit, ": not connected: ", sl_link_obstacle(culprit));
     if (is_worth_waiting(part)) {
         part->timer.run = expire_at_last;
         sl_timer_arm(sl_reactor_timers(part->hub->reactor), &part->timer, now_ns + LANDING_NS);

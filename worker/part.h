@@ -45,7 +45,8 @@ void sl_part_start(void *ctx, uint64_t a, uint64_t b);
 void sl_part_replied(struct sl_request *request, uint32_t floor);
 
 /* The request is given up; its part fails with "<link>: text" if it has not failed yet, and what
- * else of the part can be given up is. The same warning. */
+ * else of the part can be given up is. With DEADLINE the deadline is named before the text, which
+ * says what kept the request. The same warning. */
 void sl_part_failed(struct sl_request *request, int err, const char *text);
 
 /* The transport no longer touches the caller's memory for this request. The same warning. */

@@ -217,6 +217,11 @@ static void answer_request(struct peer_world *world, struct sl_conn *conn,
         memset(payload, 'x', frame.payload_bytes);
         memcpy(payload, "no\ntable", 8);
         break;
+    case PEER_LATE:
+        frame.status = -SL_ERR_DEADLINE;
+        frame.payload_bytes = 7;
+        memcpy(payload, "no turn", 7);
+        break;
     case PEER_TWICE:
         send_frame(world, conn, frame, payload);
         break;

@@ -29,6 +29,7 @@ enum peer_manner {
     PEER_TWICE,
     PEER_ERROR_WITHOUT_TEXT,
     PEER_ERROR_WITH_LONG_TEXT,
+    PEER_LATE, /* says itself that the deadline has passed */
     PEER_SILENT,
     PEER_HANGS_UP,
 };

@@ -57,6 +57,7 @@ static void link__passes_on_what_the_shard_says(void **state)
     peer_start_with_table(world, -1);
     run(world, PEER_ERROR_WITHOUT_TEXT, KEYS, SL_ERR_NO_MEMORY, sl_err_name(SL_ERR_NO_MEMORY));
     run(world, PEER_ERROR_WITH_LONG_TEXT, KEYS, SL_ERR_NOT_FOUND, "): no?tablexxx");
+    run(world, PEER_LATE, KEYS, SL_ERR_DEADLINE, "): deadline of 500 ms passed: no turn");
     run(world, PEER_CORRECT, KEYS, 0, "");
 }
 
