@@ -46,6 +46,13 @@ static uint64_t read_clock(clockid_t clock)
     return (uint64_t)now.tv_sec * SL_CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
+static void free_spare(struct sl_spare *spare)
+{
+    sem_destroy(&spare->given);
+    sem_destroy(&spare->ran);
+    free(spare);
+}
+
 static void *thread_main(void *arg)
 {
     struct sl_spare *spare = arg;
@@ -56,6 +63,7 @@ static void *thread_main(void *arg)
         spare->work(spare->ctx);
         sem_post(&spare->ran);
     }
+    free_spare(spare);
     return NULL;
 }
 
@@ -64,13 +72,6 @@ static void give(struct sl_spare *spare, void (*work)(void *ctx), void *ctx)
     spare->work = work;
     spare->ctx = ctx;
     sem_post(&spare->given);
-}
-
-static void free_spare(struct sl_spare *spare)
-{
-    sem_destroy(&spare->given);
-    sem_destroy(&spare->ran);
-    free(spare);
 }
 
 int sl_spare_create(const char *name, struct sl_spare **out)
@@ -133,8 +134,7 @@ void sl_spare_destroy(struct sl_spare **pointer)
     struct sl_spare *spare = *pointer;
     *pointer = NULL;
     if (spare != NULL) {
+        pthread_detach(spare->id); /* it may take seconds to get a core */
         give(spare, NULL, NULL);
-        pthread_join(spare->id, NULL);
-        free_spare(spare);
     }
 }

@@ -19,7 +19,7 @@ void sl_spare_run(struct sl_spare *spare, void (*work)(void *ctx), void *ctx);
 /* Of the thread's processor time. Any thread. */
 clockid_t sl_spare_clock(const struct sl_spare *spare);
 
-/* Ends the thread. Nulls *spare, which may be NULL. */
+/* Ends the thread, and does not wait for that. Nulls *spare, which may be NULL. */
 void sl_spare_destroy(struct sl_spare **spare);
 
 #endif

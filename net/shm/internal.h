@@ -17,6 +17,7 @@
 
 #define SL_SHM_QUEUE           512U /* frames of one connection taken and not reported; 2^n */
 #define SL_SHM_REGIONS         256U /* registered with a transport; lent by one peer */
+#define SL_SHM_REGION_NAMES    (1U << 30)
 #define SL_SHM_LENT_BYTES      (1ULL << 40) /* by one peer */
 #define SL_SHM_BY_REF_BYTES    1024U /* of a payload's part from here on are left where they lie */
 #define SL_SHM_COPY_BYTES      (256U << 10) /* into a sink, of one connection in a turn */
@@ -26,9 +27,12 @@
 /* ---- State ------------------------------------------------------------------------------------
  */
 
-/* Memory registered with the transport. Its index is its name to every peer. */
+/* Memory registered with the transport. Its name to every peer is its index, and above that how
+ * often others had that index before: notes and frames come by two ways, and a peer that has yet to
+ * read that memory was withdrawn must not take it for what came in its place. */
 struct sl_shm_region {
     const uint8_t *base; /* NULL: free */
+    uint32_t name;       /* of this one, or of the last; less than SL_SHM_REGION_NAMES */
     size_t bytes;
     struct sl_shared shared; /* that holds it: what peers are given */
 };
@@ -37,6 +41,7 @@ struct sl_shm_region {
  * connection's end: to nothing, or to what the same peer lends later. */
 struct sl_shm_lent {
     struct sl_shared live[SL_SHM_REGIONS]; /* base NULL: nothing */
+    uint32_t names[SL_SHM_REGIONS];        /* of what is live */
     struct sl_shared retired[SL_SHM_REGIONS];
     uint32_t retired_count;
     uint32_t writable_count; /* of live */
@@ -213,14 +218,14 @@ enum sl_shm_note_kind {
 };
 
 #define SL_SHM_NOTE_MAGIC   0x4d53534cU /* "LSSM" in memory order */
-#define SL_SHM_NOTE_VERSION 1
+#define SL_SHM_NOTE_VERSION 2
 
 /* One packet on the socket. */
 struct sl_shm_note {
     uint32_t magic;
     uint16_t version;
     uint16_t kind;
-    uint32_t region; /* REGION, WITHDRAW */
+    uint32_t region; /* REGION, WITHDRAW: its name */
     uint32_t access; /* REGION: sl_shared_access */
     uint64_t bytes;  /* HELLO, REGION: of the memory */
 };

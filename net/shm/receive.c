@@ -265,7 +265,7 @@ static bool find_parts(struct sl_shm_conn *conn)
         }
         receive->parts[i] = sl_shm_region_resolve(conn, piece);
         receive->part_bytes[i] = piece->bytes;
-        receive->is_lent = receive->is_lent || piece->region < SL_SHM_REGIONS;
+        receive->is_lent = receive->is_lent || piece->region < SL_SHM_REGION_NAMES;
         bytes -= piece->bytes;
         if (receive->parts[i] == NULL) {
             return false;

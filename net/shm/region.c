@@ -31,8 +31,14 @@ int sl_shm_region_register(struct sl_transport *transport, void *base, size_t by
         sl_log_error("shm: more than %u regions cannot be registered", SL_SHM_REGIONS);
         return SL_ERR_NO_MEMORY;
     }
-    shm->regions[index] = (struct sl_shm_region){.base = base, .bytes = bytes, .shared = *shared};
-    if (index >= shm->region_end) {
+    const bool is_first = index >= shm->region_end;
+    const uint32_t next = shm->regions[index].name + SL_SHM_REGIONS;
+    shm->regions[index] =
+        (struct sl_shm_region){.base = base,
+                               .bytes = bytes,
+                               .name = is_first ? index : next % SL_SHM_REGION_NAMES,
+                               .shared = *shared};
+    if (is_first) {
         shm->region_end = index + 1;
     }
     return 0;
@@ -42,7 +48,8 @@ int sl_shm_region_register(struct sl_transport *transport, void *base, size_t by
 static bool withdraw(struct sl_shm_conn *conn, uint32_t index)
 {
     conn->announced[index] = false;
-    struct sl_shm_note note = {.kind = SL_SHM_NOTE_WITHDRAW, .region = index};
+    struct sl_shm_note note = {.kind = SL_SHM_NOTE_WITHDRAW,
+                               .region = conn->shm->regions[index].name};
     return sl_shm_note_send(conn, note, -1) == 0;
 }
 
@@ -59,7 +66,7 @@ void sl_shm_region_unregister(struct sl_transport *transport, void *base)
                 sl_shm_conn_end(conn, SL_ERR_DEADLINE);
             }
         }
-        shm->regions[index] = (struct sl_shm_region){0};
+        shm->regions[index] = (struct sl_shm_region){.name = shm->regions[index].name};
         return;
     }
 }
@@ -79,7 +86,7 @@ static bool announce(struct sl_shm_conn *conn, const struct sl_shm_region *regio
         return true;
     }
     struct sl_shm_note note = {.kind = SL_SHM_NOTE_REGION,
-                               .region = index,
+                               .region = region->name,
                                .access = region->shared.access,
                                .bytes = region->shared.bytes};
     conn->announced[index] = sl_shm_note_send(conn, note, region->shared.fd) == 0;
@@ -107,7 +114,7 @@ static bool piece_of_ours(struct sl_shm_conn *conn, const void *at, uint32_t byt
         return false;
     }
     *out = (struct sl_shm_piece){.offset = (uintptr_t)at - (uintptr_t)region->shared.base,
-                                 .region = (uint32_t)(region - conn->shm->regions),
+                                 .region = region->name,
                                  .bytes = bytes};
     return true;
 }
@@ -120,7 +127,7 @@ static bool piece_of_theirs(const struct sl_shm_conn *conn, const void *at, uint
         const struct sl_shared *live = &lent->live[i];
         if (live->access == SL_SHARED_WRITE && holds(live->base, live->bytes, at, bytes)) {
             *out = (struct sl_shm_piece){.offset = (uintptr_t)at - (uintptr_t)live->base,
-                                         .region = i | SL_SHM_REGION_YOURS,
+                                         .region = lent->names[i] | SL_SHM_REGION_YOURS,
                                          .bytes = bytes};
             return true;
         }
@@ -145,22 +152,28 @@ static uint8_t *within(uint8_t *base, uint64_t base_bytes, const struct sl_shm_p
     return lies_there ? base + piece->offset : NULL;
 }
 
-static struct sl_shared *lent_at(struct sl_shm_conn *conn, uint32_t index)
+/* What is lent by that name, as far as notes have been read; NULL: nothing. */
+static struct sl_shared *lent_by(struct sl_shm_conn *conn, uint32_t name)
 {
-    return conn->link.lent != NULL && index < SL_SHM_REGIONS ? &conn->link.lent->live[index] : NULL;
+    struct sl_shm_lent *lent = conn->link.lent;
+    const uint32_t index = name % SL_SHM_REGIONS;
+    const bool is_there =
+        lent != NULL && lent->live[index].base != NULL && lent->names[index] == name;
+    return is_there ? &lent->live[index] : NULL;
 }
 
 static uint8_t *resolve_lent(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
 {
-    const struct sl_shared *live = lent_at(conn, piece->region);
+    const struct sl_shared *live = lent_by(conn, piece->region);
     return live != NULL ? within(live->base, live->bytes, piece) : NULL;
 }
 
 /* What the peer was lent to write is within the memory that was given to it whole. */
 static uint8_t *resolve_ours(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
 {
-    uint32_t index = piece->region & ~SL_SHM_REGION_YOURS;
-    if (index >= SL_SHM_REGIONS || !conn->announced[index]) {
+    const uint32_t name = piece->region & ~SL_SHM_REGION_YOURS;
+    const uint32_t index = name % SL_SHM_REGIONS;
+    if (!conn->announced[index] || conn->shm->regions[index].name != name) {
         return NULL;
     }
     const struct sl_shared *shared = &conn->shm->regions[index].shared;
@@ -186,10 +199,10 @@ const uint8_t *sl_shm_region_resolve(struct sl_shm_conn *conn, const struct sl_s
 
 uint8_t *sl_shm_region_landing(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
 {
-    if (lent_at(conn, piece->region) == NULL || conn->link.lent->live[piece->region].base == NULL) {
+    if (lent_by(conn, piece->region) == NULL) {
         sl_shm_conn_read(conn);
     }
-    const struct sl_shared *live = lent_at(conn, piece->region);
+    const struct sl_shared *live = lent_by(conn, piece->region);
     return live != NULL && live->access == SL_SHARED_WRITE ? resolve_lent(conn, piece) : NULL;
 }
 
@@ -216,10 +229,11 @@ int sl_shm_region_lent(struct sl_shm_conn *conn, const struct sl_shm_note *note,
     if (lent == NULL) {
         lent = conn->link.lent = calloc(1, sizeof *lent);
     }
+    const uint32_t index = note->region % SL_SHM_REGIONS;
     int err = 0;
     if (lent == NULL) {
         err = SL_ERR_NO_MEMORY;
-    } else if (note->region >= SL_SHM_REGIONS || lent->live[note->region].base != NULL ||
+    } else if (note->region >= SL_SHM_REGION_NAMES || lent->live[index].base != NULL ||
                note->access > SL_SHARED_WRITE) {
         err = SL_ERR_PROTOCOL;
     }
@@ -233,7 +247,8 @@ int sl_shm_region_lent(struct sl_shm_conn *conn, const struct sl_shm_note *note,
         return err == SL_ERR_INVALID ? SL_ERR_PROTOCOL : err;
     }
     reuse_address(lent, &fresh);
-    lent->live[note->region] = fresh;
+    lent->live[index] = fresh;
+    lent->names[index] = note->region;
     lent->bytes += fresh.bytes;
     lent->writable_count += fresh.access == SL_SHARED_WRITE;
     return 0;
@@ -243,8 +258,8 @@ int sl_shm_region_lent(struct sl_shm_conn *conn, const struct sl_shm_note *note,
 int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_note *note)
 {
     struct sl_shm_lent *lent = conn->link.lent;
-    struct sl_shared *live = lent_at(conn, note->region);
-    if (live == NULL || live->base == NULL) {
+    struct sl_shared *live = lent_by(conn, note->region);
+    if (live == NULL) {
         return SL_ERR_PROTOCOL;
     }
     if (lent->retired_count == SL_SHM_REGIONS) {

@@ -136,7 +136,7 @@ static bool find_landing(struct sl_shm_conn *conn, const struct sl_transport_fra
     }
     *out =
         (struct sl_shm_piece){.offset = (uintptr_t)frame->landing - (uintptr_t)region->shared.base,
-                              .region = (uint32_t)(region - conn->shm->regions),
+                              .region = region->name,
                               .bytes = frame->landing_bytes};
     return true;
 }

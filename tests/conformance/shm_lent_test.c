@@ -160,6 +160,48 @@ static void lent__to_write_and_then_to_read(void **state)
     close(read);
 }
 
+static uint8_t last_byte(int fd)
+{
+    uint8_t byte;
+    assert_int_equal(pread(fd, &byte, 1, LENT_BYTES - 1), 1);
+    return byte;
+}
+
+/* Other memory has its place, by another name; what still names the old is not taken for it. */
+static void lent__anew_in_the_same_place(void **state)
+{
+    (void)state;
+    struct shm_raw raw = shm_raw_connect(&slow_at);
+    const int first = make_memory(LENT_BYTES, F_SEAL_SHRINK);
+    const int second = make_memory(LENT_BYTES, F_SEAL_SHRINK);
+    const uint32_t again = SL_SHM_REGIONS; /* the place of 0 */
+    const uint32_t before = heard;
+    kept_landing = NULL;
+    lend(&raw, 0, SL_SHARED_WRITE, first);
+    struct sl_shm_slot slot = slot_with_landing(1, 0);
+    shm_raw_publish(&raw, &slot);
+    WAIT_UNTIL(heard == before + 1);
+    assert_true(
+        shm_raw_note(&raw, (struct sl_shm_note){.kind = SL_SHM_NOTE_WITHDRAW, .region = 0}, -1));
+    lend(&raw, again, SL_SHARED_WRITE, second);
+    for (uint32_t i = 2; i <= 3; i++) {
+        slot = slot_with_landing(i, again);
+        shm_raw_publish(&raw, &slot);
+        WAIT_UNTIL(heard == before + i);
+    }
+    assert_int_equal(last_byte(first), 0);
+    assert_int_equal(last_byte(second), 5);
+    slot = slot_with_landing(4, 0);
+    shm_raw_publish(&raw, &slot);
+    shm_raw_await_end(&raw);
+    assert_int_equal(heard, before + 3);
+    shm_raw_close(&raw);
+    WAIT_UNTIL(callers == 0);
+    kept_landing = NULL;
+    close(first);
+    close(second);
+}
+
 /* Its owner has it back: nothing is read there any more, and nothing written. */
 static void expect_unheard(const struct sl_shm_slot *slot)
 {
@@ -240,6 +282,7 @@ int main(void)
     sl_log_setup(SL_LOG_OFF, "shm lent");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(lent__to_write_and_then_to_read, open_world, close_world),
+        cmocka_unit_test_setup_teardown(lent__anew_in_the_same_place, open_world, close_world),
         cmocka_unit_test_setup_teardown(lent__and_taken_back, open_world, close_world),
         cmocka_unit_test_setup_teardown(lent__more_than_there_are_addresses, open_world,
                                         close_world),

@@ -402,7 +402,7 @@ static void note__that_cannot_be(void **state)
         {.kind = SL_SHM_NOTE_HELLO, .bytes = sizeof(struct sl_shm_segment)},
         {.kind = SL_SHM_NOTE_REGION, .bytes = 4096},
         {.kind = SL_SHM_NOTE_REGION, .bytes = 8192, .region = 1},
-        {.kind = SL_SHM_NOTE_REGION, .bytes = 4096, .region = 256},
+        {.kind = SL_SHM_NOTE_REGION, .bytes = 4096, .region = SL_SHM_REGION_NAMES},
         {.kind = SL_SHM_NOTE_REGION, .bytes = 4096, .access = 2},
         {.kind = SL_SHM_NOTE_WITHDRAW, .region = 3},
         {.kind = SL_SHM_NOTE_WITHDRAW, .region = UINT32_MAX},

@@ -65,7 +65,8 @@ class CheckpointTest(harness.StarlingTest):
             client.close()
 
     def ask(self, client):
-        return client.control.ask("checkpoint_ask", "checkpoint_done")["number"]
+        return client.control.ask_alive("checkpoint_ask", "checkpoint_done",
+                                        harness.DEADLINE_S)["number"]
 
     def kill(self, processes):
         for process in processes:

@@ -600,6 +600,19 @@ class Connection:
     def ask(self, body, answer, wait_s=WAIT_S, **fields):
         return self.answer(self.start_asking(body, **fields), answer, wait_s)
 
+    def ask_alive(self, body, answer, wait_s, **fields):
+        """Likewise, with heartbeats meanwhile: what is asked for may take longer than its lease."""
+        asked = self.start_asking(body, **fields)
+        end = time.monotonic() + wait_s
+        while time.monotonic() < end:
+            if not self.readable(0.3):
+                self.tell("heartbeat", 0)
+                continue
+            self.receive()
+            if any(message["id"] == asked for message in self.messages):
+                break
+        return self.answer(asked, answer)
+
     def goodbye(self):
         """Says goodbye and waits for the other side's close, then closes too."""
         self.tell("goodbye", 0)

@@ -233,7 +233,8 @@ class Checkpoints(ReplicaTest):
         """Another checkpoint is made; returns its number."""
         client = protocol_client.Client(self.cluster.coordinator)
         try:
-            return client.control.ask("checkpoint_ask", "checkpoint_done")["number"]
+            return client.control.ask_alive("checkpoint_ask", "checkpoint_done",
+                                            harness.DEADLINE_S)["number"]
         finally:
             client.goodbye()
 
