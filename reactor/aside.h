@@ -1,8 +1,8 @@
 /* What blocks (a disk, a compression) beside a reactor: jobs, one after the other, on a thread of
  * the aside's own, which is made with the first; that a job is done comes back through the
- * reactor's mailbox. The thread has no core of its own: a pinned reactor
- * that made it keeps its core. In a stepped reactor there is no thread: a job runs in a later turn,
- * after as long as the reactor's options say, and is said to be done in a turn behind that one.
+ * reactor's mailbox. The thread has no core of its own: a pinned reactor that made it keeps its
+ * core. In a stepped reactor there is no thread: a job runs in a later turn, after as long as the
+ * reactor's options say, and is said to be done in a turn behind that one.
  *
  * A job is its caller's storage, untouched by him from the post until `done`. Allocates when it is
  * created and with the first job, and no more. Owner reactor. */

@@ -2,8 +2,6 @@
 
 #include <stddef.h>
 
-#include "core/clock.h"
-
 #define PART 10 /* of the time: one in so many */
 
 static uint64_t has_run_ns(const struct sl_rest_thread *thread)

@@ -9,9 +9,11 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "core/clock.h"
+
 /* How long a loop rests at a time, when one is due; and how often it is looked whether one is. */
-#define SL_REST_NS       100000ULL
-#define SL_REST_EVERY_NS 1000000ULL
+#define SL_REST_NS       (100 * SL_CLOCK_NS_PER_US)
+#define SL_REST_EVERY_NS SL_CLOCK_NS_PER_MS
 
 /* A thread that has work, or two that do it in turns; their owner's storage. */
 struct sl_rest_thread {

@@ -1,6 +1,5 @@
 #include "reactor/spare.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>

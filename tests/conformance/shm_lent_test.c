@@ -135,6 +135,19 @@ static struct sl_shm_slot slot_with_landing(uint32_t number, uint32_t region)
     return slot;
 }
 
+/* To write, until a frame that wants its answer there has been heard. */
+static void lend_for_one_frame(struct shm_raw *raw, int fd)
+{
+    const uint32_t before = heard;
+    const struct sl_shm_slot slot = slot_with_landing(1, 0);
+    kept_landing = NULL;
+    lend(raw, 0, SL_SHARED_WRITE, fd);
+    shm_raw_publish(raw, &slot);
+    WAIT_UNTIL(heard == before + 1);
+    assert_true(
+        shm_raw_note(raw, (struct sl_shm_note){.kind = SL_SHM_NOTE_WITHDRAW, .region = 0}, -1));
+}
+
 /* Where it was lent to write, there is nothing that cannot be written, until the end. */
 static void lent__to_write_and_then_to_read(void **state)
 {
@@ -143,15 +156,9 @@ static void lent__to_write_and_then_to_read(void **state)
     const int written = make_memory(LENT_BYTES, F_SEAL_SHRINK);
     const int read = make_memory(LENT_BYTES, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE);
     const uint32_t before = heard;
-    kept_landing = NULL;
-    lend(&raw, 0, SL_SHARED_WRITE, written);
-    struct sl_shm_slot slot = slot_with_landing(1, 0);
-    shm_raw_publish(&raw, &slot);
-    WAIT_UNTIL(heard == before + 1);
-    assert_true(
-        shm_raw_note(&raw, (struct sl_shm_note){.kind = SL_SHM_NOTE_WITHDRAW, .region = 0}, -1));
+    lend_for_one_frame(&raw, written);
     lend(&raw, 0, SL_SHARED_READ, read);
-    slot = slot_of_piece(2, 400);
+    struct sl_shm_slot slot = slot_of_piece(2, 400);
     shm_raw_publish(&raw, &slot);
     WAIT_UNTIL(heard == before + 2);
     shm_raw_close(&raw);
@@ -176,14 +183,9 @@ static void lent__anew_in_the_same_place(void **state)
     const int second = make_memory(LENT_BYTES, F_SEAL_SHRINK);
     const uint32_t again = SL_SHM_REGIONS; /* the place of 0 */
     const uint32_t before = heard;
-    kept_landing = NULL;
-    lend(&raw, 0, SL_SHARED_WRITE, first);
-    struct sl_shm_slot slot = slot_with_landing(1, 0);
-    shm_raw_publish(&raw, &slot);
-    WAIT_UNTIL(heard == before + 1);
-    assert_true(
-        shm_raw_note(&raw, (struct sl_shm_note){.kind = SL_SHM_NOTE_WITHDRAW, .region = 0}, -1));
+    lend_for_one_frame(&raw, first);
     lend(&raw, again, SL_SHARED_WRITE, second);
+    struct sl_shm_slot slot;
     for (uint32_t i = 2; i <= 3; i++) {
         slot = slot_with_landing(i, again);
         shm_raw_publish(&raw, &slot);
