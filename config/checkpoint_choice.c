@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,12 +18,6 @@
 #define NUMBER_MAX 999999999 /* what a manifest's folder is called has no more digits */
 #define PATH_BYTES 512
 
-static const char *value_of(const char *name)
-{
-    const char *value = getenv(name);
-    return value == NULL || value[0] == '\0' ? NULL : value;
-}
-
 /* What is set, by a flag or else by a variable, and which of them it is. */
 struct setting {
     const char *source, *value; /* value NULL: neither */
@@ -32,7 +27,7 @@ static struct setting setting_of(const char *flag_value, const char *flag, const
 {
     struct setting setting = {.source = flag, .value = flag_value};
     if (flag_value == NULL) {
-        setting = (struct setting){.source = variable, .value = value_of(variable)};
+        setting = (struct setting){.source = variable, .value = getenv(variable)};
     }
     return setting;
 }
@@ -70,45 +65,53 @@ static int read_restore(struct setting setting, struct sl_checkpoint_choice *out
     return SL_ERR_INVALID;
 }
 
-/* A flag of something that cannot be without a folder; NULL: there is none. */
-static const char *lonely_flag(const struct sl_checkpoint_choice_flags *flags, bool orders)
+/* Every setting but the folder, by a flag or else by a variable. */
+struct settings {
+    struct setting every, adds, keep, level, restore;
+};
+
+static struct settings settings_of(const struct sl_checkpoint_choice_flags *flags)
 {
-    if (!orders && flags->every != NULL) {
-        return "--checkpoint-every";
-    }
-    if (!orders && flags->adds != NULL) {
-        return "--checkpoint-adds";
-    }
-    if (flags->keep != NULL) {
-        return "--checkpoint-keep";
-    }
-    if (flags->level != NULL) {
-        return "--checkpoint-level";
-    }
-    if (flags->restore != NULL) {
-        return "--restore";
-    }
-    return flags->fall_back ? "--restore-fallback" : NULL;
+    return (struct settings){
+        .every = setting_of(flags->every, "--checkpoint-every", "STARLING_CHECKPOINT_EVERY"),
+        .adds = setting_of(flags->adds, "--checkpoint-adds", "STARLING_CHECKPOINT_ADDS"),
+        .keep = setting_of(flags->keep, "--checkpoint-keep", "STARLING_CHECKPOINT_KEEP"),
+        .level = setting_of(flags->level, "--checkpoint-level", "STARLING_CHECKPOINT_LEVEL"),
+        .restore = setting_of(flags->restore, "--restore", "STARLING_RESTORE"),
+    };
 }
 
-static int read_numbers(const struct sl_checkpoint_choice_flags *flags,
-                        struct sl_checkpoint_choice *out, char *reason, size_t reason_bytes)
+/* A setting that has no effect without a folder; source NULL: there is none. A scheduler has no
+ * folder, but orders checkpoints. */
+static struct setting find_lonely(const struct settings *settings, bool fall_back, bool orders)
+{
+    const struct setting *const all[] = {&settings->keep, &settings->level, &settings->restore,
+                                         &settings->every, &settings->adds};
+    const size_t count = orders ? 3 : sizeof all / sizeof all[0];
+    for (size_t i = 0; i < count; i++) {
+        if (all[i]->value != NULL) {
+            return *all[i];
+        }
+    }
+    return (struct setting){.source = fall_back ? "--restore-fallback" : NULL, .value = "true"};
+}
+
+static int read_numbers(const struct settings *settings, struct sl_checkpoint_choice *out,
+                        char *reason, size_t reason_bytes)
 {
     int err =
-        read_number(setting_of(flags->every, "--checkpoint-every", "STARLING_CHECKPOINT_EVERY"), 0,
-                    EVERY_MAX, "seconds", &out->every_s, reason, reason_bytes);
+        read_number(settings->every, 0, EVERY_MAX, "seconds", &out->every_s, reason, reason_bytes);
     if (err == 0) {
-        err = read_number(setting_of(flags->adds, "--checkpoint-adds", "STARLING_CHECKPOINT_ADDS"),
-                          0, ADDS_MAX, "a number", &out->adds, reason, reason_bytes);
-    }
-    if (err == 0) {
-        err = read_number(setting_of(flags->keep, "--checkpoint-keep", "STARLING_CHECKPOINT_KEEP"),
-                          1, KEEP_MAX, "a number", &out->keep, reason, reason_bytes);
+        err =
+            read_number(settings->adds, 0, ADDS_MAX, "a number", &out->adds, reason, reason_bytes);
     }
     if (err == 0) {
         err =
-            read_number(setting_of(flags->level, "--checkpoint-level", "STARLING_CHECKPOINT_LEVEL"),
-                        0, LEVEL_MAX, "a level", &out->level, reason, reason_bytes);
+            read_number(settings->keep, 1, KEEP_MAX, "a number", &out->keep, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = read_number(settings->level, 0, LEVEL_MAX, "a level", &out->level, reason,
+                          reason_bytes);
     }
     return err;
 }
@@ -116,38 +119,39 @@ static int read_numbers(const struct sl_checkpoint_choice_flags *flags,
 int sl_checkpoint_choice_read(const struct sl_checkpoint_choice_flags *flags, bool orders,
                               struct sl_checkpoint_choice *out, char *reason, size_t reason_bytes)
 {
+    const struct settings settings = settings_of(flags);
+    const struct setting dir =
+        setting_of(flags->dir, "--checkpoint-dir", "STARLING_CHECKPOINT_DIR");
     struct sl_checkpoint_choice choice = {
-        .dir = setting_of(flags->dir, "--checkpoint-dir", "STARLING_CHECKPOINT_DIR").value,
+        .dir = dir.value,
         .every_s = SL_CHECKPOINT_EVERY_DEFAULT,
         .adds = SL_CHECKPOINT_ADDS_DEFAULT,
         .keep = SL_CHECKPOINT_KEEP_DEFAULT,
         .level = SL_CHECKPOINT_LEVEL_DEFAULT,
         .fall_back = flags->fall_back,
     };
-    int err = 0;
-    const char *lonely = choice.dir == NULL ? lonely_flag(flags, orders) : NULL;
-    if (choice.dir != NULL && (choice.dir[0] == '\0' || strlen(choice.dir) >= PATH_BYTES)) {
+    const struct setting lonely =
+        dir.value == NULL ? find_lonely(&settings, flags->fall_back, orders) : (struct setting){0};
+    if (dir.value != NULL && (dir.value[0] == '\0' || strlen(dir.value) >= PATH_BYTES)) {
         (void)snprintf(reason, reason_bytes,
-                       "--checkpoint-dir=%.80s: accepts the path of a folder, of 1 to %d bytes",
-                       choice.dir, PATH_BYTES - 1);
+                       "%s=%.80s: accepts the path of a folder, of 1 to %d bytes", dir.source,
+                       dir.value, PATH_BYTES - 1);
         return SL_ERR_INVALID;
     }
-    if (lonely != NULL) {
+    if (lonely.source != NULL) {
         (void)snprintf(reason, reason_bytes,
-                       "%s says nothing without --checkpoint-dir (or STARLING_CHECKPOINT_DIR)",
-                       lonely);
+                       "%s=%.80s has no effect without --checkpoint-dir (or "
+                       "STARLING_CHECKPOINT_DIR)",
+                       lonely.source, lonely.value);
         return SL_ERR_INVALID;
     }
-    if (choice.dir != NULL || orders) {
-        err = read_numbers(flags, &choice, reason, reason_bytes);
-    }
-    if (err == 0 && choice.dir != NULL) {
-        err = read_restore(setting_of(flags->restore, "--restore", "STARLING_RESTORE"), &choice,
-                           reason, reason_bytes);
+    int err = read_numbers(&settings, &choice, reason, reason_bytes);
+    if (err == 0) {
+        err = read_restore(settings.restore, &choice, reason, reason_bytes);
     }
     if (err == 0 && choice.fall_back && choice.restore == SL_CHECKPOINT_RESTORE_NONE) {
         (void)snprintf(reason, reason_bytes,
-                       "--restore-fallback says nothing without --restore (or STARLING_RESTORE)");
+                       "--restore-fallback has no effect without --restore (or STARLING_RESTORE)");
         err = SL_ERR_INVALID;
     }
     if (err == 0) {
@@ -192,4 +196,57 @@ int sl_checkpoint_choice_check(const struct sl_checkpoint_choice *choice, char *
         return SL_ERR_INVALID;
     }
     return 0;
+}
+
+/* The holder's own words, "host, process 123", or "another process". */
+static void read_holder(int fd, char *text, size_t text_bytes)
+{
+    const ssize_t got = pread(fd, text, text_bytes - 1, 0);
+    text[got > 0 ? got : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    if (text[0] == '\0') {
+        (void)snprintf(text, text_bytes, "another process");
+    }
+}
+
+static void write_holder(int fd)
+{
+    char host[128] = "", text[192];
+    (void)gethostname(host, sizeof host - 1);
+    const int bytes = snprintf(text, sizeof text, "%s, process %ld\n", host, (long)getpid());
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)bytes, 0) != bytes) {
+        return; /* the lock counts, its text only helps */
+    }
+}
+
+int sl_checkpoint_choice_lock(const struct sl_checkpoint_choice *choice, uint32_t task_index,
+                              char *reason, size_t reason_bytes)
+{
+    char path[PATH_BYTES + 32], holder[192];
+    if (choice->dir == NULL) {
+        return 0;
+    }
+    (void)snprintf(path, sizeof path, "%s/.ps-%u.lock", choice->dir, task_index);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        (void)snprintf(reason, reason_bytes, "--checkpoint-dir %s: cannot open %s: %s", choice->dir,
+                       path, strerror(errno));
+        return SL_ERR_INVALID;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        write_holder(fd);
+        return 0; /* the descriptor, and so the lock, is the process's until it ends */
+    }
+    const int why = errno;
+    read_holder(fd, holder, sizeof holder);
+    (void)close(fd);
+    if (why != EWOULDBLOCK) {
+        return 0; /* a file system without locks */
+    }
+    (void)snprintf(
+        reason, reason_bytes,
+        "--checkpoint-dir %s: ps %u of another job, or of an earlier start, writes there (%s): end "
+        "it, or use another folder; if its machine is gone, remove %s",
+        choice->dir, task_index, holder, path);
+    return SL_ERR_IN_USE;
 }

@@ -89,10 +89,10 @@ struct sl_checkpoint_choice {
 };
 
 /* Flags, else the environment: STARLING_CHECKPOINT_DIR, _EVERY, _ADDS, _KEEP, _LEVEL,
- * STARLING_RESTORE. A variable that is empty says nothing; without a folder the other variables say
- * nothing either, while the other flags are an error, except for `orders`: of a scheduler, which
- * has no folder, but says how often. On error, reason names the flag or variable and what is
- * accepted. Errors: INVALID. */
+ * STARLING_RESTORE. An empty variable is an error; unset it instead. Without a folder any other
+ * setting is an error too, except how often, for `orders`: a scheduler has no folder but orders
+ * checkpoints. On error, reason names the flag or variable and what is accepted. Errors: INVALID.
+ */
 int sl_checkpoint_choice_read(const struct sl_checkpoint_choice_flags *flags, bool orders,
                               struct sl_checkpoint_choice *out, char *reason, size_t reason_bytes);
 
@@ -100,5 +100,12 @@ int sl_checkpoint_choice_read(const struct sl_checkpoint_choice_flags *flags, bo
  * INVALID; reason names it and says why. */
 int sl_checkpoint_choice_check(const struct sl_checkpoint_choice *choice, char *reason,
                                size_t reason_bytes);
+
+/* Takes the folder for ps `task_index` until the process ends, so that no other job writes there: a
+ * lock (flock) on FOLDER/.ps-N.lock, which stays behind. Where the file system has no locks, or
+ * there is no folder, does nothing. Once, before start. Errors: IN_USE, INVALID; reason names the
+ * folder and the holder. */
+int sl_checkpoint_choice_lock(const struct sl_checkpoint_choice *choice, uint32_t task_index,
+                              char *reason, size_t reason_bytes);
 
 #endif

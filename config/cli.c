@@ -12,7 +12,9 @@
 #include "config/env.h"
 #include "core/assert.h"
 
-#define NAME_BYTES_MAX 64 /* no flag of ours is longer: a longer one is like none of them */
+#define SUGGESTION_BYTES_MIN 3 /* a shorter name is near to many flags */
+
+#define NAME_BYTES_MAX       64 /* no flag of ours is longer: a longer one is like none of them */
 
 /* The arguments being read. */
 struct parser {
@@ -107,8 +109,12 @@ static int refuse_unknown(const struct parser *parser, const char *argument)
     const size_t dashes = strspn(argument, "-");
     const char *name = argument + dashes;
     const size_t length = strcspn(name, "=");
-    const struct sl_cli_option *near = nearest(parser->cli, name, length);
-    if (dashes == 0) {
+    const struct sl_cli_option *near =
+        length < SUGGESTION_BYTES_MIN ? NULL : nearest(parser->cli, name, length);
+    if (dashes == 1 && near == NULL) {
+        snprintf(parser->reason, parser->reason_bytes,
+                 "unknown flag %.80s: flags begin with two dashes (see --help)", argument);
+    } else if (dashes == 0) {
         snprintf(parser->reason, parser->reason_bytes,
                  "unexpected argument \"%.120s\": only flags are accepted (see --help)", argument);
     } else if (near != NULL) {

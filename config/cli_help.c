@@ -52,7 +52,10 @@ static void write_default(const struct sl_cli_option *option, char *text, size_t
         }
         break;
     case SL_CLI_U64:
-        snprintf(text, text_bytes, " Default: %" PRIu64, *(const uint64_t *)option->target);
+        /* A value below the range stands for "not given"; the help text then has the default. */
+        if ((double)*(const uint64_t *)option->target >= option->least) {
+            snprintf(text, text_bytes, " Default: %" PRIu64, *(const uint64_t *)option->target);
+        }
         break;
     case SL_CLI_I64:
         snprintf(text, text_bytes, " Default: %" PRId64, *(const int64_t *)option->target);

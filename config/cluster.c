@@ -267,7 +267,7 @@ static int64_t unless_zero(uint32_t value)
     return value == 0 ? -1 : (int64_t)value;
 }
 
-static int agree_on_workers(const struct sources *sources, uint32_t *out)
+static int agree_on_workers(const struct sources *sources, struct sl_cluster *cluster)
 {
     const struct sl_dmlc *dmlc = sources->dmlc;
     const struct said said[] = {
@@ -277,8 +277,11 @@ static int agree_on_workers(const struct sources *sources, uint32_t *out)
     };
     int64_t count;
     int err = agree(sources, said, sizeof said / sizeof said[0], &count);
-    if (err == 0) {
-        *out = count < 0 ? 0 : (uint32_t)count;
+    if (err == 0 && count >= 0) {
+        cluster->worker_count = (uint32_t)count;
+        cluster->worker_count_source = said[0].value >= 0   ? "--worker-hosts"
+                                       : said[1].value >= 0 ? "TF_CONFIG"
+                                                            : "DMLC_NUM_WORKER";
     }
     return err;
 }
@@ -386,6 +389,24 @@ static int choose_ps(const struct sources *sources, struct sl_cluster *cluster)
     return 0;
 }
 
+/* A map that leaves this ps out would silently make its control endpoint the data endpoint. */
+static int check_map(const struct sources *sources, const struct sl_cluster *cluster)
+{
+    if (cluster->role != SL_CLUSTER_PS || sources->map_path == NULL || cluster->ps == NULL) {
+        return 0;
+    }
+    const struct sl_endpoint *control = &cluster->ps[cluster->task_index].control;
+    if (sl_endpoint_map_find(&sources->map, control) != NULL) {
+        return 0;
+    }
+    char text[SL_LIMIT_ENDPOINT_BYTES];
+    sl_endpoint_format(control, text, sizeof text);
+    return refuse(sources,
+                  "%s: no line for ps %u, which is this process: add \"%s=DATA_URI\", or remove "
+                  "the map",
+                  sources->map_path, cluster->task_index, text + strlen("tcp://"));
+}
+
 /* What to call the index that a process was given. */
 static const char *index_source(const struct sources *sources)
 {
@@ -453,7 +474,7 @@ static int weigh(const struct sources *sources, enum sl_cluster_role program,
         err = agree_on_role(sources, program, &cluster->role);
     }
     if (err == 0) {
-        err = agree_on_workers(sources, &cluster->worker_count);
+        err = agree_on_workers(sources, cluster);
     }
     if (err == 0) {
         err = agree_on_index(sources, &index);
@@ -461,7 +482,10 @@ static int weigh(const struct sources *sources, enum sl_cluster_role program,
     if (err == 0) {
         err = choose_ps(sources, cluster);
     }
-    return err != 0 ? err : choose_task(sources, index, cluster);
+    if (err == 0) {
+        err = choose_task(sources, index, cluster);
+    }
+    return err != 0 ? err : check_map(sources, cluster);
 }
 
 int sl_cluster_resolve(enum sl_cluster_role role, const struct sl_cluster_flags *flags,

@@ -38,7 +38,8 @@ struct sl_cluster {
     bool any_task;                  /* the coordinator chooses it; task_index is 0 */
     struct sl_cluster_ps *ps;       /* [ps_count]; NULL with a scheduler */
     uint32_t ps_count;
-    uint32_t worker_count; /* 0: nothing says it */
+    uint32_t worker_count;           /* 0: nothing says it */
+    const char *worker_count_source; /* "--worker-hosts", ...: the first that says it; or NULL */
 };
 
 /* What the flags said; NULL (task_index: -1) where they said nothing. */

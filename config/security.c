@@ -74,9 +74,13 @@ int sl_security_resolve(const struct sl_security_flags *flags, const char *varia
         return err;
     }
     const char *path = flags->secret_file;
-    if (path == NULL && variable != NULL && variable[0] != '\0') {
-        path = variable;
+    if (path == NULL && variable != NULL && variable[0] == '\0') {
+        (void)snprintf(reason, reason_bytes,
+                       SL_SECURITY_SECRET_VARIABLE "=: accepts the path of a file; unset it for a "
+                                                   "cluster without a secret");
+        return SL_ERR_INVALID;
     }
+    path = path == NULL ? variable : path;
     if (path != NULL) {
         err = sl_secret_read(path, &security.secret, reason, reason_bytes);
     }

@@ -63,9 +63,9 @@ int sl_security_check_flags(const struct sl_security_flags *flags, char *reason,
                             size_t reason_bytes);
 
 /* The same; then that the TLS files can be read, and the secret from the flag's file, else from the
- * one that the variable names (getenv's SL_SECURITY_SECRET_VARIABLE; NULL or "" says nothing). On
- * error, reason says which flag or file, and what is accepted. Errors: INVALID, NOT_FOUND (a TLS
- * file), and those of sl_secret_read. */
+ * one that the variable names (getenv's SL_SECURITY_SECRET_VARIABLE; NULL: not set; empty is an
+ * error). On error, reason says which flag or file, and what is accepted. Errors: INVALID,
+ * NOT_FOUND (a TLS file), and those of sl_secret_read. */
 int sl_security_resolve(const struct sl_security_flags *flags, const char *variable,
                         struct sl_security *out, char *reason, size_t reason_bytes);
 

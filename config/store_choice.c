@@ -165,10 +165,10 @@ int sl_store_choice_read(const char *flag, struct sl_store_choice *out, char *re
         .reason = reason,
         .reason_bytes = reason_bytes,
     };
-    struct sl_store_choice choice = {.is_given = reading.text != NULL && reading.text[0] != '\0'};
+    struct sl_store_choice choice = {.is_given = reading.text != NULL};
     int err = choice.is_given ? read_url(&reading, &choice) : 0;
     const char *path = choice.is_given ? getenv(SL_STORE_CHOICE_USER_FILE) : NULL;
-    if (err == 0 && path != NULL && path[0] != '\0') {
+    if (err == 0 && path != NULL) {
         err = read_user(path, &choice, reason, reason_bytes);
     }
     if (err == 0) {

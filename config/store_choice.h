@@ -35,9 +35,10 @@ struct sl_store_choice {
     char user[128], password[128];                                  /* "": none */
 };
 
-/* flag: NULL: it said nothing. The user and password, "user:password", are the first line of the
- * file that STARLING_CLUSTER_STORE_USER_FILE names, which nobody else may read. On error, reason
- * names the flag or variable and what is accepted. Errors: INVALID, NOT_FOUND, IO. */
+/* flag: NULL: it said nothing. An empty variable is an error; unset it instead. The user and
+ * password, "user:password", are the first line of the file that STARLING_CLUSTER_STORE_USER_FILE
+ * names, which nobody else may read. On error, reason names the flag or variable and what is
+ * accepted. Errors: INVALID, NOT_FOUND, IO. */
 int sl_store_choice_read(const char *flag, struct sl_store_choice *out, char *reason,
                          size_t reason_bytes);
 

@@ -19,8 +19,9 @@
 #define SL_LIMIT_REQUEST_SECTIONS      4096
 #define SL_LIMIT_ENDPOINT_BYTES        256 /* an endpoint as text, with its NUL */
 
-/* Checkpoints are numbered from 1 to this, which JSON's readers keep exact. */
-#define SL_LIMIT_CHECKPOINT_NUMBER     1000000000000000ULL
+/* Checkpoints are numbered from 1 to this: the greatest number that a folder's name can spell, and
+ * one that readers of JSON keep exact. */
+#define SL_LIMIT_CHECKPOINT_NUMBER     999999999999ULL
 
 /* Up to here a frame's payload is received through the transport's own buffers; a longer one is
  * received straight into memory that the receiver names. */

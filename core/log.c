@@ -11,7 +11,9 @@
 
 /* A longer line is cut. Far below PIPE_BUF, so that lines of several processes that share a pipe do
  * not mix. */
-#define LINE_BYTES 1024
+#define LINE_BYTES       1024
+
+#define LINES_PER_SECOND 8 /* of sl_log_limit */
 
 static atomic_int least_level = SL_LOG_INFO;
 
@@ -106,4 +108,21 @@ void sl_log_write(enum sl_log_level level, const char *format, ...)
     ssize_t written = write(STDERR_FILENO, line, prefix + text + 1);
     (void)written;
     errno = saved_errno;
+}
+
+bool sl_log_limit_allows(struct sl_log_limit *limit, uint64_t now_ns)
+{
+    const uint64_t second = now_ns / 1000000000;
+    if (second != limit->second) {
+        if (limit->suppressed > 0) {
+            sl_log_warn("%u more lines like these were left out", limit->suppressed);
+        }
+        *limit = (struct sl_log_limit){.second = second};
+    }
+    if (limit->lines == LINES_PER_SECOND) {
+        limit->suppressed++;
+        return false;
+    }
+    limit->lines++;
+    return true;
 }

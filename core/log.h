@@ -4,6 +4,7 @@
 #define SL_CORE_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum sl_log_level { SL_LOG_DEBUG, SL_LOG_INFO, SL_LOG_WARN, SL_LOG_ERROR, SL_LOG_OFF };
 
@@ -22,6 +23,16 @@ bool sl_log_enabled(enum sl_log_level level);
 
 void sl_log_write(enum sl_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Bounds the log lines about what peers do: 8 in each second of the clock. Zeroed before use. */
+struct sl_log_limit {
+    uint64_t second;
+    uint32_t lines, suppressed;
+};
+
+/* True when a further line may be written now. The first line of a later second first reports how
+ * many were left out. `now_ns` is monotonic. Owner of *limit. */
+bool sl_log_limit_allows(struct sl_log_limit *limit, uint64_t now_ns);
 
 #define sl_log_debug(...)                                                                          \
     (sl_log_enabled(SL_LOG_DEBUG) ? sl_log_write(SL_LOG_DEBUG, __VA_ARGS__) : (void)0)

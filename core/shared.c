@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -16,9 +17,16 @@
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
+struct sl_shared_hold {
+    atomic_bool is_pinned, is_revoked; /* never false again */
+    bool is_private;                   /* the base is the creator's alone */
+    uint8_t *at_peers;                 /* revoked: a second mapping */
+};
+
 /* What this process has created, the newest first. */
 struct created {
     struct sl_shared shared;
+    struct sl_shared_hold hold;
     struct created *next;
 };
 
@@ -89,13 +97,14 @@ int sl_shared_create(const char *name, size_t bytes, enum sl_shared_access acces
                      struct sl_shared *out)
 {
     sl_assert(bytes > 0);
-    struct created *created = malloc(sizeof *created);
+    struct created *created = calloc(1, sizeof *created);
     size_t rounded = whole_pages(bytes);
     if (created == NULL || rounded == 0 || rounded > (size_t)INT64_MAX) {
         free(created);
         return SL_ERR_NO_MEMORY;
     }
-    created->shared = (struct sl_shared){.bytes = rounded, .access = access};
+    created->shared =
+        (struct sl_shared){.bytes = rounded, .access = access, .hold = &created->hold};
     int err = make(name, &created->shared);
     if (err != 0) {
         free(created);
@@ -132,25 +141,125 @@ void sl_shared_destroy(struct sl_shared *shared)
     struct created *created = take_created(shared->base);
     sl_assert(created != NULL);
     munmap(created->shared.base, created->shared.bytes);
+    if (created->hold.at_peers != NULL) {
+        munmap(created->hold.at_peers, created->shared.bytes);
+    }
     close(created->shared.fd);
     free(created);
     *shared = (struct sl_shared){.fd = -1};
 }
 
-const struct sl_shared *sl_shared_find(const void *at, size_t bytes)
+static bool holds(const struct sl_shared *shared, const void *at, size_t bytes)
 {
     uintptr_t from = (uintptr_t)at;
-    const struct sl_shared *found = NULL;
+    uintptr_t base = (uintptr_t)shared->base;
+    return from >= base && from - base <= shared->bytes && bytes <= shared->bytes - (from - base);
+}
+
+/* With the lock held. */
+static struct created *find(const void *at, size_t bytes)
+{
+    struct created *created = created_first;
+    while (created != NULL && !holds(&created->shared, at, bytes)) {
+        created = created->next;
+    }
+    return created;
+}
+
+const struct sl_shared *sl_shared_find(const void *at, size_t bytes)
+{
     pthread_mutex_lock(&created_lock);
-    for (struct created *created = created_first; created != NULL && found == NULL;
-         created = created->next) {
-        uintptr_t base = (uintptr_t)created->shared.base;
-        bool holds = from >= base && from - base <= created->shared.bytes &&
-                     bytes <= created->shared.bytes - (from - base);
-        found = holds ? &created->shared : NULL;
+    const struct created *created = find(at, bytes);
+    const bool is_found = created != NULL && !atomic_load(&created->hold.is_revoked);
+    pthread_mutex_unlock(&created_lock);
+    return is_found ? &created->shared : NULL;
+}
+
+/* ---- Revoking ---------------------------------------------------------------------------------
+ */
+
+void sl_shared_pin(const void *at, size_t bytes)
+{
+    pthread_mutex_lock(&created_lock);
+    struct created *created = find(at, bytes);
+    if (created != NULL) {
+        atomic_store(&created->hold.is_pinned, true);
     }
     pthread_mutex_unlock(&created_lock);
-    return found;
+}
+
+bool sl_shared_is_revoked(const struct sl_shared *shared)
+{
+    return shared->hold != NULL &&
+           atomic_load_explicit(&shared->hold->is_revoked, memory_order_acquire);
+}
+
+bool sl_shared_may_land(const struct sl_shared *shared)
+{
+    return shared->access == SL_SHARED_WRITE && shared->hold != NULL &&
+           !atomic_load_explicit(&shared->hold->is_pinned, memory_order_relaxed) &&
+           !sl_shared_is_revoked(shared);
+}
+
+uint8_t *sl_shared_at_peers(const struct sl_shared *shared)
+{
+    return sl_shared_is_revoked(shared) ? shared->hold->at_peers : shared->base;
+}
+
+/* The flag comes first: nobody takes bytes of peers from the base once the base may lack them. Then
+ * a private mapping takes the place of the shared one, in one step as other threads see it: its
+ * pages are those of the file until each is written. */
+static int make_private(struct sl_shared_hold *hold, const struct sl_shared *shared)
+{
+    void *at_peers = mmap(NULL, shared->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shared->fd, 0);
+    void *private = mmap(NULL, shared->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                         shared->fd, 0);
+    if (at_peers == MAP_FAILED || private == MAP_FAILED) {
+        (void)(at_peers != MAP_FAILED && munmap(at_peers, shared->bytes));
+        (void)(private != MAP_FAILED && munmap(private, shared->bytes));
+        return SL_ERR_NO_MEMORY;
+    }
+    hold->at_peers = at_peers;
+    atomic_store(&hold->is_revoked, true);
+    if (mremap(private, shared->bytes, shared->bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+               shared->base) == MAP_FAILED) {
+        munmap(private, shared->bytes);
+        return SL_ERR_NO_MEMORY; /* the base is still the shared one */
+    }
+    hold->is_private = true;
+    return 0;
+}
+
+/* A write that changes nothing makes the system copy the page: no thread's write is lost by it. */
+static void copy_pages(uint8_t *at, size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t end = (uintptr_t)at + bytes;
+    uint8_t *next = at - (uintptr_t)at % page;
+    for (; (uintptr_t)next < end; next += page) {
+        uint8_t seen = __atomic_load_n(next, __ATOMIC_RELAXED);
+        while (!__atomic_compare_exchange_n(next, &seen, seen, true, __ATOMIC_RELAXED,
+                                            __ATOMIC_RELAXED)) {
+        }
+    }
+}
+
+int sl_shared_revoke(const struct sl_shared *shared, const void *at, size_t bytes)
+{
+    struct sl_shared_hold *hold = shared->hold;
+    sl_assert(hold != NULL);
+    sl_assert(shared->access == SL_SHARED_WRITE);
+    sl_assert(holds(shared, at, bytes));
+    pthread_mutex_lock(&created_lock);
+    int err = hold->is_private                 ? 0
+              : atomic_load(&hold->is_pinned)  ? SL_ERR_UNSUPPORTED
+              : atomic_load(&hold->is_revoked) ? SL_ERR_NO_MEMORY
+                                               : make_private(hold, shared);
+    if (err == 0) {
+        copy_pages(shared->base + ((const uint8_t *)at - shared->base), bytes);
+    }
+    pthread_mutex_unlock(&created_lock);
+    return err;
 }
 
 /* Huge pages of the administrator's run out when they are touched, which kills whoever touches. */
@@ -238,5 +347,32 @@ bool sl_shared_move_into(struct sl_shared *attached, struct sl_shared *hollow)
     attached->base = moved;
     count_out(hollow->bytes);
     *hollow = (struct sl_shared){.fd = -1};
+    return true;
+}
+
+bool sl_shared_split(struct sl_shared *hollow, size_t bytes, struct sl_shared *rest)
+{
+    sl_assert(bytes < hollow->bytes);
+    sl_assert(bytes == whole_pages(bytes));
+    if (!count_in(0)) {
+        return false;
+    }
+    *rest = (struct sl_shared){.base = hollow->base + bytes,
+                               .bytes = hollow->bytes - bytes,
+                               .fd = -1,
+                               .access = hollow->access};
+    hollow->bytes = bytes;
+    return true;
+}
+
+bool sl_shared_join(struct sl_shared *first, struct sl_shared *second)
+{
+    if (second->base == NULL || first->base + first->bytes != second->base ||
+        first->access != second->access) {
+        return false;
+    }
+    first->bytes += second->bytes;
+    count_out(0);
+    *second = (struct sl_shared){.fd = -1};
     return true;
 }

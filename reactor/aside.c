@@ -96,7 +96,7 @@ static void thread_work(void *ctx, uint64_t a, uint64_t b)
         return; /* who destroys the aside says what becomes of the job */
     }
     struct sl_aside_job *job = (struct sl_aside_job *)(uintptr_t)a;
-    if (aside->spare != NULL) {
+    if (aside->spare != NULL && !job->allocates) {
         sl_spare_run(aside->spare, work_on_spare, job);
     } else {
         job->work(job);

@@ -20,7 +20,10 @@ struct sl_aside_job {
                                              * reactor owns */
     void (*done)(struct sl_aside_job *job); /* on the reactor, in the order of posting, in a later
                                              * turn; the job is the caller's again */
-    struct sl_aside_job *next;              /* the aside's */
+    bool allocates; /* work may take locks that reactors take: of the allocator, of the address
+                     * space. In SL_ASIDE_BELOW such a job runs behind reactors, not below all: a
+                     * thread that gets no core would keep the lock */
+    struct sl_aside_job *next; /* the aside's */
     int err; /* set before `done`: 0: `work` has run; NO_MEMORY: there is no thread; CANCELLED: the
               * aside was destroyed before */
 };

@@ -1,5 +1,7 @@
 /* Who runs a reactor's turns: a thread of its own, or one of its user's that attaches to it. */
+#include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <time.h>
 
 #include "core/log.h"
@@ -211,6 +213,12 @@ static int thread_create(struct sl_reactor *reactor)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int err = pthread_create(&reactor->thread, NULL, thread_main, reactor);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err != 0) {
+        sl_log_error("%s: cannot start its thread: %s%s", sl_reactor_name(reactor), strerror(err),
+                     err == EAGAIN ? ": the user's or the container's limit on threads is reached "
+                                     "(ulimit -u, pids.max)"
+                                   : "");
+    }
     return err == 0 ? 0 : SL_ERR_NO_MEMORY;
 }
 

@@ -13,7 +13,10 @@ struct sl_spare;
  * thread. */
 int sl_spare_create(const char *name, struct sl_spare **out);
 
-/* Returns when work(ctx) has been run: there, or on the caller. One caller at a time. */
+/* Returns when work(ctx) has been run: there, or on the caller. One caller at a time, which needs
+ * no deadline of its own: it waits as long as others leave nothing. The work must not allocate, map
+ * or free: a thread that is preempted with a lock of the process would stop all that need the lock.
+ */
 void sl_spare_run(struct sl_spare *spare, void (*work)(void *ctx), void *ctx);
 
 /* Of the thread's processor time. Any thread. */
