@@ -7,8 +7,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/env.h"
 #include "core/endpoint.h"
 #include "core/hash.h"
+#include "core/log.h"
 
 #define EPHEMERAL_FILE "/proc/sys/net/ipv4/ip_local_port_range"
 #define PORT_FIRST     10000U /* below are services with names */
@@ -139,11 +141,37 @@ static int list_hosts(const struct sl_launch_options *options, struct sl_plan_ho
     return err;
 }
 
+/* A reactor that polls holds a core: more of them than cores take turns, and everything waits.
+ * Errors: INVALID, of a variable. */
+static int check_polling(const struct sl_launch_options *options, char *reason, size_t reason_bytes)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    struct sl_env env;
+    int err = sl_env_read(cores > 0 ? (uint32_t)cores : 1, &env, reason, reason_bytes);
+    if (err != 0) {
+        return err;
+    }
+    const uint64_t of_ps = options->ps_reactors != 0 ? options->ps_reactors : env.ps_reactors;
+    const uint64_t of_worker =
+        options->worker_reactors != 0 ? options->worker_reactors : env.worker_reactors;
+    const uint64_t polling = (env.ps_polling ? options->ps_count * of_ps : 0) +
+                             (env.worker_polling ? options->worker_count * of_worker : 0);
+    if (cores > 0 && polling > (uint64_t)cores) {
+        sl_log_warn("%llu reactors of this job poll on %ld cores and take the cores from each "
+                    "other: use fewer, or unset PS_ENABLE_POLLING and WORKER_ENABLE_POLLING",
+                    (unsigned long long)polling, cores);
+    }
+    return 0;
+}
+
 int sl_local_plan(const struct sl_launch_options *options, struct sl_plan *plan, char *reason,
                   size_t reason_bytes)
 {
     struct sl_plan_hosts hosts = {0};
-    int err = list_hosts(options, &hosts, reason, reason_bytes);
+    int err = check_polling(options, reason, reason_bytes);
+    if (err == 0) {
+        err = list_hosts(options, &hosts, reason, reason_bytes);
+    }
     if (err == 0) {
         err = sl_plan_init(plan, (uint32_t)options->ps_count, (uint32_t)options->worker_count);
     }

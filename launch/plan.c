@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "config/hosts.h"
+#include "config/variables.h"
 #include "launch/device.h"
 
 static void name_tasks(struct sl_plan_task *tasks, uint32_t count, enum sl_cluster_role role)
@@ -66,25 +67,48 @@ void sl_plan_environment(const struct sl_launch_options *options)
     unsetenv("TF_CONFIG");
 }
 
-/* The program's path: in --bin-dir, else beside this executable, else its bare name, which the
- * PATH finds. */
-static void find_program(const char *name, const char *bin_dir, char *path, size_t path_bytes)
+int sl_plan_append_variables(struct sl_words *words)
 {
+    uint32_t count;
+    const struct sl_variable *variables = sl_variables_all(&count);
+    int err = 0;
+    for (uint32_t i = 0; err == 0 && i < count; i++) {
+        const char *value = getenv(variables[i].name);
+        if (variables[i].scope != SL_VARIABLE_OF_JOB || value == NULL) {
+            continue;
+        }
+        char *pair = NULL;
+        if (asprintf(&pair, "%s=%s", variables[i].name, value) < 0) {
+            return SL_ERR_NO_MEMORY;
+        }
+        err = sl_words_append(words, pair);
+        free(pair);
+    }
+    return err;
+}
+
+/* The program's path: in --bin-dir, else beside this executable, else its bare name, which the
+ * PATH finds. The caller's to free; NULL: no memory. */
+static char *find_program(const char *name, const char *bin_dir)
+{
+    char *path;
     if (bin_dir != NULL) {
-        snprintf(path, path_bytes, "%s/%s", bin_dir, name);
-        return;
+        return asprintf(&path, "%s/%s", bin_dir, name) < 0 ? NULL : path;
     }
     char self[4096];
     const ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (bytes > 0) {
+    if (bytes > 0 && bytes < (ssize_t)sizeof self - 1) {
         self[bytes] = '\0';
-        char *slash = strrchr(self, '/');
-        snprintf(path, path_bytes, "%.*s/%s", (int)(slash - self), self, name);
-        if (access(path, X_OK) == 0) {
-            return;
+        const char *slash = strrchr(self, '/');
+        if (asprintf(&path, "%.*s/%s", (int)(slash - self), self, name) < 0) {
+            return NULL;
         }
+        if (access(path, X_OK) == 0) {
+            return path;
+        }
+        free(path);
     }
-    snprintf(path, path_bytes, "%s", name);
+    return strdup(name);
 }
 
 static int append_ps_args(struct sl_words *argv, const char *ps_args, char *reason,
@@ -208,9 +232,8 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
                     const struct sl_plan_hosts *hosts, char *reason, size_t reason_bytes)
 {
     const bool is_ps = task->role == SL_CLUSTER_PS;
-    char program[4200], index[16];
-    find_program(is_ps ? "starling-ps" : "starling-worker", options->bin_dir, program,
-                 sizeof program);
+    char index[16];
+    char *program = find_program(is_ps ? "starling-ps" : "starling-worker", options->bin_dir);
     snprintf(index, sizeof index, "%u", task->index);
     const char *const words[] = {program,
                                  "--ps-hosts",
@@ -222,13 +245,12 @@ int sl_plan_command(struct sl_plan_task *task, const struct sl_launch_options *o
                                  "--task-index",
                                  index};
     snprintf(reason, reason_bytes, "out of memory");
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        int err = sl_words_append(&task->argv, words[i]);
-        if (err != 0) {
-            return err;
-        }
+    int err = program == NULL ? SL_ERR_NO_MEMORY : 0;
+    for (size_t i = 0; err == 0 && i < sizeof words / sizeof words[0]; i++) {
+        err = sl_words_append(&task->argv, words[i]);
     }
-    int err = check_replicas(options, hosts, reason, reason_bytes);
+    free(program);
+    err = err != 0 ? err : check_replicas(options, hosts, reason, reason_bytes);
     err = err != 0 ? err : append_shared(task, options);
     err = err != 0 ? err : append_devices(task, options, hosts, reason, reason_bytes);
     if (is_ps) {

@@ -57,4 +57,8 @@ int sl_plan_join(char **list, const char *item);
  * launcher says the cluster by flags. */
 void sl_plan_environment(const struct sl_launch_options *options);
 
+/* Appends NAME=VALUE, for env(1), of every variable of the job that is set here: what a process
+ * needs that does not inherit this environment. Errors: NO_MEMORY. */
+int sl_plan_append_variables(struct sl_words *words);
+
 #endif

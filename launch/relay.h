@@ -13,6 +13,7 @@ struct sl_relay {
     int from;                    /* non-blocking read end; owned; -1: closed */
     int to;                      /* the launcher's own stdout or stderr */
     int copy;                    /* also there, without prefix; -1: nowhere */
+    int lost_errno;              /* of the first write that failed and lost output; 0: none */
     size_t start;                /* length of the prefix, which begins `line` */
     size_t used;                 /* of `line`, prefix included */
     bool (*waits_on)(void *ctx); /* may be NULL: waits for ever */
@@ -20,7 +21,8 @@ struct sl_relay {
     char line[SL_RELAY_LINE_BYTES];
 };
 
-/* name: "worker/3", or NULL for no prefix. waits_on may be set afterwards. */
+/* name: "worker/3", or NULL for no prefix. waits_on may be set afterwards. lost_errno stays as it
+ * is, over all children of a task: zero it once before. */
 void sl_relay_init(struct sl_relay *relay, int from, int to, int copy, const char *name);
 
 enum sl_relay_result {

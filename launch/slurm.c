@@ -125,16 +125,20 @@ static int list_hosts(const struct slurm *slurm, struct sl_plan_hosts *hosts)
     return err;
 }
 
+/* The variables are named: srun passes the environment on only where --export=NONE was not said to
+ * it or to sbatch. */
 static int wrap_srun(struct sl_plan_task *task, const char *node)
 {
-    char where[300];
+    char where[320];
     snprintf(where, sizeof where, "--nodelist=%s", node);
-    const char *const begin[] = {"srun", "--nodes=1", "--ntasks=1", "--overlap", "--quiet", where};
+    const char *const begin[] = {"srun",    "--nodes=1", "--ntasks=1", "--overlap",
+                                 "--quiet", where,       "env"};
     struct sl_words outer = {0};
     int err = 0;
     for (size_t i = 0; err == 0 && i < sizeof begin / sizeof begin[0]; i++) {
         err = sl_words_append(&outer, begin[i]);
     }
+    err = err != 0 ? err : sl_plan_append_variables(&outer);
     for (uint32_t i = 0; err == 0 && i < task->argv.count; i++) {
         err = sl_words_append(&outer, task->argv.items[i]);
     }

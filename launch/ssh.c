@@ -12,44 +12,17 @@
 
 /* What runs on the other machine, around the program. ssh passes no signal on, and does not end
  * what it started when it dies; but standard input ends in both cases. So a watcher reads it, and
- * at its end asks the program to end, and later kills it. $1 is the working folder, $2 the seconds
- * between the two, the rest the command. */
+ * at its end asks the program to end, and later kills it. $1 is the working folder, $2 the host as
+ * ssh was told it, $3 the seconds between the two, the rest the command. */
 static const char script[] =
-    "cd \"$1\"; g=$2; shift 2; exec 3<&0; "
+    "cd \"$1\" || { echo \"starling-launch: cannot enter the working folder $1 on $2: start from a "
+    "folder that every host has\" >&2; exit 127; }; "
+    "g=$3; shift 3; exec 3<&0; "
     "\"$@\" 3<&- </dev/null & p=$!; "
     "{ while read -r x; do :; done <&3; kill -TERM $p; "
     "while [ $g -gt 0 ] && kill -0 $p; do sleep 1; g=$((g-1)); done; kill -KILL $p; } "
     ">/dev/null 2>&1 & w=$!; "
     "exec 3<&-; wait $p; s=$?; kill $w 2>/dev/null; exit $s";
-
-/* The variables of config/env.h, config/rdma_choice.h and config/checkpoint_choice.h, handed on
- * where the launcher has them; and those of DPDK, but for its devices: each process has its own. */
-static const char *const variables[] = {
-    "NETWORK_PS_CORE_NUMBER",
-    "NETWORK_WORKER_CORE_NUMBER",
-    "PS_ENABLE_POLLING",
-    "WORKER_ENABLE_POLLING",
-    "PS_DISABLE_PIN_CORES",
-    "WORKER_DISABLE_PIN_CORES",
-    "STARLING_LOG",
-    "STARLING_TCP_CONGESTION",
-    "STARLING_SHM",
-    "STARLING_RDMA",
-    "STARLING_RDMA_DEVICE",
-    "STARLING_RDMA_GID_INDEX",
-    "MC_GID_INDEX",
-    "NCCL_IB_GID_INDEX",
-    SL_SECURITY_SECRET_VARIABLE,
-    "STARLING_CHECKPOINT_DIR",
-    "STARLING_CHECKPOINT_EVERY",
-    "STARLING_CHECKPOINT_ADDS",
-    "STARLING_CHECKPOINT_KEEP",
-    "STARLING_CHECKPOINT_LEVEL",
-    "STARLING_RESTORE",
-    "STARLING_DPDK_EAL_ARGS",
-    "STARLING_DPDK_MODULE",
-    "STARLING_DPDK_FAULTS",
-};
 
 /* The host list as read: one entry a process, "user@host" as ssh takes it, by role. */
 struct host_list {
@@ -239,36 +212,27 @@ static int list_hosts(const struct sl_launch_options *options, const struct host
     return err;
 }
 
-/* sh -c SCRIPT starling FOLDER GRACE env NAME=VALUE... */
-static int begin_remote(const struct sl_launch_options *options, struct sl_words *words)
+/* sh -c SCRIPT starling FOLDER TARGET GRACE env NAME=VALUE... */
+static int begin_remote(const struct sl_launch_options *options, const char *folder,
+                        const char *target, struct sl_words *words)
 {
-    char folder[4096], grace[24], pair[512];
-    if (getcwd(folder, sizeof folder) == NULL) {
-        snprintf(folder, sizeof folder, "/");
-    }
+    char grace[24];
     snprintf(grace, sizeof grace, "%llu", (unsigned long long)options->grace_s);
-    const char *const begin[] = {"sh", "-c", script, "starling", folder, grace, "env"};
+    const char *const begin[] = {"sh", "-c", script, "starling", folder, target, grace, "env"};
     int err = 0;
     for (size_t i = 0; err == 0 && i < sizeof begin / sizeof begin[0]; i++) {
         err = sl_words_append(words, begin[i]);
     }
-    for (size_t i = 0; err == 0 && i < sizeof variables / sizeof variables[0]; i++) {
-        const char *value = getenv(variables[i]);
-        if (value != NULL) {
-            snprintf(pair, sizeof pair, "%s=%s", variables[i], value);
-            err = sl_words_append(words, pair);
-        }
-    }
-    return err;
+    return err != 0 ? err : sl_plan_append_variables(words);
 }
 
 /* Turns the task's command, as it is at home, into ssh's: the command, the target, one string. */
-static int wrap(const struct sl_launch_options *options, const char *target,
+static int wrap(const struct sl_launch_options *options, const char *folder, const char *target,
                 struct sl_plan_task *task)
 {
     struct sl_words remote = {0}, outer = {0};
     char *text = NULL;
-    int err = begin_remote(options, &remote);
+    int err = begin_remote(options, folder, target, &remote);
     for (uint32_t i = 0; err == 0 && i < task->argv.count; i++) {
         err = sl_words_append(&remote, task->argv.items[i]);
     }
@@ -295,6 +259,13 @@ static int fill(const struct sl_launch_options *options, const struct host_list 
                 struct sl_plan *plan)
 {
     struct sl_plan_hosts hosts = {0};
+    char *folder = getcwd(NULL, 0);
+    if (folder == NULL) {
+        snprintf(list->reason, list->reason_bytes,
+                 "the working folder has no path that the other machines could enter: %s",
+                 strerror(errno));
+        return errno == ENOMEM ? SL_ERR_NO_MEMORY : SL_ERR_NOT_FOUND;
+    }
     int err = list_hosts(options, list, &hosts);
     if (err == 0) {
         err = sl_plan_check_security(options, &hosts, list->reason, list->reason_bytes);
@@ -307,9 +278,10 @@ static int fill(const struct sl_launch_options *options, const struct host_list 
         struct sl_plan_task *task = &plan->tasks[i];
         err = sl_plan_command(task, options, &hosts, list->reason, list->reason_bytes);
         if (err == 0) {
-            err = wrap(options, list->targets[task->role].items[task->index], task);
+            err = wrap(options, folder, list->targets[task->role].items[task->index], task);
         }
     }
+    free(folder);
     free(hosts.ps);
     free(hosts.workers);
     return err;

@@ -118,12 +118,14 @@ static void take_signal(struct supervisor *all)
             all->child_ended = true; /* several may share one: reap looks at every process */
             continue;
         }
-        if (all->phase == STOPPING) {
-            kill_all(all); /* asked twice */
-            continue;
-        }
-        sl_log_warn("%s: the job is stopped (once more kills it)", strsignal(number));
-        stop(all, SL_SUPERVISOR_SIGNALED + number, number == SIGINT ? SIGINT : SIGTERM);
+        if (number == SIGQUIT) {
+            sl_log_warn("%s: the job is killed", strsignal(number));
+            stop(all, SL_SUPERVISOR_SIGNALED + number, SIGTERM);
+            kill_all(all);
+        } else if (all->phase != STOPPING) {
+            sl_log_warn("%s: the job is stopped (SIGQUIT kills it)", strsignal(number));
+            stop(all, SL_SUPERVISOR_SIGNALED + number, number == SIGINT ? SIGINT : SIGTERM);
+        } /* else it comes by another way too: from a control group, timeout(1), a batch system */
     }
 }
 
@@ -450,6 +452,7 @@ static bool open_signals(int *out)
     sigaddset(&taken, SIGINT);
     sigaddset(&taken, SIGTERM);
     sigaddset(&taken, SIGHUP);
+    sigaddset(&taken, SIGQUIT);
     sigaddset(&taken, SIGCHLD);
     sigprocmask(SIG_BLOCK, &taken, NULL);
     signal(SIGPIPE, SIG_IGN);
@@ -496,6 +499,18 @@ static bool set_up(struct supervisor *all, const struct sl_plan *plan)
     return make_log_dir(all->options->log_dir);
 }
 
+/* A job whose report could not be written has not ended well. */
+static void check_output(struct supervisor *all, const struct sl_run *run)
+{
+    const int failure = run->out.lost_errno != 0 ? run->out.lost_errno : run->err.lost_errno;
+    char name[SL_RUN_NAME_BYTES];
+    if (failure != 0) {
+        sl_log_error("%s: some of its output is lost: %s", sl_run_name(run, name),
+                     strerror(failure));
+        all->status = all->status == 0 ? SL_SUPERVISOR_FAILED : all->status;
+    }
+}
+
 int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options *options,
                       struct sl_report *report)
 {
@@ -525,6 +540,7 @@ int sl_supervisor_run(const struct sl_plan *plan, const struct sl_launch_options
         close(all.signal_fd);
     }
     for (uint32_t i = 0; i < all.count; i++) {
+        check_output(&all, &all.processes[i]);
         sl_run_fini(&all.processes[i]);
     }
     free(all.polled);
