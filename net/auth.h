@@ -2,9 +2,12 @@
  * to the other that it has the secret, without showing it (docs/security.md).
  *
  *     client -> Hello       with a nonce
- *     server -> Challenge   with a nonce of its own and its proof
+ *     server -> Challenge   with a nonce of its own
  *     client -> Proof
- *     server -> Welcome, or Error REFUSED
+ *     server -> Proof, then Welcome or another Error; or Error REFUSED
+ *
+ * The client proves first: the server sends a stranger nothing that depends on the secret, so that
+ * a stranger cannot test guesses at the secret without a server.
  *
  * A proof is HMAC-SHA-256 (RFC 2104, by OpenSSL), keyed with the secret, of a label that names the
  * side, both nonces, and what the hello claims, so that none can be reflected, replayed, or moved

@@ -71,6 +71,7 @@ void sl_conn_report_accepted(struct sl_conn *conn)
 
 void sl_conn_report_connected(struct sl_conn *conn)
 {
+    conn->is_welcome = true;
     report_open(conn, false);
 }
 

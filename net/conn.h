@@ -26,7 +26,16 @@ struct sl_conn {
     void *ctx;  /* of events: the server or the client's reactor */
     void *user; /* the upper layer's own, for this connection */
     enum sl_conn_state state;
-    bool accepted;                      /* by listen, not by connect */
+    bool accepted; /* by listen, not by connect */
+    /* The peer is known to be one of the cluster: set by the upper layer when it welcomes the peer
+     * of an accepted connection; true of a connection that this process made. Before it, a
+     * transport keeps only a small share of its memory for the peer, and gives it no access to
+     * memory: no long frame may be sent to it. */
+    bool is_welcome;
+    /* What the peer has taken of what was sent, in bytes, as far as the transport has looked: for
+     * who asks whether a long frame gets on. TCP looks four times in its peer timeout. 0: the
+     * transport sees only frames. */
+    uint64_t taken_bytes;
     char peer[SL_LIMIT_ENDPOINT_BYTES]; /* "tcp://10.0.0.7:4242", for messages */
     /* ONE_SIDED, valid during `received`: where the sender wants the answer's payload: to be
      * written, and then sent as the answer frame's `payload`, while the connection lasts. NULL:

@@ -162,6 +162,9 @@ uint32_t sl_fault_conn_send_burst(struct sl_conn *base, const struct sl_transpor
     struct sl_fault_conn *conn = sl_fault_conn_of(base);
     struct sl_fault_transport *fault = sl_fault_home_of(conn);
     uint32_t taken = 0;
+    if (!conn->inner_closed) {
+        conn->inner->is_welcome = base->is_welcome;
+    }
     while (taken < count && base->state == SL_CONN_OPEN && !conn->inner_closed) {
         if (befalls(fault, fault->plan->take_short)) {
             fault->counts.taken_short++;

@@ -1,4 +1,3 @@
-#include "net/outbox.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -7,6 +6,7 @@
 
 #include "core/assert.h"
 #include "core/bytes.h"
+#include "net/outbox_block.h"
 
 #define ALIGN_BYTES    64
 #define WRITABLE_BURST 32 /* frames offered at once when there is room again */
@@ -25,16 +25,6 @@ struct sl_outbox_waiting {
     void *landing;
     uint32_t landing_bytes;
     uint32_t frame_count;
-};
-
-/* Followed by its room. */
-struct sl_outbox_block {
-    struct sl_outbox_block *next; /* among the free ones */
-    uint32_t room_bytes;
-    uint32_t head;          /* offset in the room of the next frame */
-    uint32_t tail;          /* offset in the room of the waiting made last */
-    uint32_t waiting_count; /* committed and not sent */
-    uint32_t unit_count;    /* that it has for a single long frame; 0: it is an ordinary one */
 };
 
 #define HEADER_BYTES                                                                               \
@@ -110,6 +100,7 @@ int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, boo
     if (err != 0) {
         return err;
     }
+    outbox->is_registered = true;
     struct sl_shared *shared = &outbox->shared;
     err = sl_shared_create("starling-outbox", outbox->bytes, SL_SHARED_READ, shared);
     if (err == 0) {
@@ -123,12 +114,6 @@ int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, boo
         free(outbox->units);
     }
     return err;
-}
-
-static uint8_t *unit_at(const struct sl_outbox *outbox, uint32_t unit)
-{
-    return outbox->base + outbox->block_count * (size_t)SL_OUTBOX_BLOCK_BYTES +
-           unit * (size_t)SL_OUTBOX_UNIT_BYTES;
 }
 
 /* The first so many free units in a row, which were most likely used before; unit_count: none. */
@@ -162,7 +147,10 @@ static struct sl_outbox_block *large_get(struct sl_outbox *outbox, uint32_t room
         return NULL;
     }
     units_mark(outbox, unit, count, true);
-    struct sl_outbox_block *block = (void *)unit_at(outbox, unit);
+    sl_warm_note(&outbox->units_warm, unit + count);
+    outbox->units_touched =
+        outbox->units_touched > unit + count ? outbox->units_touched : unit + count;
+    struct sl_outbox_block *block = (void *)sl_outbox_unit_at(outbox, unit);
     block_init(block, (uint32_t)(count * SL_OUTBOX_UNIT_BYTES - HEADER_BYTES), count);
     return block;
 }
@@ -171,7 +159,7 @@ static struct sl_outbox_block *large_get(struct sl_outbox *outbox, uint32_t room
 static void block_put(struct sl_outbox *outbox, struct sl_outbox_block *block)
 {
     if (block->unit_count > 0) {
-        const size_t at = (size_t)((uint8_t *)block - unit_at(outbox, 0));
+        const size_t at = (size_t)((uint8_t *)block - sl_outbox_unit_at(outbox, 0));
         units_mark(outbox, (uint32_t)(at / SL_OUTBOX_UNIT_BYTES), block->unit_count, false);
         return;
     }
@@ -196,6 +184,7 @@ static struct sl_outbox_block *block_get(struct sl_outbox *outbox)
         return NULL;
     }
     outbox->free_count--;
+    sl_warm_note(&outbox->blocks_warm, outbox->block_count - outbox->free_count);
     block_init(block, ROOM_BYTES, 0);
     return block;
 }

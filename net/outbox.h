@@ -10,6 +10,7 @@
 #define SL_NET_OUTBOX_H
 
 #include "core/shared.h"
+#include "core/warm.h"
 #include "net/transport.h"
 
 #define SL_OUTBOX_BLOCK_BYTES      (256U << 10)
@@ -46,8 +47,11 @@ struct sl_outbox {
     uint32_t reserved_bytes;          /* of payload */
     uint32_t landing_bytes;           /* of the next frame */
     void *landing;
-    uint32_t frame_count; /* committed and not sent, for fini's check */
-    bool checksum;        /* seal every frame */
+    uint32_t frame_count;   /* committed and not sent, for fini's check */
+    uint32_t units_touched; /* from the first, so many units have memory */
+    struct sl_warm blocks_warm, units_warm;
+    bool is_registered; /* the memory is, or is shared: all of it stays */
+    bool checksum;      /* seal every frame */
 };
 
 /* memory_bytes_max covers blocks and long frames. Errors: NO_MEMORY, INVALID (it is below
@@ -65,8 +69,14 @@ int sl_outbox_init_shared(struct sl_outbox *outbox, size_t memory_bytes_max, boo
  * sl_transport_memory_register; then it works as before. */
 static inline int sl_outbox_register(struct sl_outbox *outbox, struct sl_transport *transport)
 {
+    outbox->is_registered = true;
     return sl_transport_memory_register(transport, outbox->base, outbox->bytes);
 }
+
+/* To be called once a second: memory that nothing has used for some seconds goes back to the
+ * system, a part at a time; not that of an outbox that is shared or registered. False: there is
+ * none to give back. */
+bool sl_outbox_give_back(struct sl_outbox *outbox);
 
 /* Every connection that it was used with must be closed, and every transport that it is registered
  * with too. */

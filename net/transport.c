@@ -1,6 +1,7 @@
 #include "net/transport.h"
 
 #include "core/assert.h"
+#include "core/shared.h"
 
 const char sl_transport_joined;
 
@@ -98,6 +99,9 @@ int sl_transport_memory_register(struct sl_transport *transport, void *base, siz
     sl_reactor_assert_owner(transport->reactor);
     sl_assert(base != NULL);
     sl_assert(bytes > 0);
+    if ((transport->ops->capabilities & SL_TRANSPORT_REGISTERS) != 0) {
+        sl_shared_pin(base, bytes);
+    }
     return transport->ops->memory_register(transport, base, bytes);
 }
 

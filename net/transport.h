@@ -88,6 +88,7 @@ struct sl_transport_options {
     uint32_t connections_max;       /* 0: SL_LIMIT_CONNECTIONS */
     uint32_t buffer_bytes;          /* one receive buffer; 0: 32 KiB */
     uint32_t buffer_count;          /* receive buffers; a power of two; 0: 256 */
+    size_t aside_bytes; /* TCP: of long frames that wait for memory, what has come; 0: 256 MiB */
     /* A peer that is unreachable for about so long (nothing acknowledged, no answer to
      * keep-alives, no answer to a connect) is gone: `closed` with DEADLINE. So is one of which a
      * frame, or only its header, has come in part and then nothing more. One that is kept waiting
@@ -139,7 +140,8 @@ struct sl_transport_events {
     /* The header of a frame whose payload is longer than SL_LIMIT_INLINE_PAYLOAD_BYTES: where shall
      * the payload go? Memory of header->payload_bytes, aligned to 8, the transport's to write until
      * `received` or `closed`. NULL: nowhere now; the connection is read no further, and the
-     * question is asked again in later polls. SHARES: also SL_TRANSPORT_IN_PLACE. */
+     * question is asked again in later polls. It holds nothing meanwhile that other connections
+     * need to receive. SHARES: also SL_TRANSPORT_IN_PLACE. */
     void *(*sink)(void *ctx, struct sl_conn *conn, const struct sl_frame *header);
     void (*received)(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message);
     /* The frame's memory is its owner's again; in the order of sending. */

@@ -126,7 +126,6 @@ static void build_challenge(struct build *build, const struct sl_message_challen
 {
     build->challenge = (Starling__Challenge)STARLING__CHALLENGE__INIT;
     build->challenge.nonce = binary(from->nonce, sizeof from->nonce);
-    build->challenge.proof = binary(from->proof, sizeof from->proof);
     build->control.challenge = &build->challenge;
 }
 
@@ -177,6 +176,7 @@ static void build_register(struct build *build, const struct sl_message_register
     build->reg.restore = from->restore;
     build->reg.checkpoint_newest = from->checkpoint_newest;
     build->reg.serving = from->serving;
+    build->reg.has_tables = from->has_tables;
     build->reg.replicas = from->replicas;
     for (uint32_t i = 0; i < from->pair_count; i++) {
         Starling__Register__Pair *pair = &build->pairs[i];
@@ -223,6 +223,7 @@ static void build_cluster(struct build *build, const struct sl_message_cluster *
     build->cluster.message.restore = from->restore;
     build->cluster.message.abandoned_above = from->abandoned_above;
     build->cluster.message.abandoned_to = from->abandoned_to;
+    build->cluster.message.values_lost = from->values_lost;
     build->control.cluster = &build->cluster.message;
 }
 
@@ -283,6 +284,7 @@ static void build_table_open(struct build *build, const struct sl_message_table_
     build->open.message.spec = &build->open.spec;
     build->open.message.table_id = from->table_id;
     build->open.message.keep_id = from->keep_id;
+    build->open.message.ask = from->asks;
     build->control.table_open = &build->open.message;
 }
 

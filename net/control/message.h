@@ -91,7 +91,6 @@ struct sl_message_welcome {
 
 struct sl_message_challenge {
     uint8_t nonce[SL_MESSAGE_NONCE_BYTES];
-    uint8_t proof[SL_MESSAGE_PROOF_BYTES];
 };
 
 struct sl_message_proof {
@@ -144,11 +143,13 @@ struct sl_message_register {
     char host[SL_MESSAGE_NAME_BYTES]; /* ps: net/shm/shm.h; "": not through shared memory */
     char fast_endpoint[SL_LIMIT_ENDPOINT_BYTES]; /* ps: rdma or dpdk beside data_endpoint, or "" */
     uint64_t restore; /* ps: the checkpoint that it shall begin from; serving: the newest of the job
-                       * that it knows; 0: none */
+                       * that it knows; 0: none. Not checked by the decoder, like the next: the
+                       * coordinator refuses what is above the limit, with words */
     uint64_t checkpoint_newest;           /* ps: the greatest number that it knows of; 0: none */
     struct sl_message_numbers complete;   /* ps: those that it has whole, `restore` among them */
     struct sl_message_numbers unfinished; /* ps: of which it has files, and no manifest */
     bool serving;                         /* ps: it has begun already, and restores nothing */
+    bool has_tables;                      /* ps: its shards do */
     uint32_t replicas;                    /* ps: backups of each shard, 0 or 1 */
     struct sl_message_pair pairs[SL_MESSAGE_PAIRS_MAX];
     uint32_t pair_count;
@@ -174,6 +175,7 @@ struct sl_message_cluster {
     uint32_t worker_count;
     uint64_t restore; /* the checkpoint that the receiver, a ps, begins from; 0: none */
     uint64_t abandoned_above, abandoned_to; /* ps: (above, to] the job does not go on from */
+    uint32_t values_lost; /* 1 + the task of a ps that came back without its values; 0: none */
 };
 
 struct sl_message_waiting {
@@ -185,6 +187,8 @@ struct sl_message_table_open {
     struct sl_table_spec spec; /* for the receiver to check: sl_message_check_spec */
     uint32_t table_id;
     bool keep_id; /* coordinator: the sender has had the table under table_id */
+    bool asks; /* coordinator: only spec.name is looked at, and the answer is a TABLE_OPEN with the
+                * table's specification and id */
 };
 
 struct sl_message_barrier {

@@ -151,10 +151,9 @@ static bool read_register(const struct sl_message_memory *memory, const Starling
     to->restore = from->restore;
     to->checkpoint_newest = from->checkpoint_newest;
     to->serving = from->serving != 0;
+    to->has_tables = from->has_tables != 0;
     to->replicas = from->replicas;
-    return holds(is_checkpoint(from->restore) && is_checkpoint(from->checkpoint_newest),
-                 "register: a checkpoint's number over the limit") &&
-           holds(from->shard_count <= SL_LIMIT_REACTORS, "register: shard_count over the limit") &&
+    return holds(from->shard_count <= SL_LIMIT_REACTORS, "register: shard_count over the limit") &&
            holds(from->replicas <= 1, "register: more than one replica") && read_pairs(from, to) &&
            sl_message_checkpoint_read_numbers(from->complete, from->n_complete, &to->complete) &&
            sl_message_checkpoint_read_numbers(from->unfinished, from->n_unfinished,
@@ -216,7 +215,8 @@ static int read_cluster(const struct sl_message_memory *memory, const Starling__
         !holds(from->worker_count <= SL_LIMIT_WORKERS, "cluster: worker_count over the limit") ||
         !holds(is_checkpoint(from->restore) && is_checkpoint(from->abandoned_above) &&
                    is_checkpoint(from->abandoned_to),
-               "cluster: a checkpoint's number over the limit")) {
+               "cluster: a checkpoint's number over the limit") ||
+        !holds(from->values_lost <= from->n_ps, "cluster: values_lost names no ps")) {
         return SL_ERR_PROTOCOL;
     }
     to->ps = calloc(from->n_ps, sizeof *to->ps);
@@ -228,6 +228,7 @@ static int read_cluster(const struct sl_message_memory *memory, const Starling__
     to->restore = from->restore;
     to->abandoned_above = from->abandoned_above;
     to->abandoned_to = from->abandoned_to;
+    to->values_lost = from->values_lost;
     return read_all_ps(memory, from, to->ps) ? SL_OK : SL_ERR_PROTOCOL;
 }
 
@@ -300,6 +301,7 @@ static bool read_table_open(const struct sl_message_memory *memory, const Starli
     }
     to->table_id = from->table_id;
     to->keep_id = from->keep_id != 0;
+    to->asks = from->ask != 0;
     return true;
 }
 
@@ -324,12 +326,6 @@ static bool read_lost(const struct sl_message_memory *memory, const Starling__Lo
            holds(from->task_index < task_count_of(from->role),
                  "lost: task_index over the role's limit") &&
            copy_text(memory, from->why, TEXT_FREE, to->why, sizeof to->why);
-}
-
-static bool read_challenge(const Starling__Challenge *from, struct sl_message_challenge *to)
-{
-    return copy_bytes(&from->nonce, to->nonce, sizeof to->nonce) &&
-           copy_bytes(&from->proof, to->proof, sizeof to->proof);
 }
 
 static int read_stats(const struct sl_message_memory *memory, const Starling__Stats *from,
@@ -397,7 +393,8 @@ static int read_body(const struct sl_message_memory *memory, const Starling__Con
     case STARLING__CONTROL__BODY_STATS:
         return read_stats(memory, from->stats, &to->stats);
     case STARLING__CONTROL__BODY_CHALLENGE:
-        return checked(read_challenge(from->challenge, &to->challenge));
+        return checked(
+            copy_bytes(&from->challenge->nonce, to->challenge.nonce, sizeof to->challenge.nonce));
     case STARLING__CONTROL__BODY_PROOF:
         return checked(copy_bytes(&from->proof->proof, to->proof.proof, sizeof to->proof.proof));
     case STARLING__CONTROL__BODY_LOST:

@@ -9,6 +9,9 @@
 #include "core/assert.h"
 #include "net/control/message.h"
 
+/* No value that is drawn from a normal distribution (ps/initializer.h) is farther from its mean. */
+#define DEVIATIONS_MAX 9.0F
+
 /* Writes why a specification is refused, and is the error. */
 static int refuse(char *reason, size_t reason_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -125,6 +128,26 @@ static bool is_within(const struct parameter *parameter)
     return over_least && under_most;
 }
 
+/* A coordinate whose gradients have all been 0 must not become 0 / 0. The Adam family and RMSProp
+ * begin with an average of 0. */
+static bool divides_by_epsilon(enum sl_optimizer_kind kind)
+{
+    return kind == SL_OPTIMIZER_ADAM || kind == SL_OPTIMIZER_ADAMW ||
+           kind == SL_OPTIMIZER_ADAM_ASYNC || kind == SL_OPTIMIZER_RMSPROP;
+}
+
+/* Adagrad begins with initial_accumulator, so that either may be 0. */
+static int check_division(const struct sl_optimizer_spec *spec, char *reason, size_t reason_bytes)
+{
+    const bool is_adagrad =
+        spec->kind == SL_OPTIMIZER_ADAGRAD || spec->kind == SL_OPTIMIZER_ADAGRAD_DECAY;
+    return is_adagrad && spec->epsilon == 0 && spec->initial_accumulator == 0
+               ? refuse(reason, reason_bytes,
+                        "optimizer.epsilon and optimizer.initial_accumulator are 0; accepted with "
+                        "Adagrad is one of them > 0")
+               : SL_OK;
+}
+
 /* What an optimizer does not read may be 0, but nothing else outside its range: a value there shows
  * that the caller meant another optimizer. */
 static int check_optimizer(const struct sl_optimizer_spec *spec, char *reason, size_t reason_bytes)
@@ -135,13 +158,14 @@ static int check_optimizer(const struct sl_optimizer_spec *spec, char *reason, s
     }
     const bool uses_lr = spec->kind != SL_OPTIMIZER_SUM;
     const bool decays = spec->kind == SL_OPTIMIZER_ADAGRAD_DECAY;
+    const bool divides = divides_by_epsilon(spec->kind);
     const struct parameter parameters[] = {
         {"lr", spec->lr, 0, FLT_MAX, false, uses_lr, uses_lr ? "> 0" : ">= 0"},
         {"momentum", spec->momentum, 0, 1, true, false, "0 to below 1"},
         {"rho", spec->rho, 0, 1, false, false, "0 to 1"},
         {"beta1", spec->beta1, 0, 1, true, false, "0 to below 1"},
         {"beta2", spec->beta2, 0, 1, true, false, "0 to below 1"},
-        {"epsilon", spec->epsilon, 0, FLT_MAX, false, false, ">= 0"},
+        {"epsilon", spec->epsilon, 0, FLT_MAX, false, divides, divides ? "> 0" : ">= 0"},
         {"weight_decay", spec->weight_decay, 0, FLT_MAX, false, false, ">= 0"},
         {"initial_accumulator", spec->initial_accumulator, 0, FLT_MAX, false, false, ">= 0"},
         {"l1", spec->l1, 0, FLT_MAX, false, false, ">= 0"},
@@ -159,7 +183,7 @@ static int check_optimizer(const struct sl_optimizer_spec *spec, char *reason, s
     if (decays && spec->decay_steps == 0) {
         return refuse(reason, reason_bytes, "optimizer.decay_steps is 0; accepted is > 0");
     }
-    return SL_OK;
+    return check_division(spec, reason, reason_bytes);
 }
 
 static int check_initializer(const struct sl_initializer_spec *spec, char *reason,
@@ -185,6 +209,11 @@ static int check_initializer(const struct sl_initializer_spec *spec, char *reaso
         return refuse(reason, reason_bytes,
                       "initializer.b (standard deviation) is %g; accepted is >= 0",
                       (double)spec->b);
+    }
+    if (has_deviation && !isfinite(fabsf(spec->a) + DEVIATIONS_MAX * spec->b)) {
+        return refuse(reason, reason_bytes,
+                      "initializer.a is %g, b is %g; accepted is |a| + %g b up to %g",
+                      (double)spec->a, (double)spec->b, (double)DEVIATIONS_MAX, (double)FLT_MAX);
     }
     return SL_OK;
 }

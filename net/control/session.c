@@ -89,6 +89,7 @@ void sl_session_end_because(struct sl_session *session, int err, const char *why
 void sl_session_set_obstacle(struct sl_session *session, const char *what)
 {
     (void)snprintf(session->obstacle, sizeof session->obstacle, "%s", what);
+    session->refused_since_ns = 0;
 }
 
 void sl_session_break(struct sl_session *session, int err, const char *why)
@@ -106,8 +107,10 @@ void sl_session_distrust(struct sl_session *session, int err, const char *why)
 {
     if (session->state == SL_SESSION_WELCOMED && session->options.persistent) {
         sl_session_break(session, err, why);
-    } else {
+    } else if (session->state == SL_SESSION_WELCOMED) {
         sl_session_end_because(session, err, why);
+    } else {
+        sl_session_reject(session, err, why);
     }
 }
 

@@ -8,13 +8,20 @@
  * A persistent session outlives its connections: when one breaks after the welcome it connects
  * again, with back-off and without end, and is welcomed again. Requests in flight are kept and sent
  * again under their ids behind what `welcomed` sends; their deadlines go on. (So an owner who asks
- * the same in every `welcomed` may have it sent twice.) It ends, with `closed`, when the peer
- * refuses it for good (another version, no Starling, another secret).
+ * the same in every `welcomed` may have it sent twice.) It ends, with `closed`, when a peer that
+ * can be trusted refuses it for good.
  *
  * An Error that answers the hello, or comes later without being asked for, ends any session when it
  * is final: VERSION, PROTOCOL, REFUSED, EXISTS, INVALID, UNSUPPORTED. Others pass: after the hello
  * another attempt follows, later the connection is lost. Broken or misplaced frames and a Goodbye
  * after the welcome are a loss too; before it, what is no Starling ends it.
+ *
+ * Before the welcome only a trusted peer ends a session, or says where the coordinator is. With a
+ * secret that is a peer that has proved it on this connection. Without one, any peer is trusted
+ * before the session's first welcome, so that a wrong configuration ends at once; later a peer is
+ * when it refuses for a whole lease (without a lease: SL_SESSION_GREETING_NS). All else is an
+ * obstacle: logged once a minute, then another attempt follows. A session that is still refused at
+ * the start timeout ends with the error of the last refusal.
  *
  * A host name is looked up anew for each attempt, without making the reactor wait (net/resolve.h);
  * of its addresses each attempt takes the next. Numeric hosts take no thread, nor do those of shm,
@@ -164,6 +171,10 @@ void sl_session_close(struct sl_session **session);
  * no memory of its own. */
 void sl_session_request(struct sl_session *session, struct sl_message *message, uint64_t timeout_ns,
                         sl_session_answer_fn *answer, void *ctx);
+
+/* The content of a request that waits for a connection, or for room, becomes that of `message`, of
+ * the same kind. False: there is no such request. */
+bool sl_session_request_renew(struct sl_session *session, const struct sl_message *message);
 
 /* The connection, for the data plane to send on with the queue and the outbox, which is the one of
  * its way; NULL before the welcome and after the end. */

@@ -90,7 +90,7 @@ static void attempt_failed(struct sl_session *session, const char *why);
 
 static void connect_to(struct sl_session *session, const struct sl_endpoint *numeric)
 {
-    session->proved = false;
+    session->challenged = session->proved = false;
     session->is_given_up = false;
     int err = sl_transport_connect(transport_in_use(session), numeric, &transport_events, NULL,
                                    session, &session->conn);
@@ -174,8 +174,9 @@ static void greeting_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 static void report(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_session *session = (void *)((char *)timer - offsetof(struct sl_session, report));
-    const char *what =
-        session->state == SL_SESSION_GREETING ? "waiting for the welcome of" : "cannot reach";
+    const char *what = session->state == SL_SESSION_GREETING || session->refused_since_ns != 0
+                           ? "waiting for the welcome of"
+                           : "cannot reach";
     const char *colon = session->obstacle[0] == '\0' ? "" : ": ";
     const uint64_t left_ns = session->deadline_ns > now_ns ? session->deadline_ns - now_ns : 0;
     if (session->was_welcomed || left_ns > NO_END_NS) {
@@ -193,14 +194,15 @@ static void start_deadline_passed(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_session *session =
         (void *)((char *)timer - offsetof(struct sl_session, start_deadline));
-    const char *what =
-        session->state == SL_SESSION_GREETING ? "was not welcomed by" : "could not reach";
+    const bool is_refused = session->refused_since_ns != 0;
+    const char *what = session->state == SL_SESSION_GREETING || is_refused ? "was not welcomed by"
+                                                                           : "could not reach";
     char reason[2 * SL_SESSION_REASON_BYTES];
     (void)snprintf(reason, sizeof reason, "%s %s at %s within %llu ms%s%s", what,
                    session->peer_name, session->peer,
                    (now_ns - session->opened_ns) / SL_CLOCK_NS_PER_MS,
                    session->obstacle[0] == '\0' ? "" : ": ", session->obstacle);
-    sl_session_end(session, SL_ERR_DEADLINE, reason);
+    sl_session_end(session, is_refused ? session->refusal_err : SL_ERR_DEADLINE, reason);
 }
 
 /* ---- The transport's upcalls ----------------------------------------------------------------- */
@@ -239,7 +241,9 @@ static void on_connected(void *ctx, struct sl_conn *conn)
         return; /* `closed` follows */
     }
     session->state = SL_SESSION_GREETING;
-    sl_session_set_obstacle(session, "");
+    if (session->refused_since_ns == 0) {
+        sl_session_set_obstacle(session, "");
+    }
     if (session->is_near && session->was_welcomed) {
         sl_session_arm(session, &session->greeting_deadline, SL_SESSION_GREETING_NS);
     } else if (session->is_near) {
@@ -285,7 +289,7 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
         if (session->state == SL_SESSION_WELCOMED) {
             sl_session_distrust(session, SL_ERR_VERSION, "it sent a frame of another version");
         } else {
-            sl_session_end_by_version(session, message->header.version, "");
+            sl_session_reject_version(session, message->header.version, "");
         }
     } else if (sl_frame_verify(&message->header, message->payload) != SL_OK) {
         sl_transport_release(conn, message);
@@ -328,34 +332,40 @@ static bool may_change(int err)
            err != SL_ERR_CANCELLED;
 }
 
+static void reject_closed(struct sl_session *session, int err, const char *why)
+{
+    sl_session_reject(session, err, why);
+    if (session->state != SL_SESSION_ENDED) {
+        pause_and_retry(session);
+    }
+}
+
 static void closed_early(struct sl_session *session, int err)
 {
     if (session->is_near && err != SL_ERR_CANCELLED) {
         attempt_failed(session, obstacle_name(session, err));
     } else if (may_change(err)) {
-        if (session->obstacle[0] == '\0' || session->state == SL_SESSION_CONNECTING) {
-            sl_session_set_obstacle(session, obstacle_name(session, err));
-        }
+        sl_session_set_obstacle(session, obstacle_name(session, err));
         pause_and_retry(session);
+    } else if (err == SL_ERR_CANCELLED) {
+        sl_session_end_because(session, err, "given up");
     } else if (err == SL_ERR_VERSION) {
         char why[96];
         (void)snprintf(why, sizeof why,
                        "it does not speak protocol version %d, the only one this program speaks",
                        SL_FRAME_PROTOCOL_VERSION);
-        sl_session_end_because(session, err, why);
-    } else if (err == SL_ERR_CANCELLED) {
-        sl_session_end_because(session, err, "given up");
+        reject_closed(session, err, why);
     } else {
-        sl_session_end_because(session, err,
-                               "what answers there does not speak Starling's protocol");
+        reject_closed(session, err, "what answers there does not speak Starling's protocol");
     }
 }
 
-/* What the peer has said it would say by any way; one that is silent may be out of reach by this.
- */
+/* A trusted peer gives the same answer on every path. A silent one may be out of reach on this
+ * path, and one that refuses without a proof may be somebody else. */
 static void closed_by_us(struct sl_session *session)
 {
-    if (session->is_near && session->break_err == SL_ERR_DEADLINE) {
+    if (session->is_near &&
+        (session->break_err == SL_ERR_DEADLINE || session->refused_since_ns != 0)) {
         attempt_failed(session, session->obstacle);
     } else {
         pause_and_retry(session);
@@ -446,6 +456,8 @@ static void resend(struct sl_timer *timer, uint64_t now_ns)
 /* A peer that takes a silent one for lost is asked several times before it does. */
 void sl_session_note_lease(struct sl_session *session, uint32_t lease_ms)
 {
+    session->refusal_wait_ns =
+        lease_ms == 0 ? SL_SESSION_GREETING_NS : lease_ms * SL_CLOCK_NS_PER_MS;
     uint64_t max_ns = lease_ms * SL_CLOCK_NS_PER_MS / ATTEMPTS_A_LEASE;
     max_ns = lease_ms == 0 || max_ns > BACK_OFF_MAX_NS ? BACK_OFF_MAX_NS : max_ns;
     session->back_off_max_ns = max_ns < BACK_OFF_MIN_NS ? BACK_OFF_MIN_NS : max_ns;

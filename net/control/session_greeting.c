@@ -1,16 +1,71 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/assert.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "net/auth.h"
 #include "net/control/session_internal.h"
+
+#define REFUSAL_LOG_NS (60 * SL_CLOCK_NS_PER_S)
 
 static bool has_secret(const struct sl_session *session)
 {
     const struct sl_secret *secret = session->options.secret;
     return secret != NULL && secret->byte_count > 0;
 }
+
+/* ---- What a peer says before its proof ------------------------------------------------------- */
+
+static bool is_unproved(const struct sl_session *session)
+{
+    return has_secret(session) && !session->proved;
+}
+
+/* Without a secret nothing is proved: there the first start trusts the peer, so that an error of
+ * the configuration ends it at once. */
+static bool is_trusted(const struct sl_session *session)
+{
+    return has_secret(session) ? session->proved : !session->was_welcomed;
+}
+
+/* Without a secret, a member that was replaced must end at some time. */
+static bool is_refused_for_long(const struct sl_session *session)
+{
+    const uint64_t since_ns = session->refused_since_ns;
+    return !has_secret(session) && since_ns != 0 &&
+           sl_reactor_now_ns(session->reactor) - since_ns >= session->refusal_wait_ns;
+}
+
+static void log_refusal(struct sl_session *session, const char *why)
+{
+    const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
+    if (now_ns < session->refusal_log_ns) {
+        return;
+    }
+    session->refusal_log_ns = now_ns + REFUSAL_LOG_NS;
+    sl_log_warn("%s (%s): %s; retrying, since the peer has not proved that it is a member%s",
+                session->peer_name, session->peer, why,
+                has_secret(session) ? ": compare the secret files of both ends" : "");
+}
+
+void sl_session_reject(struct sl_session *session, int err, const char *why)
+{
+    if (is_trusted(session) || is_refused_for_long(session)) {
+        sl_session_end_because(session, err, why);
+        return;
+    }
+    const uint64_t now_ns = sl_reactor_now_ns(session->reactor);
+    const uint64_t since_ns = session->refused_since_ns;
+    sl_session_break(session, err, why);
+    sl_session_set_obstacle(session, why);
+    session->refused_since_ns = since_ns != 0 ? since_ns : now_ns;
+    session->refusal_err = err;
+    log_refusal(session, why);
+}
+
+/* ---- The handshake --------------------------------------------------------------------------- */
 
 /* Every hello has a nonce of its own, so that what a peer has proved on one connection proves
  * nothing on another. */
@@ -42,34 +97,28 @@ void sl_session_note_waiting(struct sl_session *session, const struct sl_message
     sl_log_info("waiting for %s (says %s)", used == 0 ? "others" : names, session->peer_name);
 }
 
-void sl_session_end_by_version(struct sl_session *session, uint32_t version, const char *software)
+void sl_session_reject_version(struct sl_session *session, uint32_t version, const char *software)
 {
     char why[128];
     (void)snprintf(why, sizeof why,
                    "it speaks protocol version %" PRIu32 "%s%.40s, this program version %d",
                    version, software[0] == '\0' ? "" : " as ", software, SL_FRAME_PROTOCOL_VERSION);
-    sl_session_end_because(session, SL_ERR_VERSION, why);
+    sl_session_reject(session, SL_ERR_VERSION, why);
 }
 
 static void challenged(struct sl_session *session, const struct sl_message_challenge *challenge)
 {
     const struct sl_session_options *options = &session->options;
     if (!has_secret(session)) {
-        sl_session_end_because(session, SL_ERR_REFUSED,
-                               "this cluster asks for a secret: --secret-file");
+        sl_session_reject(session, SL_ERR_REFUSED, "this cluster asks for a secret: --secret-file");
         return;
     }
-    if (session->proved) {
-        sl_session_end_because(session, SL_ERR_PROTOCOL, "it challenges twice");
+    if (session->challenged) {
+        sl_session_reject(session, SL_ERR_PROTOCOL, "it challenges twice");
         return;
     }
-    if (!sl_auth_check(options->secret, SL_AUTH_SERVER, &options->hello, challenge->nonce,
-                       challenge->proof)) {
-        sl_session_end_because(session, SL_ERR_REFUSED,
-                               "it did not prove that it has the secret: its own is another");
-        return;
-    }
-    session->proved = true;
+    session->challenged = true;
+    memcpy(session->challenge, challenge->nonce, sizeof session->challenge);
     struct sl_message proof = {.kind = SL_MESSAGE_PROOF};
     if (sl_auth_prove(options->secret, SL_AUTH_CLIENT, &options->hello, challenge->nonce,
                       proof.proof.proof) != SL_OK ||
@@ -78,19 +127,35 @@ static void challenged(struct sl_session *session, const struct sl_message_chall
     }
 }
 
+static void proved(struct sl_session *session, const struct sl_message_proof *proof)
+{
+    const struct sl_session_options *options = &session->options;
+    if (!session->challenged || session->proved) {
+        sl_session_reject(session, SL_ERR_PROTOCOL, "its proof answers no challenge");
+        return;
+    }
+    if (!sl_auth_check(options->secret, SL_AUTH_SERVER, &options->hello, session->challenge,
+                       proof->proof)) {
+        sl_session_reject(session, SL_ERR_REFUSED,
+                          "it did not prove that it has the secret: its own is another");
+        return;
+    }
+    session->proved = true;
+}
+
 static void welcome(struct sl_session *session, const struct sl_message_welcome *message)
 {
     if (message->protocol_version != SL_FRAME_PROTOCOL_VERSION) {
-        sl_session_end_by_version(session, message->protocol_version, message->software);
+        sl_session_reject_version(session, message->protocol_version, message->software);
         return;
     }
-    if (has_secret(session) && !session->proved) {
-        sl_session_end_because(session, SL_ERR_REFUSED,
-                               "it did not prove that it has the secret: it asks for none");
+    if (is_unproved(session)) {
+        sl_session_reject(session, SL_ERR_REFUSED,
+                          "it did not prove that it has the secret: it asks for none");
         return;
     }
     if (session->options.hello.purpose != SL_MESSAGE_PURPOSE_CONTROL && message->shard_count == 0) {
-        sl_session_end_because(session, SL_ERR_PROTOCOL, "its welcome names no shard");
+        sl_session_reject(session, SL_ERR_PROTOCOL, "its welcome names no shard");
         return;
     }
     struct sl_message_hello *hello = &session->options.hello;
@@ -100,6 +165,7 @@ static void welcome(struct sl_session *session, const struct sl_message_welcome 
     }
     session->state = SL_SESSION_WELCOMED;
     session->was_welcomed = true;
+    session->refused_since_ns = session->refusal_log_ns = 0;
     session->welcomed_ns = sl_reactor_now_ns(session->reactor);
     sl_session_note_lease(session, message->lease_ms);
     sl_session_disarm_all(session);
@@ -114,10 +180,10 @@ static void refused(struct sl_session *session, const struct sl_message_error *e
 {
     char why[SL_MESSAGE_TEXT_BYTES + 32];
     (void)snprintf(why, sizeof why, "it refuses this process: %s", error->text);
-    if (sl_session_told_where(session, error->coordinator)) {
+    if (!is_unproved(session) && sl_session_told_where(session, error->coordinator)) {
         sl_session_break(session, SL_ERR_AGAIN, why);
-    } else if (sl_session_is_final(error->err)) {
-        sl_session_end_because(session, error->err, why);
+    } else if (is_unproved(session) || sl_session_is_final(error->err)) {
+        sl_session_reject(session, error->err, why);
     } else {
         sl_session_break(session, error->err, why);
     }
@@ -132,14 +198,21 @@ void sl_session_greeted(struct sl_session *session, const struct sl_message *mes
     case SL_MESSAGE_CHALLENGE:
         challenged(session, &message->challenge);
         break;
+    case SL_MESSAGE_PROOF:
+        proved(session, &message->proof);
+        break;
     case SL_MESSAGE_WAITING:
-        sl_session_note_waiting(session, &message->waiting);
+        if (is_unproved(session)) {
+            sl_session_reject(session, SL_ERR_PROTOCOL, "it did not prove that it has the secret");
+        } else {
+            sl_session_note_waiting(session, &message->waiting);
+        }
         break;
     case SL_MESSAGE_ERROR:
         refused(session, &message->error);
         break;
     default:
-        sl_session_end_because(session, SL_ERR_PROTOCOL, "its first message is no welcome");
+        sl_session_reject(session, SL_ERR_PROTOCOL, "its first message is no welcome");
         break;
     }
 }

@@ -67,13 +67,21 @@ struct sl_session {
     bool stays;               /* the next attempt goes where the last connection was */
     bool moves;               /* it does not: nothing is heard from there */
     bool is_given_up;         /* by the owner: that says nothing of the way */
+    bool challenged;          /* by the peer, on this connection, with the nonce in `challenge` */
     bool proved;              /* the peer has, on this connection: the secret */
-    bool was_welcomed;        /* once: from then on only the greeting has a deadline */
+    uint8_t challenge[SL_MESSAGE_NONCE_BYTES];
+    bool was_welcomed; /* once: from then on only the greeting has a deadline */
 
     struct sl_timer retry, report, start_deadline, greeting_deadline, resend;
     uint64_t opened_ns, deadline_ns, welcomed_ns;
     uint64_t back_off_ns, back_off_max_ns, report_wait_ns;
     char obstacle[SL_SESSION_OBSTACLE_BYTES]; /* "": nothing is known */
+    /* The obstacle is a refusal that cannot be trusted (sl_session_reject): the time of the first
+     * one in a row; 0: the obstacle is something else. */
+    uint64_t refused_since_ns;
+    int refusal_err;          /* the error of the last refusal */
+    uint64_t refusal_wait_ns; /* without a secret, a refusal counts after this time */
+    uint64_t refusal_log_ns;  /* no refusal is logged before */
 
     /* The names in the peer's last Waiting, "ps/1, worker/3"; "": none since the last answer. */
     char waited_for[SL_MESSAGE_MISSING_COUNT * (SL_MESSAGE_NAME_BYTES + 2)];
@@ -99,6 +107,12 @@ void sl_session_name_reason(const struct sl_session *session, const char *why,
                             char reason[SL_SESSION_REASON_BYTES]);
 
 void sl_session_set_obstacle(struct sl_session *session, const char *what);
+
+/* Before the welcome: the peer refuses for good, or is no peer for this session. Ends the session
+ * if the peer can be trusted: with a secret, a peer that has proved it on this connection; without
+ * one, any peer before the first welcome, and later one that refuses for refusal_wait_ns. Else the
+ * refusal is an obstacle: it is logged, the connection breaks, another attempt follows. */
+void sl_session_reject(struct sl_session *session, int err, const char *why);
 
 /* The near way, or the endpoint, is in use from now on. */
 void sl_session_take_way(struct sl_session *session, bool near);
@@ -133,7 +147,7 @@ bool sl_session_told_where(struct sl_session *session, const char *endpoint);
  * persistent, the end). */
 void sl_session_break(struct sl_session *session, int err, const char *why);
 
-/* What came is not what the peer may send. Before the welcome it is no Starling: the end. Later the
+/* What came is not what the peer may send. Before the welcome that is sl_session_reject. Later the
  * connection is at fault, and a persistent session makes another. */
 void sl_session_distrust(struct sl_session *session, int err, const char *why);
 
@@ -143,8 +157,8 @@ bool sl_session_is_final(int err);
 void sl_session_arm(struct sl_session *session, struct sl_timer *timer, uint64_t wait_ns);
 void sl_session_disarm_all(struct sl_session *session);
 
-/* The peer speaks this version, which is not ours. */
-void sl_session_end_by_version(struct sl_session *session, uint32_t version, const char *software);
+/* The peer speaks this version, which is not ours: sl_session_reject. */
+void sl_session_reject_version(struct sl_session *session, uint32_t version, const char *software);
 
 /* Says hello: the connection is there. */
 void sl_session_greet(struct sl_session *session);

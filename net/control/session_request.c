@@ -155,6 +155,21 @@ void sl_session_request(struct sl_session *session, struct sl_message *message, 
     start_deadline(request);
 }
 
+bool sl_session_request_renew(struct sl_session *session, const struct sl_message *message)
+{
+    struct sl_session_request *at = session->requests;
+    while (at != NULL && (at->sent || at->message.kind != message->kind)) {
+        at = at->next;
+    }
+    if (at == NULL) {
+        return false;
+    }
+    const uint64_t id = at->message.id;
+    at->message = *message;
+    at->message.id = id;
+    return true;
+}
+
 void sl_session_request_lose_all(struct sl_session *session)
 {
     for (struct sl_session_request *at = session->requests; at != NULL; at = at->next) {

@@ -7,16 +7,12 @@
 
 #include "core/assert.h"
 #include "core/err.h"
-#include "net/dpdk/port_fault.h"
 
 struct sl_dpdk_device_list {
     struct sl_endpoint_device said[SL_DPDK_DEVICE_LIST_MAX];
     struct sl_dpdk_device devices[SL_DPDK_DEVICE_LIST_MAX];
     struct sl_dpdk_options options;
-    struct sl_dpdk_faults faults;
 };
-
-#define FAULTS "STARLING_DPDK_FAULTS"
 
 static bool has_name(const struct sl_dpdk_device_list *list, const char *name)
 {
@@ -87,23 +83,6 @@ static int fill(struct sl_dpdk_device_list *list, const char *text,
     return result;
 }
 
-/* What tests let befall the devices. */
-static int read_faults(struct sl_dpdk_device_list *list, char *reason, size_t reason_bytes)
-{
-    char why[512];
-    const char *text = getenv(FAULTS);
-    if (text == NULL || text[0] == '\0') {
-        return 0;
-    }
-    int err = sl_dpdk_faults_parse(text, &list->faults, why, sizeof why);
-    if (err != 0) {
-        (void)snprintf(reason, reason_bytes, FAULTS ": %s", why);
-        return err;
-    }
-    list->options.faults = &list->faults;
-    return 0;
-}
-
 int sl_dpdk_device_list_create(const char *text, const struct sl_endpoint *listens,
                                struct sl_dpdk_device_list **out, char *reason, size_t reason_bytes)
 {
@@ -114,7 +93,6 @@ int sl_dpdk_device_list_create(const char *text, const struct sl_endpoint *liste
     }
     list->options.devices = list->devices;
     int err = fill(list, text, listens, reason, reason_bytes);
-    err = err != 0 ? err : read_faults(list, reason, reason_bytes);
     if (err != 0 || list->options.device_count == 0) {
         free(list);
         list = NULL;

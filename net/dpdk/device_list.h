@@ -13,8 +13,8 @@ struct sl_dpdk_device_list;
 
 /* What `text` says, with ';' between devices, for all reactors. And, where one listens, the device
  * that its endpoint of dpdk names, unless the text has that device too, and the endpoint's port as
- * the base of ports; NULL: none. And, for tests, what the variable STARLING_DPDK_FAULTS says. *out
- * is NULL where there is no device. Errors: INVALID, TOO_LARGE, with a reason; NO_MEMORY. */
+ * the base of ports; NULL: none. *out is NULL where there is no device. Errors: INVALID, TOO_LARGE,
+ * with a reason; NO_MEMORY. */
 int sl_dpdk_device_list_create(const char *text, const struct sl_endpoint *listens,
                                struct sl_dpdk_device_list **out, char *reason, size_t reason_bytes);
 void sl_dpdk_device_list_destroy(struct sl_dpdk_device_list **list);

@@ -7,7 +7,6 @@
 #include "core/log.h"
 #include "net/dpdk/internal.h"
 #include "net/dpdk/module.h"
-#include "net/dpdk/port_fault.h"
 
 #define LOG_INTERVAL_NS SL_CLOCK_NS_PER_S
 #define IDLE_MAX_NS     SL_CLOCK_NS_PER_MS
@@ -270,14 +269,9 @@ static int dpdk_open(struct sl_reactor *reactor, const struct sl_transport_optio
                      struct sl_transport **out)
 {
     struct sl_dpdk_medium medium;
-    struct sl_dpdk_fault_medium faulty;
     int err = find_medium(options, &medium);
     if (err != 0) {
         return err;
-    }
-    if (options->dpdk != NULL && options->dpdk->faults != NULL) {
-        faulty = (struct sl_dpdk_fault_medium){.inner = medium, .faults = *options->dpdk->faults};
-        medium = (struct sl_dpdk_medium){.ops = &sl_dpdk_fault_ports, .ctx = &faulty};
     }
     struct sl_dpdk *dpdk = calloc(1, sizeof *dpdk);
     if (dpdk == NULL) {
@@ -313,6 +307,7 @@ static void dpdk_close(struct sl_transport **transport)
     sl_dpdk_conn_end_all(dpdk);
     close_ports(dpdk); /* from now on no device reads what connections gave to be sent */
     sl_dpdk_conn_cancel_all(dpdk);
+    (void)sl_dpdk_move_close_lost(dpdk, SL_ERR_CANCELLED);
     sl_dpdk_sweep_close(dpdk);
     if (sl_timer_armed(&dpdk->idle)) {
         sl_timer_disarm(sl_reactor_timers(dpdk->base.reactor), &dpdk->idle);

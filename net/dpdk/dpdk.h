@@ -26,8 +26,6 @@ struct sl_dpdk_device {
     uint32_t first_reactor;
 };
 
-struct sl_dpdk_faults;
-
 /* Where the plug-in's ports come from. */
 struct sl_dpdk_options {
     const struct sl_dpdk_device *devices;
@@ -36,8 +34,6 @@ struct sl_dpdk_options {
     /* For the EAL, with blanks between, before those of STARLING_DPDK_EAL_ARGS; or NULL. The first
      * transport's of the process count. */
     const char *eal_arguments;
-    /* What befalls the packets of all devices on purpose: net/dpdk/port_fault.h. NULL: nothing. */
-    const struct sl_dpdk_faults *faults;
 };
 
 #define SL_DPDK_PORT_BASE 9200U

@@ -83,6 +83,7 @@ bool sl_dpdk_send_acknowledged(struct sl_dpdk_conn *conn, const struct sl_dpdk_p
     if (sl_dpdk_before(conn->granted_theirs, header->granted)) {
         conn->granted_theirs = header->granted;
     }
+    conn->base.taken_bytes += heard.came_bytes;
     if (heard.came_bytes > 0) {
         sl_dpdk_rate_acknowledged(&conn->rate, &conn->flights.rtt, heard.came_bytes, now_ns);
     }

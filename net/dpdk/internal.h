@@ -2,8 +2,7 @@
  *
  *   dpdk.c        the ops table, open and close, when there is nothing to do: arm
  *   turn.c        poll and flush, packets that arrive and leave
- *   port.h        what is below: module.c loads the plug-in, module/ is it; port_fault.c decorates,
- *                 as faults.c reads from what a user wrote
+ *   port.h        what is below: module.c loads the plug-in, module/ is it
  *   wire.c        packets; neighbour.c whose Ethernet address is whose
  *   setup.c       connect, from OPEN to ACCEPT; listen.c the other side, cookies
  *   route.c       addresses, ports and queues that lead to a peer
@@ -93,6 +92,7 @@ struct sl_dpdk {
     struct sl_dpdk_conn *spare;                  /* a list by `next` */
     struct sl_dpdk_conn *dirty;                  /* to be looked at by the next flush */
     struct sl_dpdk_conn *ready; /* to be looked at by the next poll: delivery that waits, ends */
+    struct sl_dpdk_move *lost;  /* handed over to here, where there was no memory for them */
     bool awake;                 /* the next poll can do something for one of these */
     struct sl_dpdk_listener *listeners;
     struct sl_dpdk_grants grants;
@@ -185,6 +185,7 @@ struct sl_dpdk_conn {
     uint64_t asked_ns;     /* ASKING: when OPEN was sent last, and the pause until the next */
     uint64_t pause_ns;
     uint32_t asked_count; /* with this cookie */
+    uint32_t vain_count;  /* ASKING: times that the timer rang since the set-up got further */
     uint64_t cookie;
     struct sl_dpdk_silence silence; /* sweep.c */
     struct sl_dpdk_move *move;      /* LEAVING: move.c */
@@ -258,6 +259,8 @@ bool sl_dpdk_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side, struct sl_dpd
 
 bool sl_dpdk_route_is_v4(const struct in6_addr *ip);
 bool sl_dpdk_route_is_any(const struct in6_addr *ip);
+/* Not a group, all, or nobody: what is sent there would be no answer. */
+bool sl_dpdk_route_is_answerable(const struct sl_dpdk_address *from);
 /* Errors: NOT_FOUND, logged. */
 int sl_dpdk_route_parse(const struct sl_endpoint *endpoint, bool passive, struct in6_addr *out);
 void sl_dpdk_route_host(const struct in6_addr *ip, char host[SL_LIMIT_ENDPOINT_BYTES]);
@@ -469,6 +472,8 @@ void sl_dpdk_release(struct sl_conn *conn, const struct sl_transport_message *me
 int sl_dpdk_move_hand_over(struct sl_conn *conn, struct sl_transport *to,
                            const struct sl_transport_events *events, void *ctx, void *user);
 void sl_dpdk_move_depart(struct sl_dpdk_conn *conn); /* LEAVING: it is gone afterwards */
+/* Makes `closed` for connections that were handed over, and found no memory. Returns how many. */
+uint32_t sl_dpdk_move_close_lost(struct sl_dpdk *dpdk, int err);
 void sl_dpdk_move_take(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed); /* MOVED */
 
 /* ---- past.c, stray.c ------------------------------------------------------------------------- */

@@ -170,14 +170,6 @@ static bool is_good(const struct sl_dpdk *dpdk, const struct sl_dpdk_parsed *pac
 /* ---- Answers ----------------------------------------------------------------------------------
  */
 
-/* A group, all, or nobody: what is sent there is not an answer. */
-static bool can_be_answered(const struct sl_dpdk_address *from)
-{
-    const bool is_group = sl_dpdk_route_is_v4(&from->ip) ? from->ip.s6_addr[12] >= 224
-                                                         : IN6_IS_ADDR_MULTICAST(&from->ip);
-    return from->port != 0 && !is_group && !sl_dpdk_route_is_any(&from->ip);
-}
-
 /* words: "" where there are none. */
 static void answer(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                    const struct sl_dpdk_parsed *packet, enum sl_dpdk_kind kind,
@@ -215,7 +207,7 @@ void sl_dpdk_listen_other(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
 {
     struct sl_bytes body = sl_bytes_over(packet->body, packet->body_bytes);
     const struct sl_dpdk_hello asked = {.connection = sl_bytes_u64(&body)};
-    if (asked.connection == 0 || !can_be_answered(&packet->from)) {
+    if (asked.connection == 0 || !sl_dpdk_route_is_answerable(&packet->from)) {
         return;
     }
     if (sl_dpdk_may_log(dpdk)) {
@@ -276,7 +268,7 @@ void sl_dpdk_listen_take(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
         dpdk->broken++;
         return;
     }
-    if (!can_be_answered(&packet->from)) {
+    if (!sl_dpdk_route_is_answerable(&packet->from)) {
         dpdk->foreign++;
         return;
     }

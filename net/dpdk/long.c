@@ -19,11 +19,17 @@ bool sl_dpdk_long_has(const struct sl_dpdk_conn *conn, uint32_t offset)
     return (conn->receive->pieces[index / 64] >> index % 64 & 1) != 0;
 }
 
-void sl_dpdk_long_place(struct sl_dpdk_conn *conn, uint32_t offset, const uint8_t *body,
+bool sl_dpdk_long_place(struct sl_dpdk_conn *conn, uint32_t offset, const uint8_t *body,
                         uint32_t bytes)
 {
     struct sl_dpdk_receiving *receive = conn->receive;
     uint32_t index = index_of(conn, offset);
+    const uint32_t end = message_bytes(receive);
+    if (offset > end || bytes > end - offset || bytes > receive->missing ||
+        (offset == 0 && bytes < SL_FRAME_HEADER_BYTES) ||
+        (offset != 0 && offset < SL_FRAME_HEADER_BYTES) || sl_dpdk_long_has(conn, offset)) {
+        return false;
+    }
     receive->pieces[index / 64] |= 1ULL << index % 64;
     receive->missing -= bytes;
     sl_dpdk_grant_consumed(&conn->dpdk->grants, &conn->grant, bytes);
@@ -32,6 +38,7 @@ void sl_dpdk_long_place(struct sl_dpdk_conn *conn, uint32_t offset, const uint8_
     } else {
         memcpy(receive->sink + (offset - SL_FRAME_HEADER_BYTES), body, bytes);
     }
+    return true;
 }
 
 /* ---- At the head ------------------------------------------------------------------------------
@@ -84,11 +91,11 @@ static bool place_parked(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
     while (slot->parked != NULL) {
         struct sl_dpdk_parked *parked = slot->parked;
         if (!sl_dpdk_receive_is_piece(conn, parked->offset, parked->bytes,
-                                      message_bytes(conn->receive))) {
+                                      message_bytes(conn->receive)) ||
+            !sl_dpdk_long_place(conn, parked->offset, parked->body, parked->bytes)) {
             sl_dpdk_conn_refuse(conn, "it sent more than its frame has");
             return false;
         }
-        sl_dpdk_long_place(conn, parked->offset, parked->body, parked->bytes);
         slot->parked = parked->next;
         sl_dpdk_unpark(conn->dpdk, parked);
     }
@@ -106,8 +113,6 @@ bool sl_dpdk_long_deliver(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot)
     }
     struct sl_frame frame = receive->frame;
     uint8_t *sink = receive->sink;
-    receive->is_known = false;
-    receive->sink = NULL;
     sl_dpdk_receive_pass(receive);
     sl_dpdk_receive_report(conn, &frame, sink, NULL);
     return true;

@@ -7,6 +7,7 @@
 #include "net/dpdk/internal.h"
 
 struct sl_dpdk_move {
+    struct sl_dpdk_move *next; /* of those that found no memory */
     struct sl_transport *to;
     const struct sl_transport_events *events;
     void *ctx, *user;
@@ -146,7 +147,8 @@ static void take_parts(struct sl_dpdk_conn *conn, struct sl_dpdk_move *move)
     }
 }
 
-/* There is no memory for it: the peer is told, and told again when it speaks. */
+/* There is no memory for it: the peer is told, and told again when it speaks. The owner hears
+ * `closed` in the next poll. */
 static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_move *move)
 {
     struct sl_dpdk_conn *was = &move->was;
@@ -159,6 +161,27 @@ static void turn_away(struct sl_dpdk *dpdk, struct sl_dpdk_move *move)
     sl_dpdk_conn_last_words(was, SL_ERR_NO_MEMORY, &last);
     sl_dpdk_send_loose(dpdk, was->side, &was->route, was->queue, &last.header, last.body);
     sl_dpdk_past_ended(was);
+    was->base.transport = &dpdk->base;
+    was->base.events = move->events;
+    was->base.ctx = move->ctx;
+    was->base.user = move->user;
+    was->base.state = SL_CONN_OPEN;
+    move->next = dpdk->lost;
+    dpdk->lost = move;
+    dpdk->awake = true;
+}
+
+uint32_t sl_dpdk_move_close_lost(struct sl_dpdk *dpdk, int err)
+{
+    uint32_t count = 0;
+    while (dpdk->lost != NULL) {
+        struct sl_dpdk_move *move = dpdk->lost;
+        dpdk->lost = move->next;
+        sl_conn_report_closed(&move->was.base, err);
+        drop(move);
+        count++;
+    }
+    return count;
 }
 
 /* On the thread that the connection came to. */
@@ -174,7 +197,6 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     }
     if (conn == NULL) {
         turn_away(dpdk, move);
-        drop(move);
         return;
     }
     conn->base.user = move->user;

@@ -29,6 +29,7 @@ struct fault_port {
     struct sl_dpdk_port base;
     struct sl_dpdk_port *inner;
     struct sl_dpdk_faults faults;
+    const struct sl_dpdk_fault_reactor *reactor;
     struct lane in, out;
     uint32_t late_max;
     uint64_t dark_until_ns;
@@ -43,7 +44,7 @@ static struct fault_port *port_of(struct sl_dpdk_port *base)
 
 static uint64_t now_ns(const struct fault_port *port)
 {
-    return sl_reactor_now_ns(port->base.reactor);
+    return ((const struct sl_reactor_head *)port->base.reactor)->now_ns;
 }
 
 /* ---- Chance -----------------------------------------------------------------------------------
@@ -169,12 +170,12 @@ static uint64_t first_due_ns(const struct fault_port *port)
 
 static void set_timer(struct fault_port *port)
 {
-    struct sl_timer_wheel *timers = sl_reactor_timers(port->base.reactor);
-    const uint64_t due_ns = first_due_ns(port);
+    const uint64_t due_ns = first_due_ns(port), time_ns = now_ns(port);
     if (due_ns != SL_CLOCK_NEVER) {
-        sl_timer_arm(timers, &port->timer, due_ns);
+        port->reactor->timer_arm(port->base.reactor, &port->timer,
+                                 due_ns > time_ns ? due_ns - time_ns : 0);
     } else if (sl_timer_armed(&port->timer)) {
-        sl_timer_disarm(timers, &port->timer);
+        port->reactor->timer_disarm(port->base.reactor, &port->timer);
     }
 }
 
@@ -418,8 +419,23 @@ static void say(const struct fault_port *port, const struct sl_dpdk_facts *facts
     }
 }
 
-static struct fault_port *wrap(struct sl_dpdk_port *inner, const struct sl_dpdk_faults *faults)
+static void timer_arm(struct sl_reactor *reactor, struct sl_timer *timer, uint64_t after_ns)
 {
+    sl_timer_arm(sl_reactor_timers(reactor), timer, sl_reactor_now_ns(reactor) + after_ns);
+}
+
+static void timer_disarm(struct sl_reactor *reactor, struct sl_timer *timer)
+{
+    sl_timer_disarm(sl_reactor_timers(reactor), timer);
+}
+
+static const struct sl_dpdk_fault_reactor own_reactor = {
+    .index = sl_reactor_index, .timer_arm = timer_arm, .timer_disarm = timer_disarm};
+
+static struct fault_port *wrap(struct sl_dpdk_port *inner,
+                               const struct sl_dpdk_fault_medium *medium)
+{
+    const struct sl_dpdk_faults *faults = &medium->faults;
     struct sl_dpdk_facts facts;
     struct fault_port *port = calloc(1, sizeof *port);
     if (port == NULL) {
@@ -429,10 +445,11 @@ static struct fault_port *wrap(struct sl_dpdk_port *inner, const struct sl_dpdk_
     port->base = (struct sl_dpdk_port){.ops = &sl_dpdk_fault_ports, .reactor = inner->reactor};
     port->inner = inner;
     port->faults = *faults;
+    port->reactor = medium->reactor != NULL ? medium->reactor : &own_reactor;
     port->faults.delay_us_max += faults->delay_us_max == 0;
     port->late_max = facts.packets / 8 < LATE_MAX ? facts.packets / 8 : LATE_MAX;
     port->timer.run = on_timer;
-    const uint64_t seed = faults->seed + sl_reactor_index(inner->reactor);
+    const uint64_t seed = faults->seed + port->reactor->index(inner->reactor);
     port->in.seed = sl_hash_bytes(facts.self.mac, sizeof facts.self.mac, seed);
     port->out.seed = sl_hash_key(port->in.seed);
     say(port, &facts);
@@ -446,7 +463,7 @@ static int fault_open(void *medium, struct sl_reactor *reactor, struct sl_dpdk_p
     int count = faulty->inner.ops->open(faulty->inner.ctx, reactor, ports, max);
     bool is_short = false;
     for (int i = 0; i < count; i++) {
-        struct fault_port *port = wrap(ports[i], &faulty->faults);
+        struct fault_port *port = wrap(ports[i], faulty);
         is_short = is_short || port == NULL;
         ports[i] = port != NULL ? &port->base : ports[i];
     }

@@ -1,9 +1,9 @@
 /* Faults on purpose: a port around another one that, by chance and from a seed, loses, delays,
  * doubles, corrupts and cuts the packets of both directions, goes dark for a time, and does less
  * than it is asked for. What is above sees a port that keeps the contract of port.h, at the end of
- * a bad network: for tests, and to see on any device what a job makes of one. The same seed and the
- * same calls give the same faults. Allocates when it is opened; what it holds is bounded, and
- * counts as packets of the port within. Owner reactor.
+ * a bad network. Only tests and starling-bench have it: the programs that serve cannot inject
+ * faults. The same seed and the same calls give the same faults. Allocates when it is opened; what
+ * it holds is bounded, and counts as packets of the port within. Owner reactor.
  *
  * A corrupted packet is one that was damaged where no frame check looks, in a memory on its way: it
  * is an IP packet, and one word behind its Ethernet header is another, by other bits than all, so
@@ -26,15 +26,23 @@ struct sl_dpdk_faults {
     uint64_t seed;
 };
 
-/* As a user writes it: "loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,truncate=0.001,
+/* As a test writes it: "loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,truncate=0.001,
  * blackout=0.00001,short=0.1,delay_us=100,blackout_ms=50,seed=7", each once at most, in any order.
  * Errors: INVALID, and `why` says what is wrong and what is accepted. Any thread. */
 int sl_dpdk_faults_parse(const char *text, struct sl_dpdk_faults *out, char *why, size_t why_bytes);
+
+/* What the faults need of the reactor, in a plug-in that has none: those of struct sl_dpdk_host. */
+struct sl_dpdk_fault_reactor {
+    uint32_t (*index)(const struct sl_reactor *reactor);
+    void (*timer_arm)(struct sl_reactor *reactor, struct sl_timer *timer, uint64_t after_ns);
+    void (*timer_disarm)(struct sl_reactor *reactor, struct sl_timer *timer);
+};
 
 /* open's `medium` of sl_dpdk_fault_ports; read by open alone. */
 struct sl_dpdk_fault_medium {
     struct sl_dpdk_medium inner;
     struct sl_dpdk_faults faults;
+    const struct sl_dpdk_fault_reactor *reactor; /* lasts; NULL: that of this program */
 };
 
 /* Errors of open: those of the inner one, NO_MEMORY. */

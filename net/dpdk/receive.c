@@ -92,6 +92,8 @@ static void begin_slot(struct sl_dpdk_receiving *receive, struct sl_dpdk_slot *s
 void sl_dpdk_receive_pass(struct sl_dpdk_receiving *receive)
 {
     *sl_dpdk_slot_at(receive, receive->head) = (struct sl_dpdk_slot){0};
+    receive->is_known = false;
+    receive->sink = NULL;
     receive->head++;
     receive->begun--;
 }
@@ -174,7 +176,8 @@ static enum sl_dpdk_taken park(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *s
     if (!sl_dpdk_grant_allows(&conn->grant, parsed->body_bytes)) {
         return SL_DPDK_MAD;
     }
-    struct sl_dpdk_parked *parked = sl_dpdk_park(conn->dpdk, conn->side, packet, parsed);
+    struct sl_dpdk_parked *parked =
+        sl_dpdk_park(conn->dpdk, conn->side, packet, parsed, !conn->base.is_welcome);
     if (parked == NULL) {
         return SL_DPDK_NO_ROOM;
     }
@@ -190,6 +193,7 @@ static uint64_t bit_of(const struct sl_dpdk_conn *conn, uint32_t offset)
     return 1ULL << offset / sl_dpdk_piece_bytes(conn);
 }
 
+/* The piece has not come before. */
 static void place_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot, uint32_t offset,
                         const uint8_t *body, uint32_t bytes)
 {
@@ -221,7 +225,8 @@ static bool place_parked_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *s
 {
     while (slot->parked != NULL) {
         struct sl_dpdk_parked *parked = slot->parked;
-        if (!sl_dpdk_receive_is_piece(conn, parked->offset, parked->bytes, slot->bytes)) {
+        if (!sl_dpdk_receive_is_piece(conn, parked->offset, parked->bytes, slot->bytes) ||
+            (slot->pieces & bit_of(conn, parked->offset)) != 0) {
             return false;
         }
         place_short(conn, slot, parked->offset, parked->body, parked->bytes);
@@ -231,11 +236,23 @@ static bool place_parked_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *s
     return true;
 }
 
+/* Memory for a short message. The message of a stranger that is whole and next goes up at once, so
+ * it may use any; what a stranger makes us keep comes out of the strangers' share. */
+static uint8_t *get_memory(struct sl_dpdk_conn *conn, const struct sl_dpdk_parsed *parsed,
+                           uint32_t bytes, bool is_whole, struct sl_dpdk_block **block)
+{
+    const bool is_head = parsed->header.message == conn->receive->head;
+    const enum sl_dpdk_share share = !conn->base.is_welcome && !(is_head && is_whole)
+                                         ? SL_DPDK_SHARE_STRANGER
+                                     : is_head ? SL_DPDK_SHARE_HEAD
+                                               : SL_DPDK_SHARE_AHEAD;
+    return sl_dpdk_store_get(conn->dpdk->store, bytes, share, block);
+}
+
 static enum sl_dpdk_taken begin_short(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
                                       const struct sl_dpdk_parsed *parsed, uint32_t bytes)
 {
-    bool is_head = parsed->header.message == conn->receive->head;
-    uint8_t *memory = sl_dpdk_store_get(conn->dpdk->store, bytes, is_head, &slot->block);
+    uint8_t *memory = get_memory(conn, parsed, bytes, parsed->body_bytes == bytes, &slot->block);
     if (memory == NULL) {
         return SL_DPDK_NO_ROOM;
     }
@@ -246,6 +263,32 @@ static enum sl_dpdk_taken begin_short(struct sl_dpdk_conn *conn, struct sl_dpdk_
     return taken == SL_DPDK_MAD || place_parked_short(conn, slot) ? taken : SL_DPDK_MAD;
 }
 
+/* The header that the first piece of the slot's message brought before; NULL: none has come. */
+static const uint8_t *find_header(const struct sl_dpdk_slot *slot)
+{
+    const struct sl_dpdk_parked *at = slot->parked;
+    while (at != NULL && at->offset != 0) {
+        at = at->next;
+    }
+    return at == NULL ? NULL : at->body;
+}
+
+/* A first piece that comes again must say the same: everything after it relies on the length. */
+static bool says_the_same(const struct sl_dpdk_receiving *receive, const struct sl_dpdk_slot *slot,
+                          const uint8_t *header)
+{
+    const uint8_t *before = find_header(slot);
+    uint8_t known[SL_FRAME_HEADER_BYTES];
+    if (slot->bytes == 0) {
+        return true; /* it is the first one */
+    }
+    if (before == NULL) { /* there was no room to keep it: only the head remembers it then */
+        sl_frame_encode(&receive->frame, known);
+        before = known;
+    }
+    return memcmp(before, header, SL_FRAME_HEADER_BYTES) == 0;
+}
+
 /* The first piece of a message has the frame's header. */
 static enum sl_dpdk_taken take_first(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot,
                                      const struct sl_dpdk_packet *packet,
@@ -254,7 +297,8 @@ static enum sl_dpdk_taken take_first(struct sl_dpdk_conn *conn, struct sl_dpdk_s
     struct sl_dpdk_receiving *receive = conn->receive;
     struct sl_frame frame;
     if (parsed->body_bytes < SL_FRAME_HEADER_BYTES ||
-        sl_dpdk_receive_decode(parsed->body, &frame) != 0) {
+        sl_dpdk_receive_decode(parsed->body, &frame) != 0 ||
+        !says_the_same(receive, slot, parsed->body)) {
         return SL_DPDK_MAD;
     }
     uint32_t bytes = SL_FRAME_HEADER_BYTES + frame.payload_bytes;
@@ -293,10 +337,10 @@ static enum sl_dpdk_taken take_data(struct sl_dpdk_conn *conn, struct sl_dpdk_sl
         if (sl_dpdk_long_has(conn, offset)) {
             return SL_DPDK_TAKEN;
         }
-        if (!admit(conn, bytes)) {
+        if ((offset == 0 && !says_the_same(receive, slot, parsed->body)) || !admit(conn, bytes) ||
+            !sl_dpdk_long_place(conn, offset, parsed->body, bytes)) {
             return SL_DPDK_MAD;
         }
-        sl_dpdk_long_place(conn, offset, parsed->body, bytes);
         return SL_DPDK_TAKEN;
     }
     return offset == 0 ? take_first(conn, slot, packet, parsed) : park(conn, slot, packet, parsed);
@@ -316,8 +360,7 @@ static enum sl_dpdk_taken take_train(struct sl_dpdk_conn *conn, struct sl_dpdk_s
     if (!sl_dpdk_grant_allows(&conn->grant, bytes)) {
         return SL_DPDK_MAD;
     }
-    bool is_head = parsed->header.message == conn->receive->head;
-    uint8_t *memory = sl_dpdk_store_get(conn->dpdk->store, bytes, is_head, &slot->block);
+    uint8_t *memory = get_memory(conn, parsed, bytes, true, &slot->block);
     if (memory == NULL) {
         return SL_DPDK_NO_ROOM;
     }

@@ -14,7 +14,8 @@ struct sl_dpdk_block {
     struct sl_dpdk_store *store; /* NULL: on its way from one reactor to another */
     struct sl_dpdk_block *next, *previous;
     uint32_t refs, used;
-    bool lonely; /* one message's, by malloc */
+    bool lonely;      /* one message's, by malloc */
+    bool of_stranger; /* counts in the strangers' share */
     uint8_t *memory;
 };
 
@@ -26,12 +27,17 @@ struct sl_dpdk_parked {
     struct sl_dpdk_packet packet; /* token NULL: body is a copy of the store's */
     const uint8_t *body;
     uint32_t offset, bytes;
+    bool of_stranger; /* counts in the strangers' share */
 };
 
+/* Whose memory a short message takes. Of 128 blocks of 64 KiB a reactor, 32 are left for messages
+ * at the head, so that messages which wait for others never keep these from coming; at most 16 are
+ * used by connections that are not welcome yet (sl_conn.is_welcome), however many these are. */
+enum sl_dpdk_share { SL_DPDK_SHARE_HEAD, SL_DPDK_SHARE_AHEAD, SL_DPDK_SHARE_STRANGER };
+
 /* Memory aligned to 8 for at most SL_DPDK_SHORT_BYTES, which is used until its block is put. NULL:
- * there is none; some is left for those that are `urgent`, whose message is at the head, so that
- * messages which wait for others never keep these from coming. */
-uint8_t *sl_dpdk_store_get(struct sl_dpdk_store *store, uint32_t bytes, bool urgent,
+ * the share is used up. */
+uint8_t *sl_dpdk_store_get(struct sl_dpdk_store *store, uint32_t bytes, enum sl_dpdk_share share,
                            struct sl_dpdk_block **block);
 void sl_dpdk_block_put(struct sl_dpdk_block *block);
 
@@ -40,10 +46,10 @@ struct sl_dpdk_block *sl_dpdk_block_copy(const uint8_t *from, uint32_t bytes);
 void sl_dpdk_store_adopt(struct sl_dpdk_store *store, struct sl_dpdk_block *block);
 
 /* Keeps a packet, or (token NULL: a stray one's memory is not to be kept) a copy of its body. NULL:
- * too many wait. */
+ * too many wait: half of the packets that the port lends, an eighth of these for strangers. */
 struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                                     const struct sl_dpdk_packet *packet,
-                                    const struct sl_dpdk_parsed *parsed);
+                                    const struct sl_dpdk_parsed *parsed, bool of_stranger);
 void sl_dpdk_unpark(struct sl_dpdk *dpdk, struct sl_dpdk_parked *parked);
 
 /* ---- receive.c ------------------------------------------------------------------------------- */
@@ -103,8 +109,9 @@ bool sl_dpdk_receive_is_readable(const struct sl_dpdk_conn *conn);
 /* ---- long.c: the message at the head whose payload goes to a sink ---------------------------- */
 
 bool sl_dpdk_long_has(const struct sl_dpdk_conn *conn, uint32_t offset); /* the piece there */
-/* A piece, counted as arrived, that it has not; the sink is known. */
-void sl_dpdk_long_place(struct sl_dpdk_conn *conn, uint32_t offset, const uint8_t *body,
+/* A piece, counted as arrived, goes to the sink, which is known. False: it does not fit into the
+ * message, or has come before; nothing was written. */
+bool sl_dpdk_long_place(struct sl_dpdk_conn *conn, uint32_t offset, const uint8_t *body,
                         uint32_t bytes);
 /* Asks for the sink, places what waits, delivers; whether any of it. */
 bool sl_dpdk_long_deliver(struct sl_dpdk_conn *conn, struct sl_dpdk_slot *slot);

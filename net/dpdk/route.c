@@ -22,6 +22,13 @@ bool sl_dpdk_route_is_any(const struct in6_addr *ip)
            (sl_dpdk_route_is_v4(ip) && memcmp(ip->s6_addr + 12, zeros, 4) == 0);
 }
 
+bool sl_dpdk_route_is_answerable(const struct sl_dpdk_address *from)
+{
+    const bool is_group = sl_dpdk_route_is_v4(&from->ip) ? from->ip.s6_addr[12] >= 224
+                                                         : IN6_IS_ADDR_MULTICAST(&from->ip);
+    return from->port != 0 && !is_group && !sl_dpdk_route_is_any(&from->ip);
+}
+
 int sl_dpdk_route_parse(const struct sl_endpoint *endpoint, bool passive, struct in6_addr *out)
 {
     struct sockaddr_storage address;

@@ -10,6 +10,10 @@
 #define PAUSE_MIN_NS (20 * SL_CLOCK_NS_PER_MS)
 #define PAUSE_MAX_NS (500 * SL_CLOCK_NS_PER_MS)
 
+/* A connect fails at its deadline when the timer has rung so often in vain. A thread that was
+ * stopped until then has not looked at the answers yet. */
+#define VAIN_COUNT   4U
+
 /* A peer that shares its core with others answers late, however little it is sent: delay alone does
  * not make us slower in a round trip than by what we may send unasked. */
 #define WINDOW_MIN   SL_DPDK_BLIND_BYTES
@@ -83,7 +87,9 @@ static void ask(struct sl_dpdk_conn *conn, uint64_t now_ns)
         conn->asked_count++;
     }
     uint64_t due_ns = now_ns + conn->pause_ns;
-    due_ns = due_ns < conn->deadline_ns ? due_ns : conn->deadline_ns;
+    if (now_ns < conn->deadline_ns && conn->deadline_ns < due_ns) {
+        due_ns = conn->deadline_ns;
+    }
     sl_timer_arm(sl_reactor_timers(conn->dpdk->base.reactor), &conn->timer, due_ns);
 }
 
@@ -107,7 +113,8 @@ static void explain(const struct sl_dpdk_conn *conn)
 void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn)
 {
     const uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
-    if (now_ns >= conn->deadline_ns) {
+    conn->vain_count++;
+    if (now_ns >= conn->deadline_ns && conn->vain_count >= VAIN_COUNT) {
         if (sl_dpdk_may_log(conn->dpdk)) {
             explain(conn);
         }
@@ -121,6 +128,7 @@ void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn)
 void sl_dpdk_setup_routed(struct sl_dpdk_conn *conn)
 {
     conn->pause_ns = PAUSE_MIN_NS;
+    conn->vain_count = 0;
     ask(conn, sl_dpdk_now_ns(conn->dpdk));
 }
 
@@ -163,7 +171,7 @@ static void take_retry(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *he
         return; /* an answer to a question that was sent twice */
     }
     conn->cookie = hello->cookie;
-    conn->asked_count = 0;
+    conn->asked_count = conn->vain_count = 0;
     ask(conn, sl_dpdk_now_ns(conn->dpdk));
 }
 
@@ -240,6 +248,10 @@ static void deny(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
 {
     const struct sl_dpdk_queues no_queues = {0};
     struct sl_dpdk_route route;
+    if (!sl_dpdk_route_is_answerable(&packet->from)) {
+        dpdk->foreign++;
+        return;
+    }
     sl_dpdk_route_build(&route, side->facts.self.mac, packet->from_mac, &packet->to, &packet->from);
     const uint8_t err = (uint8_t)-SL_ERR_CLOSED;
     struct sl_dpdk_header header = {.connection = id,

@@ -5,20 +5,24 @@
 #include "core/bytes.h"
 #include "net/dpdk/receive.h"
 
-#define BLOCK_BYTES   (64U << 10)
-#define BLOCK_COUNT   128U
-#define BLOCKS_URGENT 32U /* of them */
+#define BLOCK_BYTES     (64U << 10)
+#define BLOCK_COUNT     128U
+#define BLOCKS_HEAD     32U /* of them, for messages at the head only */
+#define BLOCKS_STRANGER 16U /* of them at most for peers that are not welcome yet */
+#define STRANGER_PART   8U  /* of the packets that may wait */
 
 static_assert(SL_DPDK_SHORT_BYTES <= BLOCK_BYTES, "a block holds any short message");
 
 struct sl_dpdk_store {
     uint8_t *memory; /* of all blocks; what was never needed is never touched */
     struct sl_dpdk_block *current, *free;
-    uint32_t free_count;
+    struct sl_dpdk_block *strangers; /* as `current`, for strangers */
+    uint32_t free_count, stranger_count;
     struct sl_dpdk_block *lonely; /* a list */
     struct sl_dpdk_block blocks[BLOCK_COUNT];
     /* Packets that wait. Half of what each port can lend, so that others still come. */
-    uint32_t waiting[SL_DPDK_PORTS]; /* of each side */
+    uint32_t waiting[SL_DPDK_PORTS];           /* of each side */
+    uint32_t strangers_waiting[SL_DPDK_PORTS]; /* those of strangers */
     struct sl_dpdk_parked *parked, *parked_free;
     uint32_t parked_fresh; /* the first that was never used */
     /* Of strays, by the place in `parked`; NULL where there are none. What was never needed is
@@ -54,6 +58,8 @@ static void free_store(struct sl_dpdk_store *store)
 
 static void put_free(struct sl_dpdk_store *store, struct sl_dpdk_block *block)
 {
+    store->stranger_count -= block->of_stranger ? 1 : 0;
+    block->of_stranger = false;
     block->next = store->free;
     store->free = block;
     store->free_count++;
@@ -118,30 +124,41 @@ void sl_dpdk_store_close(struct sl_dpdk *dpdk)
 /* ---- Blocks -----------------------------------------------------------------------------------
  */
 
-static bool next_block(struct sl_dpdk_store *store, bool urgent)
+/* The block that the share fills from now on, or NULL. */
+static struct sl_dpdk_block *next_block(struct sl_dpdk_store *store, enum sl_dpdk_share share)
 {
-    if (store->free_count <= (urgent ? 0 : BLOCKS_URGENT)) {
-        return false;
-    }
-    store->current = store->free;
-    store->free = store->current->next;
-    store->free_count--;
-    store->current->used = 0;
-    return true;
-}
-
-uint8_t *sl_dpdk_store_get(struct sl_dpdk_store *store, uint32_t bytes, bool urgent,
-                           struct sl_dpdk_block **block)
-{
-    uint32_t padded = (uint32_t)sl_bytes_pad8(bytes);
-    if ((store->current == NULL || BLOCK_BYTES - store->current->used < padded) &&
-        !next_block(store, urgent)) {
+    const bool is_stranger = share == SL_DPDK_SHARE_STRANGER;
+    struct sl_dpdk_block *block = store->free;
+    if (store->free_count <= (share == SL_DPDK_SHARE_HEAD ? 0 : BLOCKS_HEAD) ||
+        (is_stranger && store->stranger_count == BLOCKS_STRANGER)) {
         return NULL;
     }
-    *block = store->current;
-    uint8_t *at = store->current->memory + store->current->used;
-    store->current->used += padded;
-    store->current->refs++;
+    store->free = block->next;
+    store->free_count--;
+    block->used = 0;
+    block->of_stranger = is_stranger;
+    store->stranger_count += is_stranger ? 1 : 0;
+    return block;
+}
+
+uint8_t *sl_dpdk_store_get(struct sl_dpdk_store *store, uint32_t bytes, enum sl_dpdk_share share,
+                           struct sl_dpdk_block **out)
+{
+    struct sl_dpdk_block **current =
+        share == SL_DPDK_SHARE_STRANGER ? &store->strangers : &store->current;
+    const uint32_t padded = (uint32_t)sl_bytes_pad8(bytes);
+    if (*current == NULL || BLOCK_BYTES - (*current)->used < padded) {
+        struct sl_dpdk_block *next = next_block(store, share);
+        if (next == NULL) {
+            return NULL;
+        }
+        *current = next;
+    }
+    struct sl_dpdk_block *block = *current;
+    uint8_t *at = block->memory + block->used;
+    block->used += padded;
+    block->refs++;
+    *out = block;
     return at;
 }
 
@@ -165,7 +182,7 @@ void sl_dpdk_block_put(struct sl_dpdk_block *block)
     }
     if (block->lonely) {
         put_lonely(block);
-    } else if (block == block->store->current) {
+    } else if (block == block->store->current || block == block->store->strangers) {
         block->used = 0;
     } else {
         put_free(block->store, block);
@@ -217,15 +234,19 @@ static const uint8_t *copy_body(struct sl_dpdk_store *store, const struct sl_dpd
 
 struct sl_dpdk_parked *sl_dpdk_park(struct sl_dpdk *dpdk, struct sl_dpdk_side *side,
                                     const struct sl_dpdk_packet *packet,
-                                    const struct sl_dpdk_parsed *parsed)
+                                    const struct sl_dpdk_parsed *parsed, bool of_stranger)
 {
     struct sl_dpdk_store *store = dpdk->store;
     uint32_t *waiting = &store->waiting[side - dpdk->sides];
-    if (*waiting == waiting_max(side)) {
+    uint32_t *strangers = &store->strangers_waiting[side - dpdk->sides];
+    if (*waiting == waiting_max(side) ||
+        (of_stranger && *strangers >= waiting_max(side) / STRANGER_PART)) {
         return NULL;
     }
     ++*waiting;
+    *strangers += of_stranger ? 1 : 0;
     struct sl_dpdk_parked *parked = get_parked(store);
+    parked->of_stranger = of_stranger;
     parked->side = side;
     parked->packet = *packet;
     parked->body = packet->token != NULL ? parsed->body : copy_body(store, parked, parsed);
@@ -245,6 +266,7 @@ void sl_dpdk_unpark(struct sl_dpdk *dpdk, struct sl_dpdk_parked *parked)
         side->port->ops->release(side->port, &parked->packet, 1);
     }
     dpdk->store->waiting[side - dpdk->sides]--;
+    dpdk->store->strangers_waiting[side - dpdk->sides] -= parked->of_stranger ? 1 : 0;
     parked->next = dpdk->store->parked_free;
     dpdk->store->parked_free = parked;
 }

@@ -293,7 +293,7 @@ static uint32_t poll_side(struct sl_dpdk *dpdk, struct sl_dpdk_side *side)
 uint32_t sl_dpdk_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_dpdk *dpdk = (struct sl_dpdk *)transport;
-    uint32_t work = 0;
+    uint32_t work = sl_dpdk_move_close_lost(dpdk, SL_ERR_NO_MEMORY);
     (void)budget; /* POLL_PACKETS are less */
     for (uint32_t i = 0; i < dpdk->side_count; i++) {
         work += poll_side(dpdk, &dpdk->sides[i]);

@@ -330,6 +330,11 @@ static enum sl_dpdk_class parse_ipv6(struct sl_bytes cursor, bool checked,
     }
     memcpy(&out->from.ip, ip + 8, sizeof out->from.ip);
     memcpy(&out->to.ip, ip + 24, sizeof out->to.ip);
+    /* ::ffff:a.b.c.d stands for IPv4 here (map_ipv4). No host sends it in an IPv6 packet, and an
+     * answer could not be built. */
+    if (IN6_IS_ADDR_V4MAPPED(&out->from.ip) || IN6_IS_ADDR_V4MAPPED(&out->to.ip)) {
+        return SL_DPDK_FOREIGN;
+    }
     cursor.left = bytes;
     return parse_udp(cursor, ip + 8, 32, checked, out);
 }

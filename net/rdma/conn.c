@@ -346,7 +346,7 @@ void sl_rdma_conn_drop_link(struct sl_rdma_conn *conn)
     }
     (void)library->destroy_id(link->id);
     link->id = NULL;
-    link->established = link->disconnected = false;
+    link->established = link->disconnected = link->is_shut = false;
     link->receives = 0;
     link->sends_completed = link->sends_posted;
     link->last_wqe = false;

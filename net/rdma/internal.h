@@ -8,6 +8,7 @@
  *   pool.c      its receive buffers, staging blocks and send slots
  *   memory.c    registered memory: keys for addresses; cache.c and unmapped.c for the rest
  *   cm.c        rdma_cm's events; listen.c, connect.c, move.c what they mean; address.c from where
+ *   access.c    access of peers to memory, once they are welcome
  *   conn.c      a connection's life, from the first event to `closed`
  *   send.c      frames to packets, packets to work requests, completions to `sent`
  *   receive.c   packets to frames, reads of long payloads, `sink` and `received`
@@ -118,6 +119,7 @@ struct sl_rdma_link {
                                              * from one queue pair to the next */
     uint32_t receives; /* without a shared receive queue: buffers posted and not completed */
     bool established, disconnected;
+    bool is_shut;  /* the peer has no access to memory: access.c */
     bool last_wqe; /* in the error state the device has given back all receive buffers */
 };
 
@@ -273,6 +275,13 @@ void sl_rdma_connect_begin(struct sl_rdma_conn *conn);
 /* On either side: the queue pair of link.id is connected. */
 void sl_rdma_connect_done(struct sl_rdma_conn *conn);
 void sl_rdma_connect_event(struct sl_rdma_conn *conn, const struct sl_rdma_cm_event *event);
+
+/* access.c: accepts the connect request of link.id, which has its queue pair, without access of the
+ * peer to memory. Errors: IO. */
+int sl_rdma_access_accept(struct sl_rdma_conn *conn);
+
+/* Gives the peer access. False: the device refuses, and the connection ends. */
+bool sl_rdma_access_open(struct sl_rdma_conn *conn);
 
 /* Credit is not looked at for a connection that moves. */
 static inline bool sl_rdma_hello_is_sane(const struct sl_rdma_hello *hello, bool moves)

@@ -71,6 +71,7 @@ static const struct function cm_functions[] = {
     FUNCTION(accept, "rdma_accept"),
     FUNCTION(reject, "rdma_reject"),
     FUNCTION(disconnect, "rdma_disconnect"),
+    FUNCTION(init_qp_attr, "rdma_init_qp_attr"),
     FUNCTION(get_cm_event, "rdma_get_cm_event"),
     FUNCTION(ack_cm_event, "rdma_ack_cm_event"),
     FUNCTION(get_src_port, "rdma_get_src_port"),

@@ -59,6 +59,7 @@ struct sl_rdma_library {
     int (*accept)(struct rdma_cm_id *id, struct rdma_conn_param *param);
     int (*reject)(struct rdma_cm_id *id, const void *data, uint8_t bytes);
     int (*disconnect)(struct rdma_cm_id *id);
+    int (*init_qp_attr)(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask);
     int (*get_cm_event)(struct rdma_event_channel *channel, struct rdma_cm_event **event);
     int (*ack_cm_event)(struct rdma_cm_event *event);
     uint16_t (*get_src_port)(struct rdma_cm_id *id);

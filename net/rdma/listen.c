@@ -61,9 +61,7 @@ static void take(struct sl_rdma_listener *listener, const struct sl_rdma_cm_even
     int err = sl_rdma_conn_make_queue_pair(conn);
     if (err == 0) {
         sl_rdma_conn_take_hello(conn, &event->hello);
-        struct sl_rdma_hello hello;
-        struct rdma_conn_param param = sl_rdma_conn_param(conn, &hello);
-        err = rdma->library->accept(event->id, &param) == 0 ? 0 : SL_ERR_IO;
+        err = sl_rdma_access_accept(conn);
     }
     if (err == SL_ERR_CLOSED) {
         sl_rdma_conn_end(conn, err);

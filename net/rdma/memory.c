@@ -8,11 +8,14 @@
 #include "net/rdma/cache.h"
 #include "net/rdma/internal.h"
 
+/* The access of peers that a registration gives: each level includes those below. */
+enum level { LOCAL, READABLE, WRITABLE, LEVELS };
+
 struct region_chunks {
     uint64_t serial; /* of the registration that the chunks are of; 0: none */
     size_t count;
-    /* [2 * count]: as all of them are; then those that peers may write, which were landings, where
-     * the others may not be written. NULL: not registered with the device yet. */
+    /* [LEVELS * count]: for this process alone; then those that peers may read; then those that
+     * peers may read and write. NULL: not registered with the device yet. */
     struct ibv_mr **chunks;
 };
 
@@ -118,7 +121,7 @@ int sl_rdma_memory_register(struct sl_transport *transport, void *base, size_t b
 static void drop_chunks(struct sl_rdma_rail *rail, uint32_t index)
 {
     struct region_chunks *region = &rail->chunks->regions[index];
-    for (size_t i = 0; i < 2 * region->count; i++) {
+    for (size_t i = 0; i < LEVELS * region->count; i++) {
         if (region->chunks[i] != NULL) {
             (void)rail->rdma->library->dereg_mr(region->chunks[i]);
         }
@@ -180,7 +183,7 @@ static bool make_chunks(struct sl_rdma_rail *rail, const struct sl_rdma_region *
     }
     drop_chunks(rail, index);
     size_t count = (region->bytes + SL_RDMA_CHUNK_BYTES - 1) / SL_RDMA_CHUNK_BYTES;
-    struct ibv_mr **array = calloc(2 * count, sizeof *array);
+    struct ibv_mr **array = calloc(LEVELS * count, sizeof *array);
     if (array == NULL) {
         return false;
     }
@@ -188,21 +191,27 @@ static bool make_chunks(struct sl_rdma_rail *rail, const struct sl_rdma_region *
     return true;
 }
 
-/* Peers may read all of it: what they are told of is up to the layers above. On iWARP what we read
- * from a peer is written by him. */
-static int access_of(const struct sl_rdma_rail *rail, const struct sl_rdma_region *region)
+/* What peers may write anyhow is registered once. On iWARP what we read from a peer is written by
+ * it. */
+static enum level level_of(const struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
+                           enum sl_rdma_use use)
 {
-    int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
-    return region->peers_write || rail->can.is_iwarp ? access | IBV_ACCESS_REMOTE_WRITE : access;
+    const bool is_written = region->peers_write || use == SL_RDMA_USE_LANDING ||
+                            (use == SL_RDMA_USE_SINK && rail->can.is_iwarp);
+    return is_written ? WRITABLE : use == SL_RDMA_USE_READ ? READABLE : LOCAL;
 }
 
-/* Where the chunk's registration for this use is, or is to be: what can be written serves every
- * use. */
-static struct ibv_mr **place_of(const struct region_chunks *chunks, size_t number, bool writable)
+/* Where the chunk's registration for this level is, or is to be: one of a higher level serves, too.
+ */
+static struct ibv_mr **place_of(const struct region_chunks *chunks, size_t number, enum level level)
 {
-    struct ibv_mr **plain = &chunks->chunks[number];
-    struct ibv_mr **written = &chunks->chunks[chunks->count + number];
-    return writable || (*plain == NULL && *written != NULL) ? written : plain;
+    for (size_t i = level; i < LEVELS; i++) {
+        struct ibv_mr **place = &chunks->chunks[i * chunks->count + number];
+        if (*place != NULL) {
+            return place;
+        }
+    }
+    return &chunks->chunks[level * chunks->count + number];
 }
 
 static struct ibv_mr *chunk_get(struct sl_rdma_rail *rail, const struct sl_rdma_region *region,
@@ -213,9 +222,12 @@ static struct ibv_mr *chunk_get(struct sl_rdma_rail *rail, const struct sl_rdma_
     if (!make_chunks(rail, region, index)) {
         return NULL;
     }
-    int access = access_of(rail, region);
-    bool lacks = use == SL_RDMA_USE_LANDING && (access & IBV_ACCESS_REMOTE_WRITE) == 0;
-    struct ibv_mr **chunk = place_of(&all->regions[index], number, lacks);
+    static const int accesses[LEVELS] = {
+        [LOCAL] = IBV_ACCESS_LOCAL_WRITE,
+        [READABLE] = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
+        [WRITABLE] = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
+    const enum level level = level_of(rail, region, use);
+    struct ibv_mr **chunk = place_of(&all->regions[index], number, level);
     if (*chunk != NULL) {
         return *chunk;
     }
@@ -225,8 +237,7 @@ static struct ibv_mr *chunk_get(struct sl_rdma_rail *rail, const struct sl_rdma_
     if (sl_rdma_memory_is_refused(rail, &all->refusal, bytes)) {
         return NULL;
     }
-    access |= lacks ? IBV_ACCESS_REMOTE_WRITE : 0;
-    *chunk = sl_rdma_memory_pin(rail, region->base + offset, bytes, access);
+    *chunk = sl_rdma_memory_pin(rail, region->base + offset, bytes, accesses[level]);
     if (*chunk == NULL) {
         sl_rdma_memory_refused(rail, &all->refusal, bytes);
     }

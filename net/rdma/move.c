@@ -302,9 +302,7 @@ static int accept_id(struct sl_rdma_conn *conn, struct sl_rdma_move *move)
         return err;
     }
     sl_rdma_conn_take_hello(conn, &(struct sl_rdma_hello){.reads = move->reads_peer});
-    struct sl_rdma_hello hello;
-    struct rdma_conn_param param = sl_rdma_conn_param(conn, &hello);
-    return rdma->library->accept(id, &param) == 0 ? 0 : SL_ERR_IO;
+    return sl_rdma_access_accept(conn);
 }
 
 /* False: no memory. */

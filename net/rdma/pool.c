@@ -49,7 +49,7 @@ static struct sl_rdma_block *pop_free(struct sl_rdma_pool *pool, enum sl_rdma_bl
 static int access_of(const struct sl_rdma_rail *rail, enum sl_rdma_block_kind kind)
 {
     int access = IBV_ACCESS_LOCAL_WRITE;
-    if (kind != SL_RDMA_BLOCK_RECEIVE) {
+    if (kind == SL_RDMA_BLOCK_STAGING) {
         access |= IBV_ACCESS_REMOTE_READ;
     }
     if (kind == SL_RDMA_BLOCK_STAGING && rail->can.is_iwarp) {

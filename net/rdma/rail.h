@@ -30,7 +30,7 @@ struct sl_rdma_block {
     enum sl_rdma_block_kind kind;
     uint32_t refs;             /* messages delivered and not released, and whoever reads it now */
     uint32_t key;              /* local */
-    uint32_t remote_key;       /* STAGING, SEND: peers may read it */
+    uint32_t remote_key;       /* STAGING: peers may read it */
     uint32_t counted;          /* RECEIVE: credit that its release gives back, 0 or 1 */
     struct sl_rdma_conn *conn; /* RECEIVE: that it came by; for credit, while its serial is: */
     uint64_t conn_serial;

@@ -199,6 +199,9 @@ void sl_rdma_send_flush(struct sl_rdma_conn *conn)
     if (!sl_rdma_may_post(conn)) {
         return;
     }
+    if (conn->link.is_shut && conn->base.is_welcome && !sl_rdma_access_open(conn)) {
+        return;
+    }
     send->starved = false;
     sl_rdma_chain_begin(&chain, conn);
     while (sl_rdma_pack(&chain)) {

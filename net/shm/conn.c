@@ -7,6 +7,7 @@
 #include "net/shm/internal.h"
 
 #define DRAIN_NS     SL_CLOCK_NS_PER_S
+#define CLOSE_NS     (100 * SL_CLOCK_NS_PER_MS) /* for a peer that may write into our memory */
 #define NOTES_A_TURN 32
 
 /* ---- From socket to `closed` ------------------------------------------------------------------
@@ -222,6 +223,7 @@ void sl_shm_conn_finish(struct sl_shm_conn *conn)
         sl_shm_side_leave(sl_shm_our_side(conn));
     }
     close(conn->link.fd);
+    sl_shm_landing_close(conn);
     if (!conn->unannounced) {
         sl_conn_report_closed(&conn->base, conn->end_err);
     }
@@ -280,6 +282,17 @@ void sl_shm_conn_disconnect(struct sl_conn *base)
     sl_timer_arm(sl_reactor_timers(reactor), &conn->timer, sl_reactor_now_ns(reactor) + DRAIN_NS);
 }
 
+/* A peer that closes its end writes no more. One that stands still does not close it: then our
+ * memory is taken from it. */
+static void await_close(struct sl_shm_conn *conn)
+{
+    struct sl_reactor *reactor = conn->shm->base.reactor;
+    conn->has_shut = true;
+    (void)shutdown(conn->link.fd, SHUT_WR);
+    stop_timer(conn);
+    sl_timer_arm(sl_reactor_timers(reactor), &conn->timer, sl_reactor_now_ns(reactor) + CLOSE_NS);
+}
+
 static void drain(struct sl_shm_conn *conn)
 {
     const struct sl_shm_send *send = &conn->send;
@@ -287,8 +300,11 @@ static void drain(struct sl_shm_conn *conn)
     if (conn->life != SL_SHM_DRAINING) {
         return;
     }
-    if (conn->eof || (send->head == send->tail && send->consumed == send->number)) {
+    const bool is_sent = send->head == send->tail && send->consumed == send->number;
+    if (conn->eof || (is_sent && !sl_shm_landing_is_lent(conn))) {
         sl_shm_conn_end(conn, SL_OK);
+    } else if (is_sent && !conn->has_shut) {
+        await_close(conn);
     }
 }
 
@@ -413,7 +429,8 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
     struct sl_shm *shm = (struct sl_shm *)moved->base.transport;
     struct sl_shm_conn *conn = settle(shm, moved);
     if (link_to(shm, conn) != 0) {
-        drop(conn);
+        conn->spare_next = shm->lost;
+        shm->lost = conn;
         return;
     }
     sl_shm_conn_attach(conn);
@@ -421,6 +438,19 @@ static void arrive(void *ctx, uint64_t a, uint64_t b)
         conn->eof = true;
         conn->eof_head = conn->receive.head;
     }
+}
+
+uint32_t sl_shm_conn_close_lost(struct sl_shm *shm, int err)
+{
+    uint32_t count = 0;
+    while (shm->lost != NULL) {
+        struct sl_shm_conn *conn = shm->lost;
+        shm->lost = conn->spare_next;
+        sl_conn_report_closed(&conn->base, err);
+        drop(conn);
+        count++;
+    }
+    return count;
 }
 
 static void depart(struct sl_shm_conn *conn)
@@ -441,6 +471,7 @@ static void depart(struct sl_shm_conn *conn)
     conn->link.acknowledged = conn->send.consumed;
     conn->link.received = conn->receive.head;
     moved->link = conn->link;
+    sl_shm_landing_close(conn);
     unlink_from(conn);
     put_spare(shm, conn);
     if (from == to) {

@@ -42,13 +42,14 @@ struct sl_shm_region {
 struct sl_shm_lent {
     struct sl_shared live[SL_SHM_REGIONS]; /* base NULL: nothing */
     uint32_t names[SL_SHM_REGIONS];        /* of what is live */
-    struct sl_shared retired[SL_SHM_REGIONS];
-    uint32_t retired_count;
+    struct sl_shared *retired;             /* [retired_capacity]: retired.c */
+    uint32_t retired_count, retired_capacity;
     uint32_t writable_count; /* of live */
     uint64_t bytes;          /* of both: addresses are finite */
 };
 
 struct sl_shm_listener;
+struct sl_shm_landings; /* landing.c */
 
 struct sl_shm {
     struct sl_transport base;
@@ -64,6 +65,7 @@ struct sl_shm {
     struct sl_shm_conn *dirty; /* published something since the last flush */
     struct sl_shm_conn *spare; /* closed connections, to be used again */
     struct sl_shm_conn *kept;  /* closed, but of which messages are still read */
+    struct sl_shm_conn *lost;  /* handed over to here without memory: `closed` is due */
     struct sl_shm_listener *listeners;
     struct sl_shm_staging staging;
     struct sl_shm_region regions[SL_SHM_REGIONS];
@@ -174,6 +176,8 @@ struct sl_shm_conn {
     struct sl_shm_conn *moved; /* LEAVING: what it will be on the other reactor, which is: */
     struct sl_reactor *bound_for;
     uint8_t announced[SL_SHM_REGIONS];
+    bool has_shut;                    /* DRAINING: the peer is asked to close */
+    struct sl_shm_landings *landings; /* NULL: none yet */
     struct sl_shm_receive receive;
     struct sl_shm_send send;
 };
@@ -292,6 +296,10 @@ void sl_shm_conn_read(struct sl_shm_conn *conn);
 /* After a fence: wakes the peer if it sleeps, and waits for what was published. */
 void sl_shm_conn_wake(struct sl_shm_conn *conn);
 
+/* Reports connections closed that were handed over to here and found no memory; returns how many.
+ */
+uint32_t sl_shm_conn_close_lost(struct sl_shm *shm, int err);
+
 /* From poll; returns the work done. The connection may be gone afterwards. */
 uint32_t sl_shm_conn_visit(struct sl_shm_conn *conn, uint32_t budget);
 
@@ -342,6 +350,32 @@ int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_note *
 bool sl_shm_region_recall(struct sl_shm_conn *conn);
 
 void sl_shm_region_drop_lent(struct sl_shm_lent **lent);
+
+/* ---- landing.c --------------------------------------------------------------------------------
+ * The requests of a connection whose answer the peer may write into memory of ours. */
+
+/* The place for the answer to the frame, as a piece, remembered until it is taken back. False: the
+ * peer is not to write there. */
+bool sl_shm_landing_lend(struct sl_shm_conn *conn, const struct sl_transport_frame *frame,
+                         struct sl_shm_piece *out);
+
+/* The answer has come: the peer writes there no more. */
+void sl_shm_landing_take_back(struct sl_shm_conn *conn, uint64_t request_id);
+bool sl_shm_landing_is_lent(const struct sl_shm_conn *conn);
+
+/* Before `closed`: what the peer may still write, since it has not closed its end, is revoked
+ * (core/shared.h). */
+void sl_shm_landing_close(struct sl_shm_conn *conn);
+
+/* ---- retired.c --------------------------------------------------------------------------------
+ */
+
+/* Keeps the address of what was withdrawn, which is hollow. Errors: NO_MEMORY, TOO_LARGE. */
+int sl_shm_retired_add(struct sl_shm_lent *lent, const struct sl_shared *hollow);
+
+/* Moves what comes now to an address that was withdrawn, where there is one for it. */
+void sl_shm_retired_reuse(struct sl_shm_lent *lent, struct sl_shared *fresh);
+void sl_shm_retired_drop(struct sl_shm_lent *lent);
 
 /* ---- receive.c --------------------------------------------------------------------------------
  */

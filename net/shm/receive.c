@@ -79,6 +79,9 @@ static bool deliver(struct sl_shm_conn *conn, const uint8_t *payload, void *toke
         .header = receive->frame, .payload = payload, .token = token};
     conn->base.landing = receive->landing;
     conn->base.landing_bytes = receive->landing_bytes;
+    if (message.header.type == SL_FRAME_REPLY) {
+        sl_shm_landing_take_back(conn, message.header.request_id);
+    }
     conn->shm->stats.frames_received++;
     conn->shm->stats.bytes_received += SL_FRAME_HEADER_BYTES + message.header.payload_bytes;
     sl_conn_report_received(&conn->base, &message);
@@ -310,11 +313,32 @@ static bool read_slot(struct sl_shm_conn *conn)
     return readable(conn);
 }
 
+/* Memory of ours that the peer answers in may have been taken back since the last turn, or be where
+ * only peers see it, since it was revoked (core/shared.h). */
+static bool is_still_there(struct sl_shm_conn *conn)
+{
+    struct sl_shm_receive *receive = &conn->receive;
+    if (receive->phase == SL_SHM_PHASE_NEXT || receive->slot.kind != SL_SHM_PIECES) {
+        return true;
+    }
+    for (uint32_t i = 0; i < receive->part_count; i++) {
+        const struct sl_shm_piece *piece = &receive->slot.pieces[i];
+        const bool is_ours =
+            piece->region != SL_SHM_REGION_ARENA && (piece->region & SL_SHM_REGION_YOURS) != 0;
+        receive->parts[i] = is_ours ? sl_shm_region_resolve(conn, piece) : receive->parts[i];
+        if (receive->parts[i] == NULL) {
+            sl_shm_conn_refuse(conn, "it answered in memory that was taken back", SL_ERR_PROTOCOL);
+            return false;
+        }
+    }
+    return true;
+}
+
 uint32_t sl_shm_receive_run(struct sl_shm_conn *conn, uint32_t budget)
 {
     struct sl_shm_receive *receive = &conn->receive;
     uint32_t slice = SL_SHM_COPY_BYTES, begun = receive->head;
-    bool more = true;
+    bool more = is_still_there(conn);
     while (more && receive->head - begun < budget) {
         if (receive->phase == SL_SHM_PHASE_COPY) {
             more = copy_on(conn, &slice);

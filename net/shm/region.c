@@ -5,6 +5,8 @@
 #include "core/log.h"
 #include "net/shm/internal.h"
 
+#define READS_MAX 32U /* of notes, for one frame */
+
 static bool holds(const uint8_t *base, size_t base_bytes, const void *at, size_t bytes)
 {
     uintptr_t offset = (uintptr_t)at - (uintptr_t)base;
@@ -100,6 +102,9 @@ const struct sl_shm_region *sl_shm_region_find(struct sl_shm_conn *conn, const v
     for (uint32_t index = 0; index < shm->region_end; index++) {
         const struct sl_shm_region *region = &shm->regions[index];
         if (holds(region->base, region->bytes, at, bytes)) {
+            if (sl_shared_is_revoked(&region->shared)) {
+                return NULL; /* the peer has other pages */
+            }
             return announce(conn, region, index) ? region : NULL;
         }
     }
@@ -162,9 +167,21 @@ static struct sl_shared *lent_by(struct sl_shm_conn *conn, uint32_t name)
     return is_there ? &lent->live[index] : NULL;
 }
 
+/* As lent_by; when there is nothing, notes are read first. A frame comes behind the note that it
+ * needs, and that note behind as many others as a socket holds. */
+static struct sl_shared *await_lent(struct sl_shm_conn *conn, uint32_t name)
+{
+    struct sl_shared *live = lent_by(conn, name);
+    for (uint32_t i = 0; live == NULL && i < READS_MAX; i++) {
+        sl_shm_conn_read(conn);
+        live = lent_by(conn, name);
+    }
+    return live;
+}
+
 static uint8_t *resolve_lent(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
 {
-    const struct sl_shared *live = lent_by(conn, piece->region);
+    const struct sl_shared *live = await_lent(conn, piece->region);
     return live != NULL ? within(live->base, live->bytes, piece) : NULL;
 }
 
@@ -177,7 +194,9 @@ static uint8_t *resolve_ours(struct sl_shm_conn *conn, const struct sl_shm_piece
         return NULL;
     }
     const struct sl_shared *shared = &conn->shm->regions[index].shared;
-    return shared->access == SL_SHARED_WRITE ? within(shared->base, shared->bytes, piece) : NULL;
+    return shared->access == SL_SHARED_WRITE
+               ? within(sl_shared_at_peers(shared), shared->bytes, piece)
+               : NULL;
 }
 
 const uint8_t *sl_shm_region_resolve(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
@@ -189,38 +208,13 @@ const uint8_t *sl_shm_region_resolve(struct sl_shm_conn *conn, const struct sl_s
     if ((piece->region & SL_SHM_REGION_YOURS) != 0) {
         return resolve_ours(conn, piece);
     }
-    const uint8_t *at = resolve_lent(conn, piece);
-    if (at == NULL) { /* perhaps what lends it has not been read */
-        sl_shm_conn_read(conn);
-        at = resolve_lent(conn, piece);
-    }
-    return at;
+    return resolve_lent(conn, piece);
 }
 
 uint8_t *sl_shm_region_landing(struct sl_shm_conn *conn, const struct sl_shm_piece *piece)
 {
-    if (lent_by(conn, piece->region) == NULL) {
-        sl_shm_conn_read(conn);
-    }
-    const struct sl_shared *live = lent_by(conn, piece->region);
+    const struct sl_shared *live = await_lent(conn, piece->region);
     return live != NULL && live->access == SL_SHARED_WRITE ? resolve_lent(conn, piece) : NULL;
-}
-
-/* Memory like it that was withdrawn leaves its address to what comes now. It must be as writable:
- * the layer above may still be about to write there. */
-static void reuse_address(struct sl_shm_lent *lent, struct sl_shared *fresh)
-{
-    for (uint32_t i = 0; i < lent->retired_count; i++) {
-        struct sl_shared *old = &lent->retired[i];
-        if (old->bytes == fresh->bytes && old->access == fresh->access) {
-            if (sl_shared_move_into(fresh, old)) {
-                lent->bytes -= fresh->bytes;
-                *old = lent->retired[--lent->retired_count];
-                lent->retired[lent->retired_count].base = NULL;
-            }
-            return;
-        }
-    }
 }
 
 int sl_shm_region_lent(struct sl_shm_conn *conn, const struct sl_shm_note *note, int fd)
@@ -246,7 +240,7 @@ int sl_shm_region_lent(struct sl_shm_conn *conn, const struct sl_shm_note *note,
         close(fd);
         return err == SL_ERR_INVALID ? SL_ERR_PROTOCOL : err;
     }
-    reuse_address(lent, &fresh);
+    sl_shm_retired_reuse(lent, &fresh);
     lent->live[index] = fresh;
     lent->names[index] = note->region;
     lent->bytes += fresh.bytes;
@@ -262,14 +256,14 @@ int sl_shm_region_withdrawn(struct sl_shm_conn *conn, const struct sl_shm_note *
     if (live == NULL) {
         return SL_ERR_PROTOCOL;
     }
-    if (lent->retired_count == SL_SHM_REGIONS) {
-        return SL_ERR_TOO_LARGE;
-    }
     if (!sl_shared_hollow(live)) {
         return SL_ERR_NO_MEMORY;
     }
+    const int err = sl_shm_retired_add(lent, live);
+    if (err != 0) {
+        return err;
+    }
     lent->writable_count -= live->access == SL_SHARED_WRITE;
-    lent->retired[lent->retired_count++] = *live;
     *live = (struct sl_shared){.fd = -1};
     return 0;
 }
@@ -281,8 +275,8 @@ void sl_shm_region_drop_lent(struct sl_shm_lent **lent)
     }
     for (uint32_t i = 0; i < SL_SHM_REGIONS; i++) {
         sl_shared_detach(&(*lent)->live[i]);
-        sl_shared_detach(&(*lent)->retired[i]);
     }
+    sl_shm_retired_drop(*lent);
     free(*lent);
     *lent = NULL;
 }

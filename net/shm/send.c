@@ -123,31 +123,13 @@ static uint8_t find_pieces(struct sl_shm_conn *conn, const struct payload *paylo
     return 1;
 }
 
-static bool find_landing(struct sl_shm_conn *conn, const struct sl_transport_frame *frame,
-                         struct sl_shm_piece *out)
-{
-    if (frame->landing == NULL || (uintptr_t)frame->landing % 8 != 0) {
-        return false;
-    }
-    const struct sl_shm_region *region =
-        sl_shm_region_find(conn, frame->landing, frame->landing_bytes);
-    if (region == NULL || region->shared.access != SL_SHARED_WRITE) {
-        return false;
-    }
-    *out =
-        (struct sl_shm_piece){.offset = (uintptr_t)frame->landing - (uintptr_t)region->shared.base,
-                              .region = region->name,
-                              .bytes = frame->landing_bytes};
-    return true;
-}
-
 /* False: there is no room for the payload now. */
 static bool fill_slot(struct sl_shm_conn *conn, const struct sl_transport_frame *frame,
                       struct sl_shm_slot *slot, bool *by_ref)
 {
     struct payload payload = payload_of(frame);
     struct sl_shm_piece pieces[2], landing;
-    bool has_landing = find_landing(conn, frame, &landing);
+    bool has_landing = sl_shm_landing_lend(conn, frame, &landing);
     uint32_t inline_max = SL_SHM_INLINE_BYTES - (has_landing ? sizeof landing : 0);
     slot->piece_count = 0;
     *by_ref = false;

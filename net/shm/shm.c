@@ -131,6 +131,7 @@ static int shm_open_transport(struct sl_reactor *reactor,
 
 static void cancel_connections(struct sl_shm *shm)
 {
+    (void)sl_shm_conn_close_lost(shm, SL_ERR_CANCELLED);
     while (shm->conn_count > 0) {
         struct sl_shm_conn *conn = shm->conns[shm->conn_count - 1];
         sl_shm_conn_end(conn, SL_ERR_CANCELLED);
@@ -195,7 +196,7 @@ static uint32_t shm_poll(struct sl_transport *transport, uint32_t budget)
     if (shm->armed) {
         say_sleeping(shm, false);
     }
-    uint32_t work = 0;
+    uint32_t work = sl_shm_conn_close_lost(shm, SL_ERR_NO_MEMORY);
     for (uint32_t left = shm->conn_count; left > 0 && work < budget; left--) {
         shm->next = shm->next < shm->conn_count ? shm->next : 0;
         if (shm->conn_count == 0) {
@@ -266,7 +267,7 @@ static bool any_has_work(const struct sl_shm *shm)
 static bool shm_arm(struct sl_transport *transport)
 {
     struct sl_shm *shm = (struct sl_shm *)transport;
-    if (shm->dirty != NULL || any_has_work(shm)) {
+    if (shm->dirty != NULL || shm->lost != NULL || any_has_work(shm)) {
         return false;
     }
     say_sleeping(shm, true);

@@ -1,6 +1,7 @@
 #include "net/tcp/buffers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/assert.h"
 
@@ -55,7 +56,7 @@ static void register_ring(struct sl_tcp_buffers *buffers, uint8_t *entries)
 }
 
 int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, uint32_t buffer_count,
-                        uint32_t buffer_bytes)
+                        uint32_t buffer_bytes, size_t aside_bytes_max)
 {
     if (buffer_count == 0 || buffer_count > BUFFER_COUNT_MAX ||
         (buffer_count & (buffer_count - 1)) != 0 || buffer_bytes == 0 || buffer_bytes % 64 != 0 ||
@@ -63,7 +64,11 @@ int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, ui
         return SL_ERR_INVALID;
     }
     *buffers = (struct sl_tcp_buffers){
-        .ring = ring, .buffer_count = buffer_count, .buffer_bytes = buffer_bytes};
+        .ring = ring,
+        .buffer_count = buffer_count,
+        .buffer_bytes = buffer_bytes,
+        .aside_bytes_max = aside_bytes_max,
+    };
     buffers->empty = (struct sl_tcp_hold){.refs = 1, .kind = SL_TCP_HOLD_EMPTY};
     int err = sl_pool_init(&buffers->staging, sizeof(struct sl_tcp_staging), buffer_count);
     if (err != 0) {
@@ -141,6 +146,25 @@ struct sl_tcp_hold *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload)
     return hold;
 }
 
+struct sl_tcp_hold *sl_tcp_buffers_set_aside(struct sl_tcp_buffers *buffers,
+                                             struct sl_tcp_hold *hold)
+{
+    sl_assert(hold->left > 0);
+    uint8_t *to;
+    struct sl_tcp_hold *aside = hold->left > buffers->aside_bytes_max - buffers->aside_bytes
+                                    ? NULL
+                                    : sl_tcp_buffers_heap(hold->left, &to);
+    if (aside == NULL) {
+        return NULL;
+    }
+    memcpy(to, hold->at, hold->left);
+    aside->kind = SL_TCP_HOLD_ASIDE;
+    aside->bytes = hold->left;
+    buffers->aside_bytes += hold->left;
+    sl_tcp_buffers_put(buffers, hold);
+    return aside;
+}
+
 void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold)
 {
     if (hold->kind == SL_TCP_HOLD_EMPTY) {
@@ -153,6 +177,10 @@ void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_hold 
         break;
     case SL_TCP_HOLD_POOLED:
         sl_pool_put(&buffers->staging, hold);
+        break;
+    case SL_TCP_HOLD_ASIDE:
+        buffers->aside_bytes -= hold->bytes;
+        free(hold);
         break;
     case SL_TCP_HOLD_HEAP:
         free(hold);

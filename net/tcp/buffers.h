@@ -19,6 +19,7 @@ enum sl_tcp_hold_kind {
     SL_TCP_HOLD_POOLED, /* a staging block of the pool */
     SL_TCP_HOLD_OWNED,  /* the staging block that every connection has of its own */
     SL_TCP_HOLD_HEAP,   /* freed */
+    SL_TCP_HOLD_ASIDE,  /* freed; its bytes count in aside_bytes */
     SL_TCP_HOLD_EMPTY   /* of messages without a payload; nothing to give back */
 };
 
@@ -27,7 +28,8 @@ struct sl_tcp_hold {
     const uint8_t *at;        /* what of it is not parsed yet */
     uint32_t left;
     uint32_t refs;
-    uint16_t id; /* of the buffer, to the kernel */
+    uint32_t bytes; /* ASIDE: its part of aside_bytes */
+    uint16_t id;    /* of the buffer, to the kernel */
     uint8_t kind;
 };
 
@@ -46,6 +48,7 @@ struct sl_tcp_buffers {
     struct sl_pool staging;           /* of struct sl_tcp_staging */
     struct sl_tcp_hold empty;
     uint32_t buffer_bytes, buffer_count;
+    size_t aside_bytes, aside_bytes_max; /* of all blocks that were set aside */
     uint32_t offered; /* buffers that the kernel may fill, as far as its completions say */
     uint16_t group;
 };
@@ -53,7 +56,7 @@ struct sl_tcp_buffers {
 /* buffer_count: a power of two up to 32768; buffer_bytes: a multiple of 64. Errors: NO_MEMORY,
  * INVALID. */
 int sl_tcp_buffers_init(struct sl_tcp_buffers *buffers, struct sl_ring *ring, uint32_t buffer_count,
-                        uint32_t buffer_bytes);
+                        uint32_t buffer_bytes, size_t aside_bytes_max);
 void sl_tcp_buffers_fini(struct sl_tcp_buffers *buffers);
 
 /* The buffer that a completion names, with one user and `bytes` to parse. */
@@ -67,6 +70,11 @@ struct sl_tcp_staging *sl_tcp_buffers_stage(struct sl_tcp_buffers *buffers,
 
 /* A heap block of `bytes`, all to be parsed, with one user; NULL without memory. */
 struct sl_tcp_hold *sl_tcp_buffers_heap(uint32_t bytes, uint8_t **payload);
+
+/* The bytes of `hold` that are not parsed, in a heap block instead; takes the user of `hold`. NULL,
+ * and `hold` stays as it is: without memory, or beyond aside_bytes_max. */
+struct sl_tcp_hold *sl_tcp_buffers_set_aside(struct sl_tcp_buffers *buffers,
+                                             struct sl_tcp_hold *hold);
 
 /* The last user has gone. */
 void sl_tcp_buffers_put_last(struct sl_tcp_buffers *buffers, struct sl_tcp_hold *hold);

@@ -68,6 +68,7 @@ static struct sl_tcp_conn *allocate(void)
     struct sl_tcp_conn *conn = aligned_alloc(_Alignof(struct sl_tcp_conn), sizeof *conn);
     if (conn != NULL) {
         conn->staging.hold = (struct sl_tcp_hold){.kind = SL_TCP_HOLD_OWNED};
+        conn->held = 0;
     }
     return conn;
 }
@@ -89,19 +90,29 @@ static void unlink_and_spare(struct sl_tcp_conn *conn)
     tcp->stats.connections--;
     conn->spare_next = tcp->spare;
     tcp->spare = conn;
+    tcp->spare_count++;
+    tcp->spares_grew = true;
+}
+
+static struct sl_tcp_conn *take_spare(struct sl_tcp *tcp)
+{
+    struct sl_tcp_conn *conn = tcp->spare;
+    if (conn != NULL) {
+        tcp->spare = conn->spare_next;
+        tcp->spare_count--;
+    }
+    return conn;
 }
 
 struct sl_tcp_conn *sl_tcp_conn_create(struct sl_tcp *tcp, int fd,
                                        const struct sl_transport_events *events, void *ctx)
 {
-    struct sl_tcp_conn *conn = tcp->spare;
-    if (conn != NULL) {
-        tcp->spare = conn->spare_next;
-    } else {
+    struct sl_tcp_conn *conn = take_spare(tcp);
+    if (conn == NULL) {
         conn = allocate();
-        if (conn == NULL) {
-            return NULL;
-        }
+    }
+    if (conn == NULL) {
+        return NULL;
     }
     reset(conn, fd);
     sl_conn_init(&conn->base, &tcp->base, events, ctx);
@@ -111,10 +122,25 @@ struct sl_tcp_conn *sl_tcp_conn_create(struct sl_tcp *tcp, int fd,
 
 void sl_tcp_conn_free_spares(struct sl_tcp *tcp)
 {
-    while (tcp->spare != NULL) {
-        struct sl_tcp_conn *conn = tcp->spare;
-        tcp->spare = conn->spare_next;
+    struct sl_tcp_conn *conn;
+    while ((conn = take_spare(tcp)) != NULL) {
         free(conn);
+    }
+}
+
+void sl_tcp_conn_trim_spares(struct sl_tcp *tcp)
+{
+    struct sl_tcp_conn **at = &tcp->spare;
+    tcp->spares_grew = false;
+    while (tcp->spare_count > SL_TCP_SPARES && *at != NULL) {
+        struct sl_tcp_conn *conn = *at;
+        if (conn->held > 0) {
+            at = &conn->spare_next;
+        } else {
+            *at = conn->spare_next;
+            tcp->spare_count--;
+            free(conn);
+        }
     }
 }
 
@@ -406,11 +432,10 @@ static int collect(struct sl_tcp_conn *conn, struct sl_tcp_hold **out)
  * reactor that is given connections, and never makes one, would keep the memory of them all. */
 static struct sl_tcp_conn *settle(struct sl_tcp *tcp, struct sl_tcp_conn *moved)
 {
-    struct sl_tcp_conn *conn = tcp->spare;
+    struct sl_tcp_conn *conn = take_spare(tcp);
     if (conn == NULL) {
         return moved;
     }
-    tcp->spare = conn->spare_next;
     reset(conn, moved->fd);
     conn->base = moved->base;
     conn->tls = moved->tls;

@@ -31,6 +31,7 @@
 #define SL_TCP_SLICING_NS            (10 * SL_CLOCK_NS_PER_MS) /* either is remembered for so long */
 #define SL_TCP_PEEK_BYTES            4096  /* read after a long frame, since another is likely */
 #define SL_TCP_CONGESTION_NAME_BYTES 16    /* the kernel's TCP_CA_NAME_MAX */
+#define SL_TCP_SPARES                256   /* closed connections kept for new ones */
 #define SL_TCP_PEER_TIMEOUT_MS       10000 /* unless the options say otherwise */
 
 struct sl_tcp_listener;
@@ -45,17 +46,22 @@ struct sl_tcp {
     uint32_t peer_timeout_ms;
     uint32_t ops_in_flight; /* of listeners and connections */
     bool closing;
+    bool armed; /* since the last poll: the turn did nothing */
 
     struct sl_tcp_list all;     /* connections, until their `closed` */
     struct sl_tcp_list sending; /* have something queued and no send in flight */
     /* A connection waits in at most one of these: */
     struct sl_tcp_list pending; /* to be looked at in the next poll */
-    struct sl_tcp_list stalled; /* for memory to receive a frame into: asked again in each poll */
+    struct sl_tcp_list stalled; /* for memory to receive a frame into: asked again in later polls */
+    struct sl_tcp_list refused; /* likewise, and asked since the last turn that did work */
     struct sl_tcp_list starved; /* for a buffer to come back to the ring */
     struct sl_tcp_list sliced; /* for what is short to be sent, before the next slice is received */
     struct sl_tcp_list ended;  /* for `closed` to be made */
 
-    struct sl_tcp_conn *spare; /* closed connections, to be used again */
+    struct sl_tcp_conn *spare; /* closed connections, to be used again; SL_TCP_SPARES of them, and
+                                * those whose messages are not released yet */
+    uint32_t spare_count;
+    bool spares_grew; /* since the last poll */
     struct sl_tcp_listener *listeners;
     struct sl_timer sweep;   /* armed while there are connections */
     uint64_t sweep_begun_ns; /* the round in progress, or the last one */
@@ -149,6 +155,8 @@ struct sl_tcp_conn {
     struct sl_tcp_conn *moved; /* LEAVING: what it will be on the other reactor, which is: */
     struct sl_reactor *bound_for;
     struct sl_tcp_conn *spare_next;
+    uint32_t held; /* messages delivered and not released: they name the connection, and those of an
+                    * earlier connection count too */
     struct sl_tcp_link all, sending, waiting;
     struct sl_timer timer; /* DRAINING, or broken: how long we are patient */
     struct sl_ring_op connect_op;
@@ -315,6 +323,9 @@ void sl_tcp_conn_finish(struct sl_tcp_conn *conn);
 
 /* Memory of a connection; for the transport's close. */
 void sl_tcp_conn_free_spares(struct sl_tcp *tcp);
+
+/* Frees spares beyond SL_TCP_SPARES, so that a flood of connections leaves little behind. */
+void sl_tcp_conn_trim_spares(struct sl_tcp *tcp);
 
 /* ---- sweep.c ----------------------------------------------------------------------------------
  */

@@ -65,14 +65,15 @@ static inline struct sl_tcp_link *sl_tcp_list_pop(struct sl_tcp_list *list)
     return link;
 }
 
-/* Moves all of `from` to the empty `to`. */
-static inline void sl_tcp_list_take_all(struct sl_tcp_list *to, struct sl_tcp_list *from)
+/* Moves all of `from` behind what is in `to`. */
+static inline void sl_tcp_list_append_all(struct sl_tcp_list *to, struct sl_tcp_list *from)
 {
-    sl_tcp_list_init(to);
     if (!sl_tcp_list_empty(from)) {
-        to->head = from->head;
-        to->head.next->prev = &to->head;
-        to->head.prev->next = &to->head;
+        struct sl_tcp_link *first = from->head.next, *last = from->head.prev;
+        first->prev = to->head.prev;
+        to->head.prev->next = first;
+        last->next = &to->head;
+        to->head.prev = last;
         sl_tcp_list_init(from);
     }
 }

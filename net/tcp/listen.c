@@ -138,9 +138,10 @@ static int open_socket(struct sl_tcp *tcp, const struct sl_endpoint *endpoint,
     int fd;
     err = sl_tcp_socket_listen(tcp, &address, address_bytes, &fd);
     if (err != 0) {
+        const int why = errno;
         sl_log_error("cannot listen on %s: %s", text,
                      err == SL_ERR_NOT_FOUND ? "this machine does not have that address"
-                                             : sl_err_name(err));
+                                             : strerror(why));
         return err;
     }
     err = sl_tcp_socket_name(fd, false, bound);

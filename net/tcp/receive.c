@@ -97,14 +97,47 @@ static bool deliver(struct sl_tcp_conn *conn, const uint8_t *payload, void *toke
         .header = receive->frame, .payload = payload, .token = token};
     receive->phase = SL_TCP_PHASE_HEADER;
     conn->tcp->stats.frames_received++;
+    conn->held += token != NULL;
     sl_conn_report_received(&conn->base, &message);
     return readable(conn);
 }
 
+/* A connection that waits, perhaps for long, keeps no buffer of the ring: all connections receive
+ * through them. It is little that was received before the receive could be cancelled; the rest
+ * stays with the peer. False: there is no memory for it, and the connection ends. */
+static bool set_aside(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_buffers *buffers = &conn->tcp->buffers;
+    for (struct sl_tcp_hold **at = &conn->receive.first; *at != NULL; at = &(*at)->next) {
+        struct sl_tcp_hold *next = (*at)->next;
+        if ((*at)->kind == SL_TCP_HOLD_BUFFER) {
+            struct sl_tcp_hold *aside = sl_tcp_buffers_set_aside(buffers, *at);
+            if (aside == NULL) {
+                return false;
+            }
+            *at = aside;
+            aside->next = next;
+        }
+        conn->receive.last = *at;
+    }
+    return true;
+}
+
+/* The connection is to be asked again in later polls. */
 static bool stall(struct sl_tcp_conn *conn)
 {
+    struct sl_tcp *tcp = conn->tcp;
+    if (!set_aside(conn)) {
+        if (sl_tcp_may_log(tcp)) {
+            sl_log_warn("%s: closed: no memory for its frame, nor for the part of it that has "
+                        "come: %zu MiB of such parts wait",
+                        conn->base.peer, tcp->buffers.aside_bytes >> 20);
+        }
+        sl_tcp_conn_end(conn, SL_ERR_NO_MEMORY);
+        return false;
+    }
     conn->receive.stalled = true;
-    sl_tcp_list_append(&conn->tcp->stalled, &conn->waiting);
+    sl_tcp_list_append(&tcp->refused, &conn->waiting);
     return false;
 }
 
@@ -241,6 +274,7 @@ static bool deliver_whole(struct sl_tcp_conn *conn)
         hold->at = message.payload + payload_bytes;
         hold->left -= SL_FRAME_HEADER_BYTES + payload_bytes;
         hold->refs++;
+        conn->held++;
         conn->tcp->stats.frames_received++;
         sl_conn_report_received(&conn->base, &message);
         if (!readable(conn)) {
@@ -559,5 +593,7 @@ static void on_direct(struct sl_ring_op *op, int32_t result, uint32_t cqe_flags)
 void sl_tcp_receive_release(struct sl_conn *base, const struct sl_transport_message *message)
 {
     struct sl_tcp_conn *conn = (struct sl_tcp_conn *)base;
+    sl_assert(conn->held > 0);
+    conn->held--;
     sl_tcp_buffers_put(&conn->tcp->buffers, message->token);
 }

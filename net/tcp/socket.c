@@ -141,9 +141,10 @@ int sl_tcp_socket_listen(const struct sl_tcp *tcp, const struct sockaddr_storage
         (address->ss_family == AF_INET6 && set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) != 0) ||
         bind(fd, (const struct sockaddr *)address, address_bytes) != 0 ||
         listen(fd, LISTEN_BACKLOG) != 0) {
-        err = errno == EADDRNOTAVAIL ? SL_ERR_NOT_FOUND : sl_err_from_errno(errno);
+        const int why = errno;
         close(fd);
-        return err;
+        errno = why;
+        return why == EADDRNOTAVAIL ? SL_ERR_NOT_FOUND : sl_err_from_errno(why);
     }
     *out_fd = fd;
     return 0;
@@ -177,9 +178,10 @@ int sl_tcp_socket_check_congestion(const char *name)
     }
     char available[256];
     read_available(available, sizeof available);
-    sl_log_error("tcp: congestion control \"%s\" cannot be used: %s; this system has: %s%s", name,
-                 strerror(failed), available,
-                 failed == EPERM ? " (some of them for root only)" : "");
+    sl_log_error(
+        "tcp: congestion control \"%s\" (STARLING_TCP_CONGESTION, or congestion_control of "
+        "the client's options) cannot be used: %s; this system has: %s%s",
+        name, strerror(failed), available, failed == EPERM ? " (some of them for root only)" : "");
     return SL_ERR_INVALID;
 }
 

@@ -87,6 +87,7 @@ static void visit_open(struct sl_tcp_conn *conn, uint64_t now_ns)
         sl_tcp_conn_end(conn, sl_tcp_socket_end_err(conn->fd));
         return;
     }
+    conn->base.taken_bytes = progress.acked;
     watch_window(conn, &progress, now_ns);
     conn->send.in_doubt = conn->send.in_flight || !progress.all_arrived;
     watch_frame(conn, &progress, now_ns);

@@ -10,8 +10,10 @@
 
 #define BUFFER_BYTES_DEFAULT (32U << 10)
 #define BUFFER_COUNT_DEFAULT 256
+#define ASIDE_BYTES_DEFAULT  ((size_t)256 << 20) /* the first segments of some thousand frames */
 #define LOG_INTERVAL_NS      SL_CLOCK_NS_PER_S
 #define CLOSE_WAIT_NS        (100 * SL_CLOCK_NS_PER_MS)
+#define ASKS_A_TURN          32 /* some microseconds */
 
 bool sl_tcp_may_log(struct sl_tcp *tcp)
 {
@@ -53,7 +55,8 @@ static int init_buffers(struct sl_tcp *tcp, const struct sl_transport_options *o
 {
     uint32_t count = options->buffer_count != 0 ? options->buffer_count : BUFFER_COUNT_DEFAULT;
     uint32_t bytes = options->buffer_bytes != 0 ? options->buffer_bytes : BUFFER_BYTES_DEFAULT;
-    int err = sl_tcp_buffers_init(&tcp->buffers, tcp->ring, count, bytes);
+    const size_t aside = options->aside_bytes != 0 ? options->aside_bytes : ASIDE_BYTES_DEFAULT;
+    int err = sl_tcp_buffers_init(&tcp->buffers, tcp->ring, count, bytes, aside);
     if (err == SL_ERR_INVALID) {
         sl_log_error("tcp: %u receive buffers of %u bytes cannot be: their number must be a power "
                      "of two up to 32768, their size a multiple of 64",
@@ -87,6 +90,7 @@ static int tcp_open(struct sl_reactor *reactor, const struct sl_transport_option
     sl_tcp_list_init(&tcp->sending);
     sl_tcp_list_init(&tcp->pending);
     sl_tcp_list_init(&tcp->stalled);
+    sl_tcp_list_init(&tcp->refused);
     sl_tcp_list_init(&tcp->starved);
     sl_tcp_list_init(&tcp->sliced);
     sl_tcp_list_init(&tcp->ended);
@@ -147,15 +151,19 @@ static void tcp_close(struct sl_transport **transport)
 /* ---- The turn ---------------------------------------------------------------------------------
  */
 
-/* Asks those that wait for memory again. Only to have asked is no work: else the reactor would
- * never sleep. */
+/* Asks again for connections that wait for memory: some in each turn, since there may be thousands
+ * of them, and in their order. A turn that did nothing has given nobody memory: connections that
+ * were asked before it are not asked after it. Only to have asked is no work: else the reactor
+ * would never sleep. */
 static uint32_t retry_stalled(struct sl_tcp *tcp)
 {
-    struct sl_tcp_list asked;
-    sl_tcp_list_take_all(&asked, &tcp->stalled);
+    if (!tcp->armed) {
+        sl_tcp_list_append_all(&tcp->stalled, &tcp->refused);
+    }
+    tcp->armed = false;
     uint32_t work = 0;
     struct sl_tcp_link *link;
-    while ((link = sl_tcp_list_pop(&asked)) != NULL) {
+    for (uint32_t i = 0; i < ASKS_A_TURN && (link = sl_tcp_list_pop(&tcp->stalled)) != NULL; i++) {
         struct sl_tcp_conn *conn = SL_TCP_CONN_OF(link, waiting);
         uint64_t frames_before = tcp->stats.frames_received;
         sl_tcp_receive_advance(conn);
@@ -170,7 +178,7 @@ static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
     if (sl_tcp_list_empty(&tcp->pending) && sl_tcp_list_empty(&tcp->stalled) &&
-        sl_tcp_list_empty(&tcp->ended)) {
+        sl_tcp_list_empty(&tcp->refused) && sl_tcp_list_empty(&tcp->ended) && !tcp->spares_grew) {
         return 0;
     }
     uint32_t work = 0;
@@ -180,7 +188,11 @@ static uint32_t tcp_poll(struct sl_transport *transport, uint32_t budget)
         work++;
     }
     work += retry_stalled(tcp);
-    return work + finish_ended(tcp, budget);
+    work += finish_ended(tcp, budget);
+    if (tcp->spares_grew) {
+        sl_tcp_conn_trim_spares(tcp);
+    }
+    return work;
 }
 
 /* What is short goes first: it would wait for the others, and they hardly wait for it. */
@@ -213,8 +225,9 @@ static bool tcp_arm(struct sl_transport *transport)
 {
     struct sl_tcp *tcp = (struct sl_tcp *)transport;
     bool fed = tcp->buffers.offered > 0 && !sl_tcp_list_empty(&tcp->starved);
-    return sl_tcp_list_empty(&tcp->pending) && sl_tcp_list_empty(&tcp->ended) &&
-           sl_tcp_list_empty(&tcp->sending) && !fed;
+    tcp->armed = true;
+    return sl_tcp_list_empty(&tcp->pending) && sl_tcp_list_empty(&tcp->stalled) &&
+           sl_tcp_list_empty(&tcp->ended) && sl_tcp_list_empty(&tcp->sending) && !fed;
 }
 
 static void tcp_stats(const struct sl_transport *transport, struct sl_transport_stats *out)

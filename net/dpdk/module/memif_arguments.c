@@ -1,7 +1,6 @@
 #include "net/dpdk/module/memif_arguments.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_PATH "/run/memif.sock"
@@ -18,6 +17,20 @@ static const char *value_of(const char *word, size_t bytes, const char *key)
 static bool begins(const char *value, const char *with)
 {
     return strncmp(value, with, strlen(with)) == 0;
+}
+
+/* False: it is no number of 32 bits. */
+static bool read_id(const char *value, size_t bytes, uint32_t *out)
+{
+    uint64_t id = 0;
+    bool is_number = bytes > 0;
+    for (size_t i = 0; i < bytes && is_number; i++) {
+        is_number = value[i] >= '0' && value[i] <= '9';
+        id = 10 * id + (uint64_t)(value[i] - '0');
+        is_number = is_number && id <= UINT32_MAX;
+    }
+    *out = (uint32_t)id;
+    return is_number;
 }
 
 static const char *read_word(const char *word, size_t bytes, struct sl_module_memif_arguments *out)
@@ -38,7 +51,9 @@ static const char *read_word(const char *word, size_t bytes, struct sl_module_me
     if ((value = value_of(word, bytes, "role")) != NULL) {
         out->is_server = begins(value, "server") || begins(value, "master");
     } else if ((value = value_of(word, bytes, "id")) != NULL) {
-        out->id = (uint32_t)strtoul(value, NULL, 10);
+        if (!read_id(value, bytes - (size_t)(value - word), &out->id)) {
+            return "id= is a number from 0 to 4294967295";
+        }
     } else if ((value = value_of(word, bytes, "zero-copy")) != NULL && begins(value, "yes")) {
         return "zero-copy=yes is not taken: the driver loses packets with their peer";
     }

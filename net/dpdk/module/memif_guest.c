@@ -11,6 +11,8 @@
 
 #define GUESTS_MAX   64U
 #define MESSAGES_MAX (2U + 256U + 2U * 255U) /* who it is, regions, rings both ways, the end */
+/* Of all guests together: most have a descriptor, of which this process needs some itself. */
+#define HELD_MAX     MESSAGES_MAX
 #define PATIENCE_NS  (5 * SL_CLOCK_NS_PER_S)
 #define BURST        16U /* of guests, or of one's messages, in one round */
 
@@ -27,6 +29,7 @@ struct sl_module_memif_listener {
 static struct sl_module_memif_listener *listeners;
 static struct sl_module_memif_guest *guests; /* in the order of their coming */
 static uint32_t guest_count;
+static uint32_t held_count; /* messages, of all of them and of those that were let in */
 
 /* ---- Listeners --------------------------------------------------------------------------------
  */
@@ -109,26 +112,37 @@ void sl_module_memif_guest_destroy(struct sl_module_memif_guest **guest)
         sl_module_memif_socket_close(&this->messages[i].fd);
     }
     sl_module_memif_socket_close(&this->fd);
+    held_count -= this->count;
     free(this->messages);
     free(this);
     *guest = NULL;
 }
 
-/* False: there is no room; then it is not kept. */
-static bool keep(struct sl_module_memif_guest *guest, struct sl_module_memif_message *message)
+static bool has_room(struct sl_module_memif_guest *guest)
 {
+    if (guest->count == MESSAGES_MAX || held_count == HELD_MAX) {
+        return false;
+    }
     if (guest->count == guest->room) {
         const uint32_t room = guest->room == 0 ? 16 : 2 * guest->room;
-        void *more = guest->count < MESSAGES_MAX
-                         ? realloc(guest->messages, room * sizeof *guest->messages)
-                         : NULL;
+        void *more = realloc(guest->messages, room * sizeof *guest->messages);
         if (more == NULL) {
-            sl_module_memif_socket_close(&message->fd);
             return false;
         }
         guest->messages = more;
         guest->room = room;
     }
+    return true;
+}
+
+/* False: there is no room; then it is not kept. */
+static bool keep(struct sl_module_memif_guest *guest, struct sl_module_memif_message *message)
+{
+    if (!has_room(guest)) {
+        sl_module_memif_socket_close(&message->fd);
+        return false;
+    }
+    held_count++;
     guest->messages[guest->count++] = *message;
     return true;
 }
