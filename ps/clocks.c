@@ -284,6 +284,49 @@ void sl_clocks_let_ahead(struct sl_clocks *clocks)
     }
 }
 
+/* Above every worker that matters to a job that ends. */
+static uint32_t known_end(const struct sl_clocks *clocks)
+{
+    return clocks->expected != 0 ? clocks->expected : clocks->heard_end;
+}
+
+static bool any_stands(const struct sl_clocks *clocks, enum sl_clocks_standing standing)
+{
+    for (uint32_t worker = 0; worker < known_end(clocks); worker++) {
+        const struct sl_clocks_worker *who = &clocks->workers[worker];
+        const bool has_begun = who->clock > 0 || standing == SL_CLOCKS_HAS_FINISHED;
+        if (who->standing == standing && who->heard && has_begun) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sl_clocks_is_unfinished(const struct sl_clocks *clocks)
+{
+    return any_stands(clocks, SL_CLOCKS_HAS_LEFT) ||
+           (any_stands(clocks, SL_CLOCKS_IS_LOST) && !any_stands(clocks, SL_CLOCKS_HAS_FINISHED));
+}
+
+void sl_clocks_expect_again(struct sl_clocks *clocks)
+{
+    for (uint32_t worker = 0; worker < clocks->heard_end; worker++) {
+        const struct sl_clocks_worker *who = &clocks->workers[worker];
+        if (who->heard && who->standing == SL_CLOCKS_PRESENT) {
+            return;
+        }
+    }
+    const uint8_t gone =
+        any_stands(clocks, SL_CLOCKS_HAS_LEFT) ? SL_CLOCKS_HAS_LEFT : SL_CLOCKS_IS_LOST;
+    for (uint32_t worker = 0; worker < known_end(clocks); worker++) {
+        struct sl_clocks_worker *who = &clocks->workers[worker];
+        if (who->standing == gone) {
+            *who = (struct sl_clocks_worker){.clock = who->clock, .standing = SL_CLOCKS_PRESENT};
+        }
+    }
+    sl_clocks_load_end(clocks);
+}
+
 uint32_t sl_clocks_slowest(const struct sl_clocks *clocks, uint32_t group)
 {
     const struct sl_clocks_group *of = &clocks->groups[group];

@@ -138,6 +138,15 @@ void sl_clocks_load_end(struct sl_clocks *clocks);
 /* Every worker that is present may join ahead of its clock, as one may that has not begun. */
 void sl_clocks_let_ahead(struct sl_clocks *clocks);
 
+/* True when the workers' job is not over: one has left before it finished, or one was lost and none
+ * has finished. Workers that are present say nothing. */
+bool sl_clocks_is_unfinished(const struct sl_clocks *clocks);
+
+/* Where no worker that was heard of is present: those that left before they finished, or else those
+ * that were lost, are expected again, at their own clocks. They have gone together, and come again
+ * together. A floor may go down: for a shard that is restored. */
+void sl_clocks_expect_again(struct sl_clocks *clocks);
+
 /* The worker's clock, also of one that left or was lost; SL_CLOCKS_FINISHED when it has finished.
  * worker < SL_LIMIT_WORKERS. */
 static inline uint32_t sl_clocks_of(const struct sl_clocks *clocks, uint32_t worker)

@@ -14,6 +14,16 @@
 #define LEASE_DEFAULT_NS            (10 * SL_CLOCK_NS_PER_S)
 #define CHECKPOINT_DEFAULT_NS       (3600 * SL_CLOCK_NS_PER_S)
 
+/* That of the options. */
+static void take_worker_count(struct sl_coordinator *coordinator)
+{
+    const char *source = coordinator->options.worker_count_source;
+    coordinator->worker_count = coordinator->options.worker_count;
+    (void)snprintf(coordinator->worker_count_from, sizeof coordinator->worker_count_from,
+                   "the coordinator%s%s%s", source == NULL ? "" : " (",
+                   source == NULL ? "" : source, source == NULL ? "" : ")");
+}
+
 int sl_coordinator_create(const struct sl_coordinator_options *options, struct sl_coordinator **out)
 {
     sl_assert(options->send != NULL);
@@ -41,9 +51,7 @@ int sl_coordinator_create(const struct sl_coordinator_options *options, struct s
         coordinator->options.checkpoint_timeout_ns = CHECKPOINT_DEFAULT_NS;
     }
     coordinator->cluster_version = 1;
-    coordinator->worker_count = options->worker_count;
-    (void)snprintf(coordinator->worker_count_from, sizeof coordinator->worker_count_from,
-                   "the coordinator");
+    take_worker_count(coordinator);
     *out = coordinator;
     return 0;
 }
@@ -124,10 +132,10 @@ void sl_coordinator_forget(struct sl_coordinator *coordinator)
     sl_coordinator_record_fini(coordinator);
     coordinator->untold_count = 0;
     coordinator->job_workers_known = false;
-    coordinator->worker_count = coordinator->options.worker_count;
-    (void)snprintf(coordinator->worker_count_from, sizeof coordinator->worker_count_from,
-                   "the coordinator");
+    take_worker_count(coordinator);
     coordinator->cluster_version = 1;
+    coordinator->values_lost = 0;
+    coordinator->has_older_tables = false;
     coordinator->formed = false;
     coordinator->restore = coordinator->abandoned_to = 0;
     coordinator->checkpoint.newest = coordinator->checkpoint.whole = 0;
@@ -251,9 +259,9 @@ void sl_coordinator_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     sl_coordinator_record_tick(coordinator, now_ns);
     sl_coordinator_member_expire(coordinator, now_ns);
-    sl_coordinator_member_tell_leaves(coordinator, now_ns);
-    sl_coordinator_cluster_tick(coordinator, now_ns);
+    sl_coordinator_loss_tell_leaves(coordinator, now_ns);
     sl_coordinator_replica_tick(coordinator, now_ns);
+    sl_coordinator_cluster_tick(coordinator, now_ns);
     sl_coordinator_barrier_tick(coordinator, now_ns);
     sl_coordinator_checkpoint_tick(coordinator, now_ns);
 }

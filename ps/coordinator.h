@@ -84,10 +84,11 @@ enum sl_coordinator_record {
 };
 
 struct sl_coordinator_options {
-    uint32_t ps_count;            /* that must register before anyone is told the cluster */
-    uint32_t worker_count;        /* that the job has; 0: unknown */
-    uint64_t waiting_interval_ns; /* between two Waiting messages to who waits; 0: 3 s */
-    uint64_t lease_ns;            /* a member that is not heard for so long is lost; 0: 10 s */
+    uint32_t ps_count;               /* that must register before anyone is told the cluster */
+    uint32_t worker_count;           /* that the job has; 0: unknown */
+    const char *worker_count_source; /* "--worker-hosts", ...: where it is from; NULL: unknown */
+    uint64_t waiting_interval_ns;    /* between two Waiting messages to who waits; 0: 3 s */
+    uint64_t lease_ns;               /* a member that is not heard for so long is lost; 0: 10 s */
     /* Sends one message; the coordinator keeps nothing of it. */
     void (*send)(void *ctx, sl_coordinator_peer peer, const struct sl_message *message);
     /* Closes a connection whose member has another now, or is lost; `gone` may follow, and has no

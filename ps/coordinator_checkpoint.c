@@ -10,6 +10,9 @@
 #include "core/log.h"
 #include "ps/coordinator_internal.h"
 
+/* Why a job that has lost values writes no checkpoint. */
+#define VALUES_LOST "ps/%" PRIu32 " was started again without the values of its shards"
+
 static bool is_ps(const struct sl_coordinator_member *member)
 {
     return member->hello.role == SL_MESSAGE_ROLE_PS;
@@ -84,8 +87,16 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
     checkpoint->next_ns = options->checkpoint_interval_ns == 0
                               ? SL_CLOCK_NEVER
                               : now_ns + options->checkpoint_interval_ns;
+    if (coordinator->values_lost != 0) {
+        char why[96];
+        (void)snprintf(why, sizeof why, VALUES_LOST, coordinator->values_lost - 1);
+        refuse_to_begin(coordinator, SL_ERR_CORRUPT, why);
+        return;
+    }
     if (checkpoint->newest >= SL_LIMIT_CHECKPOINT_NUMBER) {
-        refuse_to_begin(coordinator, SL_ERR_TOO_LARGE, "their numbers are used up");
+        refuse_to_begin(coordinator, SL_ERR_TOO_LARGE,
+                        "number 999999999999 is taken, and numbers end there: move the folder "
+                        "checkpoint-999999999999 away and start the job again");
         return;
     }
     checkpoint->file_count = shards_before(coordinator, options->ps_count);
@@ -148,6 +159,14 @@ static void give_up(struct sl_coordinator *coordinator, uint64_t now_ns, int err
     idle(coordinator, now_ns);
     sl_coordinator_ask_answer(coordinator, checkpoint->number, &message);
     sl_coordinator_checkpoint_look(coordinator, now_ns);
+}
+
+void sl_coordinator_checkpoint_lose(struct sl_coordinator *coordinator)
+{
+    if (coordinator->checkpoint.stage != SL_COORDINATOR_CHECKPOINT_IDLE) {
+        give_up(coordinator, coordinator->ticked_ns, SL_ERR_CORRUPT, VALUES_LOST,
+                coordinator->values_lost - 1);
+    }
 }
 
 static void finish(struct sl_coordinator *coordinator, uint64_t now_ns)

@@ -69,17 +69,21 @@ static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinat
         is_ps(member) ? coordinator->ps[member->hello.task_index].restore : coordinator->restore;
     message->cluster.abandoned_above = is_ps(member) ? coordinator->restore : 0;
     message->cluster.abandoned_to = is_ps(member) ? coordinator->abandoned_to : 0;
+    message->cluster.values_lost = coordinator->values_lost;
     member->waits_for_cluster = false;
     member->cluster_version = coordinator->cluster_version;
     sl_coordinator_send(coordinator, member, message);
     if (is_ps(member)) {
-        sl_coordinator_member_tell_losses(coordinator, member);
+        sl_coordinator_loss_tell_missed(coordinator, member);
     }
 }
 
-/* Nobody is missing. */
+/* Nobody is missing. Tables that are known before the cluster has come together here are of a job
+ * that is older than this coordinator. */
 static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
+    const bool is_later =
+        !coordinator->formed && (coordinator->table_count > 0 || coordinator->has_older_tables);
     sl_coordinator_job_begin(coordinator, now_ns);
     if (!coordinator->formed) {
         coordinator->formed = true;
@@ -88,6 +92,9 @@ static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
         sl_coordinator_checkpoint_formed(coordinator, now_ns);
     }
     sl_coordinator_replica_begin(coordinator);
+    for (uint32_t task = 0; is_later && task < coordinator->options.ps_count; task++) {
+        sl_coordinator_restore_check_values(coordinator, task);
+    }
 }
 
 /* Tells the cluster to everyone who is owed it; is_whole: nobody is missing. */
@@ -176,6 +183,9 @@ static const char *check_ps(const struct sl_coordinator *coordinator,
     }
     return reg->shard_count == 0           ? "a ps has at least one shard"
            : reg->data_endpoint[0] == '\0' ? "a ps must name its data endpoint"
+           : reg->checkpoint_newest > SL_LIMIT_CHECKPOINT_NUMBER ||
+                   reg->restore > SL_LIMIT_CHECKPOINT_NUMBER
+               ? "a checkpoint's number is above the limit of 999999999999"
            : reg->shard_count > SL_LIMIT_SHARDS - others
                ? "the cluster would have more shards than the limit of 4096"
            : known != 0 && known != reg->shard_count
@@ -235,6 +245,8 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
         log_return(member, reg, known->restore, is_new && known->epoch == 0);
     }
     known->restarted = known->restarted || (is_known && is_new);
+    coordinator->has_older_tables =
+        coordinator->has_older_tables || (reg->serving && reg->has_tables);
     known->shard_count = reg->shard_count;
     known->replicas = reg->replicas;
     known->client_id = member->hello.client_id;
@@ -243,9 +255,12 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     memcpy(known->host, reg->host, sizeof known->host);
     memcpy(known->fast_endpoint, reg->fast_endpoint, sizeof known->fast_endpoint);
     sl_coordinator_checkpoint_register(coordinator, member, reg, is_new, now_ns);
-    sl_coordinator_replica_register(coordinator, member, reg, is_known && is_new);
+    sl_coordinator_replica_register(coordinator, member, reg, is_known && is_new, now_ns);
     if (is_new || moved || !coordinator->formed) {
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
+    }
+    if (is_known && is_new && coordinator->formed && coordinator->table_count > 0) {
+        sl_coordinator_restore_check_values(coordinator, member->hello.task_index);
     }
     return true;
 }

@@ -2,6 +2,7 @@
 #ifndef SL_PS_COORDINATOR_INTERNAL_H
 #define SL_PS_COORDINATOR_INTERNAL_H
 
+#include "core/log.h"
 #include "ps/coordinator.h"
 
 /* Barriers that were done, by request id: as many as a member may have to ask for again. */
@@ -57,6 +58,8 @@ struct sl_coordinator_ps {
     bool in_step;        /* the backup has all that was acknowledged */
     uint64_t deposed_id; /* the process that the last take-over was from */
     uint64_t alone_since_ns, alone_told_ns; /* has no backup in step; 0: has one */
+    uint32_t failures; /* epochs since it was in step whose backup failed before it was */
+    uint64_t retry_ns; /* when the next epoch begins after such a failure; 0: none is due */
 
     /* What it has said of its pairs: of use before the cluster comes together here. */
     struct sl_message_pair reports[SL_MESSAGE_PAIRS_MAX];
@@ -147,7 +150,8 @@ struct sl_coordinator_checkpoint {
 
 struct sl_coordinator {
     struct sl_coordinator_options options;
-    uint64_t ticked_ns; /* 0: never */
+    uint64_t ticked_ns;            /* 0: never */
+    struct sl_log_limit log_limit; /* of lines about members that disconnect */
     /* Side by side, so that a search by peer reads little memory; in no order. */
     sl_coordinator_peer *peers;
     struct sl_coordinator_member **members;
@@ -165,6 +169,8 @@ struct sl_coordinator {
     uint32_t table_max;
     struct sl_coordinator_barrier *barriers;
     uint32_t barrier_count;
+    bool has_older_tables; /* a ps that serves has tables: the job is older than this coordinator */
+    uint32_t values_lost;  /* 1 + the task of a ps that came back without its values; 0: none */
     bool formed;           /* the cluster has been told */
     uint64_t restore;      /* that the job began from */
     uint64_t abandoned_to; /* those above `restore` up to this were there then */
@@ -223,17 +229,33 @@ struct sl_coordinator_member *sl_coordinator_member_of(const struct sl_coordinat
 void sl_coordinator_member_leave(struct sl_coordinator *coordinator,
                                  struct sl_coordinator_member *member, uint64_t now_ns);
 
-/* Those whose lease has ended are lost. */
-void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t now_ns);
+/* ---- coordinator_loss.c ---------------------------------------------------------------------- */
+
+/* Tells every ps and every worker that a member has ended; a ps that does not know the cluster
+ * (yet, or since its connection broke) is told when it does. */
+void sl_coordinator_loss_tell(struct sl_coordinator *coordinator,
+                              const struct sl_coordinator_member *lost,
+                              enum sl_coordinator_end end);
 
 /* Those who left have told the shards that they reached. A ps that was restarted shortly before may
  * have shards that they never reached, which wait for them: it is told when a lease has passed, for
  * then no shard that they did reach is changed by it any more. */
-void sl_coordinator_member_tell_leaves(struct sl_coordinator *coordinator, uint64_t now_ns);
+void sl_coordinator_loss_tell_leaves(struct sl_coordinator *coordinator, uint64_t now_ns);
 
 /* Tells a ps, which knows the cluster now, of the losses that it may have missed. */
-void sl_coordinator_member_tell_losses(struct sl_coordinator *coordinator,
-                                       struct sl_coordinator_member *ps);
+void sl_coordinator_loss_tell_missed(struct sl_coordinator *coordinator,
+                                     struct sl_coordinator_member *ps);
+
+/* A ps takes over from one that was heard last at that time: it may have missed losses since. */
+void sl_coordinator_loss_owe(struct sl_coordinator *coordinator, struct sl_coordinator_member *ps,
+                             uint64_t heard_ns);
+
+/* From when on a ps may have missed losses, when it was heard last at heard_ns: what was sent to it
+ * less than a lease before may not have arrived. */
+uint64_t sl_coordinator_loss_since(const struct sl_coordinator *coordinator, uint64_t heard_ns);
+
+/* Those whose lease has ended are lost. */
+void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t now_ns);
 
 /* The record of a member has changed; not for clients, which have none. */
 void sl_coordinator_member_note(struct sl_coordinator *coordinator,
@@ -242,10 +264,6 @@ void sl_coordinator_member_note(struct sl_coordinator *coordinator,
 /* A member as the records have it: away from now on. Errors: NO_MEMORY. */
 int sl_coordinator_member_restore(struct sl_coordinator *coordinator, enum sl_message_role role,
                                   uint32_t task, uint64_t client_id, bool registered);
-
-/* A ps takes over from one that was heard last at that time: it may have missed losses since. */
-void sl_coordinator_member_owe_losses(struct sl_coordinator *coordinator,
-                                      struct sl_coordinator_member *ps, uint64_t heard_ns);
 
 /* Workers of the job: those that a barrier of count 0 waits for. */
 uint32_t sl_coordinator_member_job_workers(struct sl_coordinator *coordinator);
@@ -314,6 +332,11 @@ void sl_coordinator_restore_form(struct sl_coordinator *coordinator);
 uint64_t sl_coordinator_restore_later(const struct sl_coordinator *coordinator,
                                       const struct sl_message_register *reg);
 
+/* Call when a ps process has started after the job's tables were created. If the ps serves shards
+ * and began them without values, the function marks the values lost: checkpoints are refused from
+ * then on, and every member is informed. */
+void sl_coordinator_restore_check_values(struct sl_coordinator *coordinator, uint32_t task);
+
 /* ---- coordinator_replica.c ---- */
 
 /* How many shards have no backup in step, though there shall be one. */
@@ -340,7 +363,8 @@ void sl_coordinator_replica_begin(struct sl_coordinator *coordinator);
  * those of its shards get on. */
 void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
                                      const struct sl_coordinator_member *member,
-                                     const struct sl_message_register *reg, bool is_new);
+                                     const struct sl_message_register *reg, bool is_new,
+                                     uint64_t now_ns);
 
 /* A ps, heard last at that time, is no member any more. */
 void sl_coordinator_replica_lose(struct sl_coordinator *coordinator, uint32_t task,
@@ -406,6 +430,10 @@ void sl_coordinator_checkpoint_tell(struct sl_coordinator *coordinator,
 void sl_coordinator_checkpoint_leave(struct sl_coordinator *coordinator,
                                      const struct sl_coordinator_member *member, bool is_lost,
                                      uint64_t now_ns);
+
+/* The job has lost values (values_lost): gives up the checkpoint that is being made, if there is
+ * one. */
+void sl_coordinator_checkpoint_lose(struct sl_coordinator *coordinator);
 
 /* Begins the next one when it is due, or somebody waits for it, and nothing keeps it. */
 void sl_coordinator_checkpoint_look(struct sl_coordinator *coordinator, uint64_t now_ns);

@@ -1,4 +1,4 @@
-/* Who is a member: hellos, leases, goodbyes, losses. */
+/* Who is a member: hellos, leases, goodbyes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,42 +73,6 @@ static const char *what_others_do(const struct sl_coordinator *coordinator,
     }
 }
 
-static void send_lost(struct sl_coordinator *coordinator, const struct sl_coordinator_member *to,
-                      enum sl_message_role role, uint32_t task_index, uint64_t client_id,
-                      enum sl_coordinator_end end)
-{
-    struct sl_message message = {
-        .kind = SL_MESSAGE_LOST,
-        .lost = {.role = role, .task_index = task_index, .client_id = client_id},
-    };
-    char *why = message.lost.why;
-    const size_t bytes = sizeof message.lost.why;
-    if (end == SL_COORDINATOR_END_LOST) {
-        (void)snprintf(why, bytes, "no heartbeat for %g s", seconds(coordinator->options.lease_ns));
-    } else if (end == SL_COORDINATOR_END_REPLACED) {
-        (void)snprintf(why, bytes, "another process has taken its place");
-    } else {
-        (void)snprintf(why, bytes, "it has left");
-    }
-    sl_coordinator_send(coordinator, to, &message);
-}
-
-/* Tells every ps and every worker; a ps that does not know the cluster (yet, or since its
- * connection broke) is told when it does. */
-static void tell_loss(struct sl_coordinator *coordinator, const struct sl_coordinator_member *lost,
-                      enum sl_coordinator_end end)
-{
-    for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        const struct sl_coordinator_member *to = coordinator->members[i];
-        bool is_ready_ps =
-            to->hello.role == SL_MESSAGE_ROLE_PS && to->losses_since_ns == SL_CLOCK_NEVER;
-        if (is_ready_ps || is_worker(to)) {
-            send_lost(coordinator, to, lost->hello.role, lost->hello.task_index,
-                      lost->hello.client_id, end);
-        }
-    }
-}
-
 static bool any_restarted(const struct sl_coordinator *coordinator)
 {
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
@@ -169,7 +133,7 @@ static void end_member(struct sl_coordinator *coordinator, struct sl_coordinator
     sl_coordinator_checkpoint_leave(coordinator, member, end != SL_COORDINATOR_END_LEFT, now_ns);
     bool is_client = member->hello.role == SL_MESSAGE_ROLE_CLIENT;
     if (!is_client && (end == SL_COORDINATOR_END_LOST || end == SL_COORDINATOR_END_REPLACED)) {
-        tell_loss(coordinator, member, end);
+        sl_coordinator_loss_tell(coordinator, member, end);
     }
     bool is_fewer = is_worker(member) && coordinator->workers[member->hello.task_index].departed;
     const bool was_ps = member->hello.role == SL_MESSAGE_ROLE_PS && member->registered &&
@@ -245,8 +209,10 @@ void sl_coordinator_gone(struct sl_coordinator *coordinator, sl_coordinator_peer
         end_member(coordinator, member, SL_COORDINATOR_END_NONE, now_ns);
         return;
     }
-    sl_log_warn("%s is away: its connection closed without a goodbye; it has %.1f s to come back",
-                member->name, seconds(lease_left_ns(coordinator, member, now_ns)));
+    if (sl_log_limit_allows(&coordinator->log_limit, now_ns)) {
+        sl_log_warn("%s is away: its connection broke; it has %.1f s to come back", member->name,
+                    seconds(lease_left_ns(coordinator, member, now_ns)));
+    }
     if (member->hello.role == SL_MESSAGE_ROLE_CLIENT) {
         limit_clients_away(coordinator, now_ns);
     }
@@ -266,7 +232,8 @@ static void forgive_own_delay(struct sl_coordinator *coordinator, uint64_t now_n
     }
     sl_log_warn("the coordinator was held up for %.1f s: members have half a lease to be heard",
                 seconds(since_ns));
-    const uint64_t excused_ns = now_ns - lease_ns / 2;
+    /* The clock counts from the machine's start, which may be less than half a lease ago. */
+    const uint64_t excused_ns = now_ns > lease_ns / 2 ? now_ns - lease_ns / 2 : 0;
     for (uint32_t i = 0; i < coordinator->member_count; i++) {
         struct sl_coordinator_member *member = coordinator->members[i];
         member->excused_ns = member->excused_ns < excused_ns ? excused_ns : member->excused_ns;
@@ -280,60 +247,6 @@ void sl_coordinator_member_expire(struct sl_coordinator *coordinator, uint64_t n
     for (uint32_t i = coordinator->member_count; i-- > 0;) {
         if (lease_left_ns(coordinator, coordinator->members[i], now_ns) == 0) {
             lose(coordinator, coordinator->members[i], now_ns);
-        }
-    }
-}
-
-static void tell_leave(struct sl_coordinator *coordinator, uint32_t task)
-{
-    const struct sl_coordinator_worker *worker = &coordinator->workers[task];
-    for (uint32_t i = 0; i < coordinator->member_count; i++) {
-        const struct sl_coordinator_member *to = coordinator->members[i];
-        if (to->hello.role == SL_MESSAGE_ROLE_PS &&
-            coordinator->ps[to->hello.task_index].restarted) {
-            send_lost(coordinator, to, SL_MESSAGE_ROLE_WORKER, task, worker->client_id,
-                      worker->end);
-        }
-    }
-}
-
-void sl_coordinator_member_tell_leaves(struct sl_coordinator *coordinator, uint64_t now_ns)
-{
-    for (uint32_t task = 0; task < SL_LIMIT_WORKERS && coordinator->untold_count > 0; task++) {
-        struct sl_coordinator_worker *worker = &coordinator->workers[task];
-        if (!worker->untold || now_ns - worker->end_ns < coordinator->options.lease_ns) {
-            continue;
-        }
-        worker->untold = false;
-        coordinator->untold_count--;
-        if (worker->departed) {
-            tell_leave(coordinator, task);
-        }
-    }
-}
-
-void sl_coordinator_member_tell_losses(struct sl_coordinator *coordinator,
-                                       struct sl_coordinator_member *ps)
-{
-    uint64_t since_ns = ps->losses_since_ns;
-    ps->losses_since_ns = SL_CLOCK_NEVER;
-    if (since_ns == SL_CLOCK_NEVER) {
-        return;
-    }
-    bool is_new = since_ns == 0;
-    for (uint32_t task = 0; task < SL_LIMIT_WORKERS; task++) {
-        const struct sl_coordinator_worker *worker = &coordinator->workers[task];
-        if (worker->end == SL_COORDINATOR_END_NONE || worker->end_ns < since_ns) {
-            continue;
-        }
-        /* A new process has heard of nobody; another knows those who left, but must not take one
-         * that came back for lost. */
-        const struct sl_coordinator_member *now =
-            sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_WORKER, task);
-        bool came_back = now != NULL && now->hello.client_id == worker->client_id;
-        if (is_new ? worker->departed : worker->end != SL_COORDINATOR_END_LEFT && !came_back) {
-            send_lost(coordinator, ps, SL_MESSAGE_ROLE_WORKER, task, worker->client_id,
-                      worker->end);
         }
     }
 }
@@ -423,21 +336,6 @@ static int refuse_second(const struct sl_coordinator *coordinator,
     return SL_ERR_AGAIN;
 }
 
-/* From when on a ps may have missed losses, when it was heard last at heard_ns: what was sent to it
- * less than a lease before may not have arrived. */
-static uint64_t losses_since(const struct sl_coordinator *coordinator, uint64_t heard_ns)
-{
-    uint64_t lease_ns = coordinator->options.lease_ns;
-    return heard_ns > lease_ns ? heard_ns - lease_ns : 1;
-}
-
-void sl_coordinator_member_owe_losses(struct sl_coordinator *coordinator,
-                                      struct sl_coordinator_member *ps, uint64_t heard_ns)
-{
-    const uint64_t since_ns = losses_since(coordinator, heard_ns);
-    ps->losses_since_ns = ps->losses_since_ns < since_ns ? ps->losses_since_ns : since_ns;
-}
-
 /* The same process on another connection. */
 static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
                       sl_coordinator_peer peer, const struct sl_message_hello *hello,
@@ -446,7 +344,7 @@ static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_
     sl_log_info("%s is back%s", member->name, member->connected ? " on another connection" : "");
     close_connection(coordinator, member, "it has another connection now");
     if (member->losses_since_ns == SL_CLOCK_NEVER) {
-        member->losses_since_ns = losses_since(coordinator, member->heard_ns);
+        member->losses_since_ns = sl_coordinator_loss_since(coordinator, member->heard_ns);
     }
     coordinator->peers[index_of(coordinator, member)] = peer;
     member->peer = peer;
@@ -500,7 +398,7 @@ static struct sl_coordinator_member *make_member(struct sl_coordinator *coordina
     sl_message_hello_name(&member->hello, member->name);
     if (is_known_ps(coordinator, hello)) {
         uint64_t heard_ns = coordinator->ps[hello->task_index].heard_ns;
-        member->losses_since_ns = losses_since(coordinator, heard_ns);
+        member->losses_since_ns = sl_coordinator_loss_since(coordinator, heard_ns);
     }
     return member;
 }

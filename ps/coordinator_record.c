@@ -17,11 +17,8 @@
 #include "core/log.h"
 #include "ps/coordinator_internal.h"
 
-/* Where the records know of no worker, nor of a take-over, a ps that is alive says hello within: it
- * tries every 1.5 s.
- */
+/* Without a worker or take-over in the records, a live ps says hello within this: every 1.5 s. */
 #define DOUBT_WITHOUT_WORKERS_NS (3 * SL_CLOCK_NS_PER_S)
-
 #define TOLD_BYTES               (2 * (16 + 1)) /* "client:request " */
 
 static const char *const ENDS[] = {
@@ -52,10 +49,11 @@ static json_t *id_json(uint64_t id)
 static json_t *job_json(const struct sl_coordinator *coordinator)
 {
     return json_pack(
-        "{sI sI ss sI sb so so so so so ss sb si ss}", "ps",
+        "{sI sI ss sI sI sb so so so so so ss sb si ss}", "ps",
         (json_int_t)coordinator->options.ps_count, "workers", (json_int_t)coordinator->worker_count,
         "workers_from", coordinator->worker_count_from, "cluster_version",
-        (json_int_t)coordinator->cluster_version, "formed", coordinator->formed ? 1 : 0, "restore",
+        (json_int_t)coordinator->cluster_version, "values_lost",
+        (json_int_t)coordinator->values_lost, "formed", coordinator->formed ? 1 : 0, "restore",
         id_json(coordinator->restore), "checkpoint", id_json(coordinator->checkpoint.newest),
         "whole", id_json(coordinator->checkpoint.whole), "latest",
         id_json(coordinator->checkpoint.latest), "abandoned", id_json(coordinator->abandoned_to),
@@ -240,17 +238,18 @@ static int read_job(struct sl_coordinator *coordinator, const json_t *record, ch
         !read_text(record, "workers_from", coordinator->worker_count_from,
                    sizeof coordinator->worker_count_from) ||
         !read_count(record, "cluster_version", UINT32_MAX - 1, &coordinator->cluster_version) ||
-        coordinator->cluster_version == 0 || !read_flag(record, "formed", &coordinator->formed) ||
+        coordinator->cluster_version == 0 ||
+        !read_count(record, "values_lost", coordinator->options.ps_count,
+                    &coordinator->values_lost) ||
+        !read_flag(record, "formed", &coordinator->formed) ||
         !read_id(record, "restore", &coordinator->restore) ||
         !read_id(record, "checkpoint", &coordinator->checkpoint.newest) ||
         !read_id(record, "whole", &coordinator->checkpoint.whole) ||
-        coordinator->checkpoint.newest > SL_LIMIT_CHECKPOINT_NUMBER ||
         !read_id(record, "latest", &coordinator->checkpoint.latest) ||
         !read_id(record, "abandoned", &coordinator->abandoned_to) ||
         coordinator->checkpoint.whole > coordinator->checkpoint.newest ||
         coordinator->checkpoint.latest > coordinator->checkpoint.newest ||
         coordinator->abandoned_to > coordinator->checkpoint.newest ||
-        coordinator->restore > SL_LIMIT_CHECKPOINT_NUMBER ||
         !read_word(record, "stage", STAGES, STAGE_COUNT, &stage) ||
         !read_flag(record, "never_began", &coordinator->never_began) || !json_is_integer(end_err) ||
         !read_text(record, "end_why", coordinator->end_why, sizeof coordinator->end_why)) {
@@ -318,8 +317,7 @@ static int read_ps(struct sl_coordinator *coordinator, uint32_t task, const json
         !read_text(record, "data", ps.data_endpoint, sizeof ps.data_endpoint) ||
         !read_text(record, "fast", ps.fast_endpoint, sizeof ps.fast_endpoint) ||
         !read_text(record, "host", ps.host, sizeof ps.host) ||
-        !read_id(record, "restore", &ps.restore) || ps.restore > SL_LIMIT_CHECKPOINT_NUMBER ||
-        !read_flag(record, "serving", &ps.serving) ||
+        !read_id(record, "restore", &ps.restore) || !read_flag(record, "serving", &ps.serving) ||
         !read_flag(record, "restarted", &ps.restarted) || !read_flag(record, "gone", &ps.gone) ||
         !read_pair(coordinator, record, &ps) ||
         (ps.shard_count != 0 && !is_endpoint(ps.data_endpoint)) ||
@@ -434,6 +432,19 @@ static int read_json(struct sl_coordinator *coordinator, enum sl_coordinator_rec
                                                 : read_worker(coordinator, index, record);
 }
 
+/* The numbers of checkpoints in a record of the job or of a ps. */
+static int check_numbers(const json_t *record, char *reason, size_t reason_bytes)
+{
+    uint64_t number;
+    if ((read_id(record, "checkpoint", &number) && number > SL_LIMIT_CHECKPOINT_NUMBER) ||
+        (read_id(record, "restore", &number) && number > SL_LIMIT_CHECKPOINT_NUMBER)) {
+        (void)snprintf(reason, reason_bytes, "it names checkpoint %" PRIu64 ": the last is %llu",
+                       number, SL_LIMIT_CHECKPOINT_NUMBER);
+        return SL_ERR_INVALID;
+    }
+    return 0;
+}
+
 int sl_coordinator_record_read(struct sl_coordinator *coordinator, enum sl_coordinator_record kind,
                                uint32_t index, const uint8_t *value, size_t value_bytes,
                                char *reason, size_t reason_bytes)
@@ -446,7 +457,8 @@ int sl_coordinator_record_read(struct sl_coordinator *coordinator, enum sl_coord
         return read_table(coordinator, index, value, value_bytes, reason, reason_bytes);
     }
     json_t *record = json_loadb((const char *)value, value_bytes, JSON_REJECT_DUPLICATES, NULL);
-    int err = read_json(coordinator, kind, index, record, reason, reason_bytes);
+    int err = check_numbers(record, reason, reason_bytes);
+    err = err != 0 ? err : read_json(coordinator, kind, index, record, reason, reason_bytes);
     json_decref(record);
     return err;
 }

@@ -12,6 +12,11 @@
 /* How often it is said that shards have no backup in step. */
 #define ALONE_TOLD_NS (60 * SL_CLOCK_NS_PER_S)
 
+/* A backup that fails before it is in step gets another epoch: at once the first time, then after a
+ * pause that doubles. */
+#define RETRY_NS      SL_CLOCK_NS_PER_S
+#define RETRY_DOUBLED 2
+
 /* A ps that says more has not counted. */
 #define EPOCHS_MAX    ((uint64_t)1 << 63)
 
@@ -102,6 +107,7 @@ static void begin_epoch(struct sl_coordinator *coordinator, struct sl_coordinato
     pair->primary = primary;
     pair->backup = backup;
     pair->in_step = false;
+    pair->retry_ns = 0;
     moved(coordinator, pair);
 }
 
@@ -110,8 +116,36 @@ static bool is_primary(const struct sl_message_pair *report)
     return report != NULL && report->part == SL_MESSAGE_PART_PRIMARY;
 }
 
+/* The backup was not brought in step, or fell out of step: a new epoch gives it a new snapshot. */
+static void retry_backup(struct sl_coordinator *coordinator, struct sl_coordinator_ps *pair)
+{
+    const uint32_t owner = (uint32_t)(pair - coordinator->ps);
+    begin_epoch(coordinator, pair, pair->primary, pair->backup);
+    sl_log_warn("the backups of the shards of ps/%u on ps/%u are out of step (epoch %llu): until "
+                "they are in step again, what is pushed to ps/%u is there only",
+                owner, pair->backup, (unsigned long long)pair->epoch, pair->primary);
+}
+
+/* The pause is short: a shard that is in step, while others of its ps are not, lets replies wait
+ * for its backup until the next epoch. */
+static void note_failure(struct sl_coordinator *coordinator, struct sl_coordinator_ps *pair,
+                         uint64_t now_ns)
+{
+    if (pair->retry_ns != 0) {
+        return; /* the same report again */
+    }
+    pair->failures++;
+    if (pair->failures == 1) {
+        retry_backup(coordinator, pair);
+        return;
+    }
+    const uint32_t doubled =
+        pair->failures - 2 < RETRY_DOUBLED ? pair->failures - 2 : RETRY_DOUBLED;
+    pair->retry_ns = now_ns + (RETRY_NS << doubled);
+}
+
 static void take_report(struct sl_coordinator *coordinator, uint32_t task,
-                        const struct sl_message_pair *report)
+                        const struct sl_message_pair *report, uint64_t now_ns)
 {
     if (report->task_index >= coordinator->options.ps_count) {
         return;
@@ -126,15 +160,18 @@ static void take_report(struct sl_coordinator *coordinator, uint32_t task,
             return;
         }
         pair->in_step = true;
+        pair->failures = 0;
+        pair->retry_ns = 0;
         moved(coordinator, pair);
         sl_log_info("ps/%u has the backups of the shards of ps/%u: they are in step (epoch %llu)",
                     pair->backup, report->task_index, (unsigned long long)pair->epoch);
         return;
     }
-    begin_epoch(coordinator, pair, task, pair->backup);
-    sl_log_warn("the backups of the shards of ps/%u on ps/%u are out of step (epoch %llu): until "
-                "they are in step again, what is pushed to ps/%u is there only",
-                report->task_index, pair->backup, (unsigned long long)pair->epoch, task);
+    if (pair->in_step) {
+        retry_backup(coordinator, pair);
+    } else {
+        note_failure(coordinator, pair, now_ns);
+    }
 }
 
 /* ---- A coordinator that begins ----------------------------------------------------------------
@@ -259,7 +296,8 @@ void sl_coordinator_replica_begin(struct sl_coordinator *coordinator)
 
 void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
                                      const struct sl_coordinator_member *member,
-                                     const struct sl_message_register *reg, bool is_new)
+                                     const struct sl_message_register *reg, bool is_new,
+                                     uint64_t now_ns)
 {
     const uint32_t task = member->hello.task_index;
     coordinator->ps[task].report_count = reg->pair_count;
@@ -284,7 +322,7 @@ void sl_coordinator_replica_register(struct sl_coordinator *coordinator,
         }
     }
     for (uint32_t i = 0; i < reg->pair_count; i++) {
-        take_report(coordinator, task, &reg->pairs[i]);
+        take_report(coordinator, task, &reg->pairs[i], now_ns);
     }
 }
 
@@ -297,7 +335,7 @@ static void take_over(struct sl_coordinator *coordinator, uint32_t owner, uint64
     begin_epoch(coordinator, pair, pair->backup, SL_MESSAGE_NO_BACKUP);
     sl_log_warn("ps/%u serves the shards of ps/%u from now on, instead of ps/%u (epoch %llu)",
                 pair->primary, owner, from, (unsigned long long)pair->epoch);
-    sl_coordinator_member_owe_losses(
+    sl_coordinator_loss_owe(
         coordinator, sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_PS, pair->primary), heard_ns);
 }
 
@@ -351,11 +389,15 @@ uint32_t sl_coordinator_replica_alone(const struct sl_coordinator *coordinator)
     return shards;
 }
 
-/* So that who looks at the last lines of the log sees it. */
+/* Begins the epochs of backups whose pause is over; who looks at the last lines of the log sees
+ * that there are none in step. */
 void sl_coordinator_replica_tick(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
     for (uint32_t task = 0; task < coordinator->options.ps_count; task++) {
         struct sl_coordinator_ps *pair = &coordinator->ps[task];
+        if (pair->retry_ns != 0 && now_ns >= pair->retry_ns) {
+            retry_backup(coordinator, pair);
+        }
         if (!is_alone(pair)) {
             pair->alone_since_ns = pair->alone_told_ns = 0;
         } else if (pair->alone_since_ns == 0) {

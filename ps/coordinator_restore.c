@@ -209,6 +209,22 @@ static void begin_from(struct sl_coordinator *coordinator, uint64_t number, bool
     }
 }
 
+void sl_coordinator_restore_check_values(struct sl_coordinator *coordinator, uint32_t task)
+{
+    const struct sl_coordinator_ps *ps = &coordinator->ps[task];
+    if (coordinator->values_lost != 0 || ps->shard_count == 0 || ps->serving || ps->restore != 0 ||
+        !sl_coordinator_replica_needs(coordinator, task)) {
+        return;
+    }
+    sl_log_error("ps/%u was started again without the values of its shards: the job has lost them, "
+                 "and no checkpoint of it is written any more; start the job again",
+                 task);
+    coordinator->values_lost = 1 + task;
+    coordinator->cluster_version++; /* so that every member is informed */
+    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_JOB, 0);
+    sl_coordinator_checkpoint_lose(coordinator);
+}
+
 void sl_coordinator_restore_form(struct sl_coordinator *coordinator)
 {
     struct parties parties = {.count = 0};

@@ -90,6 +90,11 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
     }
     coordinator->tables[*id] = open->spec;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, *id);
+    /* A table that has an id already is of a job that is older than this coordinator. */
+    for (uint32_t task = 0;
+         open->keep_id && coordinator->formed && task < coordinator->options.ps_count; task++) {
+        sl_coordinator_restore_check_values(coordinator, task);
+    }
     return 0;
 }
 
@@ -106,11 +111,34 @@ static int compare(const struct sl_coordinator *coordinator,
     return sl_message_compare_specs(&coordinator->tables[id], &open->spec, reason, reason_bytes);
 }
 
+/* A tool that knows a table's name can open it with what it is told. */
+static void tell(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
+                 const struct sl_message *message)
+{
+    const char *name = message->table_open.spec.name;
+    const uint32_t id = name[0] == '\0' ? SL_LIMIT_TABLES : find(coordinator, name);
+    if (id == SL_LIMIT_TABLES) {
+        sl_coordinator_refuse(coordinator, member, message->id, SL_ERR_NOT_FOUND,
+                              "nobody has opened a table of the name \"%s\"", name);
+        return;
+    }
+    const struct sl_message answer = {
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = message->id,
+        .table_open = {.spec = coordinator->tables[id], .table_id = id},
+    };
+    sl_coordinator_send(coordinator, member, &answer);
+}
+
 void sl_coordinator_table_open(struct sl_coordinator *coordinator,
                                const struct sl_coordinator_member *member,
                                const struct sl_message *message)
 {
     const struct sl_message_table_open *open = &message->table_open;
+    if (open->asks) {
+        tell(coordinator, member, message);
+        return;
+    }
     char reason[SL_MESSAGE_TEXT_BYTES];
     int err = sl_message_check_spec(&open->spec, reason, sizeof reason);
     uint32_t id = err == 0 ? find(coordinator, open->spec.name) : SL_LIMIT_TABLES;

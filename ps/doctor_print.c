@@ -49,19 +49,43 @@ void sl_doctor_print(const struct sl_doctor *doctor, FILE *out)
     }
 }
 
-/* What is in files and names may be anything. */
+/* The bytes of the character of UTF-8 (RFC 3629) that begins here; 0: none does. Never looks beyond
+ * the NUL. */
+static uint32_t utf8_bytes(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    const uint32_t more = at[0] < 0x80 ? 0 : at[0] < 0xe0 ? 1 : at[0] < 0xf0 ? 2 : 3;
+    if ((at[0] >= 0x80 && at[0] < 0xc2) || at[0] > 0xf4) {
+        return 0;
+    }
+    for (uint32_t i = 1; i <= more; i++) {
+        if ((at[i] & 0xc0U) != 0x80) {
+            return 0;
+        }
+    }
+    const bool is_overlong = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
+    const bool is_surrogate = at[0] == 0xed && at[1] > 0x9f;
+    const bool is_beyond = at[0] == 0xf4 && at[1] > 0x8f;
+    return is_overlong || is_surrogate || is_beyond ? 0 : more + 1;
+}
+
+/* What is in files and names may be anything. What is no UTF-8 becomes U+FFFD, byte by byte. */
 static void print_string(const char *text, FILE *out)
 {
     (void)fputc('"', out);
-    for (; *text != '\0'; text++) {
+    while (*text != '\0') {
         const unsigned char byte = (unsigned char)*text;
+        const uint32_t bytes = utf8_bytes(text);
         if (byte == '"' || byte == '\\') {
             (void)fprintf(out, "\\%c", byte);
-        } else if (byte < 0x20 || byte >= 0x7f) {
+        } else if (byte < 0x20 || byte == 0x7f) {
             (void)fprintf(out, "\\u%04x", byte);
+        } else if (bytes == 0) {
+            (void)fprintf(out, "\\ufffd");
         } else {
-            (void)fputc(byte, out);
+            (void)fwrite(text, 1, bytes, out);
         }
+        text += bytes == 0 ? 1 : bytes;
     }
     (void)fputc('"', out);
 }

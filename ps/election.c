@@ -231,7 +231,7 @@ static void lose(struct sl_election *election, const char *why, uint64_t pause_n
     election->epoch = 0;
     set_leader(election, &nobody);
     election->options.lost(election->options.ctx, why);
-    if (election->state == WATCHING && !election->keeping) {
+    if (election->state == WATCHING) {
         revoke(election, pause_ns); /* the next need not wait for its end */
     }
 }
@@ -330,6 +330,20 @@ static void on_answer(void *ctx, struct sl_store_ask *ask)
     look_over(election);
 }
 
+/* The store has answered about the lease of this term. */
+static void kept(struct sl_election *election, int err)
+{
+    if (now_of(election) >= election->until_ns) {
+        lose(election, TOO_LATE, RETRY_NS); /* what was to be sent since then is lost */
+    } else if (err == 0) {
+        set_until(election, election->keep_asked_ns);
+    } else if (err == SL_ERR_NOT_FOUND) {
+        lose(election, "the cluster store has ended its lease", RETRY_NS);
+    } else {
+        election->keep_at_ns = now_of(election) + RETRY_NS; /* until_ns decides */
+    }
+}
+
 static void on_kept(void *ctx, struct sl_store_ask *ask)
 {
     struct sl_election *election = ctx;
@@ -338,19 +352,10 @@ static void on_kept(void *ctx, struct sl_store_ask *ask)
         election->state = RESIGNED;
     }
     note_answer(election, ask->kind, &ask->answer);
-    int err = ask->answer.err;
-    if (election->state == HOLDING && now_of(election) >= election->until_ns) {
-        lose(election, TOO_LATE, RETRY_NS); /* what was to be sent since then is lost */
-    } else if (election->state == HOLDING && err == 0) {
-        set_until(election, election->keep_asked_ns);
-    } else if (election->state == HOLDING && err == SL_ERR_NOT_FOUND) {
-        lose(election, "the cluster store has ended its lease", RETRY_NS);
-    } else if (election->state == HOLDING) {
-        election->keep_at_ns = now_of(election) + RETRY_NS; /* until_ns decides */
-    } else if (election->state == WATCHING) {
-        revoke(election, RETRY_NS);
-    } else if (election->state == RESIGNED && !election->asking && err != SL_ERR_CANCELLED) {
-        ask_store(election, RESIGNED, SL_STORE_REVOKE);
+    /* The answer may be about the lease of an earlier term, which was revoked when that was lost:
+     * it says nothing of this one. */
+    if (election->state == HOLDING && ask->lease == election->lease) {
+        kept(election, ask->answer.err);
     }
     look_over(election);
 }
@@ -445,7 +450,7 @@ void sl_election_resign(struct sl_election *election, bool *over)
     bool holds = election->state == HOLDING;
     election->over = over;
     election->state = RESIGNED;
-    if (holds && !election->asking && !election->keeping) {
+    if (holds && !election->asking) {
         ask_store(election, RESIGNED, SL_STORE_REVOKE);
     }
     look_over(election);

@@ -131,29 +131,3 @@ void sl_initializer_fill(const struct sl_initializer_spec *spec, uint64_t key,
         break;
     }
 }
-
-static const char *fault_of(const struct sl_initializer_spec *spec)
-{
-    if ((uint32_t)spec->kind >= SL_INITIALIZER_KIND_COUNT) {
-        return "there is no such initializer";
-    }
-    if (!isfinite(spec->a) || !isfinite(spec->b)) {
-        return "both parameters of the initializer must be finite";
-    }
-    if (spec->kind == SL_INITIALIZER_UNIFORM && !(spec->a <= spec->b)) {
-        return "a uniform initializer's first parameter must not exceed its second";
-    }
-    if (spec->kind >= SL_INITIALIZER_NORMAL && !(spec->b >= 0.0F)) {
-        return "a normal initializer's standard deviation must be at least 0";
-    }
-    return NULL;
-}
-
-bool sl_initializer_spec_valid(const struct sl_initializer_spec *spec, const char **reason)
-{
-    const char *fault = fault_of(spec);
-    if (fault != NULL) {
-        *reason = fault;
-    }
-    return fault == NULL;
-}

@@ -9,9 +9,10 @@
 #include "core/assert.h"
 #include "core/log.h"
 
-#define WRITE_BYTES_MAX (700U << 10) /* of one; etcd takes 1.5 MiB, and base64 makes 4 of 3 */
-#define READ_TIMEOUTS   10
-#define VALUE_BYTES     640 /* of the term's key */
+#define WRITE_BYTES_MAX    (700U << 10) /* of one; etcd takes 1.5 MiB, and base64 makes 4 of 3 */
+#define READ_TIMEOUTS      10
+#define KEPT_BYTES_DEFAULT ((size_t)256 << 20)
+#define VALUE_BYTES        640 /* of the term's key */
 
 /* Of each kind: its part of the key, and of how many it is. */
 static const struct {
@@ -77,8 +78,10 @@ static void keep(struct sl_ledger *ledger, sl_coordinator_peer peer,
                  const struct sl_message *message)
 {
     const size_t bytes = sl_message_encoded_bytes(message);
+    const size_t bytes_max =
+        ledger->options.bytes_max == 0 ? KEPT_BYTES_DEFAULT : ledger->options.bytes_max;
     struct kept *kept =
-        ledger->kept_bytes + bytes > SL_LEDGER_BYTES_MAX ? NULL : malloc(sizeof *kept + bytes);
+        ledger->kept_bytes + bytes > bytes_max ? NULL : malloc(sizeof *kept + bytes);
     if (kept == NULL) {
         fail(ledger, "no memory for what waits for the cluster store");
         return;

@@ -6,15 +6,13 @@
  * one; and it changes that key's value, which the next one compares: what a server of the store was
  * asked for, and did not answer, cannot happen later, over what was written since.
  *
- * Owner: the store's reactor. Allocates as messages are kept back; what waits is limited by
- * SL_LEDGER_BYTES_MAX. */
+ * Owner: the store's reactor. Allocates as messages are kept back; what waits is limited.
+ */
 #ifndef SL_PS_LEDGER_H
 #define SL_PS_LEDGER_H
 
 #include "ps/coordinator.h"
 #include "ps/store/store.h"
-
-#define SL_LEDGER_BYTES_MAX ((size_t)256 << 20)
 
 struct sl_ledger_options {
     struct sl_store *store;
@@ -24,6 +22,7 @@ struct sl_ledger_options {
     uint64_t lease;                            /* that it hangs on */
     uint64_t epoch;                            /* the revision at which it was created */
     uint64_t timeout_ns;                       /* of one write; that of reading is ten times it */
+    size_t bytes_max;                          /* of messages kept back; 0: 256 MiB */
     struct sl_coordinator_options coordinator; /* `send`, `close` and others as they are to be
                                                 * called; `changed` is set here */
     /* The records are read: sl_coordinator_record_end, then the coordinator can take hellos. anew:

@@ -258,5 +258,12 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "doctor") == 0) {
         return run_doctor(argc - 1, argv + 1);
     }
+    if (argc > 1 && argv[1][0] != '-') {
+        (void)fprintf(stderr,
+                      "starling-ps: unknown command \"%.80s\": accepts doctor, or flags (see "
+                      "--help)\n",
+                      argv[1]);
+        return EXIT_USAGE;
+    }
     return sl_kv_serve(argc, argv, NULL);
 }

@@ -135,9 +135,6 @@ static uint64_t register_timeout_ns(const struct sl_member *member)
 
 static void register_once(struct sl_member *member)
 {
-    if (member->registering) {
-        return; /* the session sends it again */
-    }
     const struct sl_member_options *options = &member->options;
     struct sl_message message = {
         .kind = SL_MESSAGE_REGISTER,
@@ -149,11 +146,11 @@ static void register_once(struct sl_member *member)
                 .unfinished = options->unfinished,
                 .checkpoint_newest = sl_member_checkpoint_newest(member),
                 .serving = member->joined,
+                .has_tables = options->has_tables != NULL && options->has_tables(options->ctx),
                 .replicas = options->replicas,
                 .pair_count = member->pair_count},
     };
     memcpy(message.reg.pairs, member->pairs, sizeof member->pairs);
-    member->has_news = false;
     sl_endpoint_format(&options->data, message.reg.data_endpoint, sizeof message.reg.data_endpoint);
     if (options->has_fast) {
         sl_endpoint_format(&options->fast, message.reg.fast_endpoint,
@@ -161,6 +158,13 @@ static void register_once(struct sl_member *member)
     }
     (void)snprintf(message.reg.host, sizeof message.reg.host, "%s",
                    options->host == NULL ? "" : options->host);
+    if (member->registering) {
+        /* The session sends it, again perhaps: as it is now. Where it is on its way, news wait. */
+        const bool is_renewed = sl_session_request_renew(member->session, &message);
+        member->has_news = member->has_news && !is_renewed;
+        return;
+    }
+    member->has_news = false;
     member->registering = true;
     sl_session_request(member->session, &message, register_timeout_ns(member), register_answered,
                        member);
@@ -404,6 +408,11 @@ void sl_member_report(struct sl_member *member, const struct sl_message_pair *pa
     if (is_news && member->session != NULL && !member->failed && member->registered) {
         register_once(member);
     }
+}
+
+bool sl_member_has_news(const struct sl_member *member)
+{
+    return member->has_news;
 }
 
 void sl_member_set_coordinator(struct sl_member *member, const struct sl_endpoint *coordinator)

@@ -48,6 +48,8 @@ struct sl_member_options {
     void (*cluster)(void *ctx, const struct sl_message_cluster *cluster);
     /* It could not join, or was refused later; logged. */
     void (*failed)(void *ctx, int err);
+    /* Whether the shards have tables; NULL: they have none. */
+    bool (*has_tables)(void *ctx);
     /* A worker is lost: for sl_server_lost of every shard. */
     void (*lost)(void *ctx, const struct sl_message_lost *lost);
     /* The job has ended, and so shall this process; may be NULL. */
@@ -110,6 +112,9 @@ uint32_t sl_member_losses(const struct sl_member *member);
 /* What the coordinator is told of backups whenever it is registered with; is_news: now, too. */
 void sl_member_report(struct sl_member *member, const struct sl_message_pair *pairs,
                       uint32_t pair_count, bool is_news);
+
+/* There is news that has not been sent to the coordinator. */
+bool sl_member_has_news(const struct sl_member *member);
 
 /* The coordinator is there now: a connection to another place is given up. */
 void sl_member_set_coordinator(struct sl_member *member, const struct sl_endpoint *coordinator);

@@ -1,12 +1,10 @@
 #include "ps/process.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "core/assert.h"
@@ -66,9 +64,7 @@ static int core_start(void *ctx)
                               .rdma_device = options->rdma_device,
                               .rdma_gid = options->rdma_gid,
                               .dpdk = options->dpdk},
-        .shard = {.memory_bytes_max =
-                      options->memory_bytes_max / options->reactor_count / (1 + options->replicas),
-                  .kv_handler = options->kv_handler},
+        .shard = {.kv_handler = options->kv_handler},
         .task_index = options->task_index,
         .local_index = core->index,
         .servers = process->servers,
@@ -86,6 +82,7 @@ static int core_start(void *ctx)
         .pair_failed = sl_process_on_pair_failed,
         .pair_ctx = core,
     };
+    sl_process_memory_apply(&process->memory, &server);
     sl_process_listen_choose(process, &server);
     int err = sl_server_create(&server, &core->server);
     process->servers[core->index] = core->server;
@@ -172,6 +169,11 @@ static void on_joined(void *ctx, uint32_t first_shard, uint32_t shard_count, uin
     }
 }
 
+static bool has_tables(void *ctx)
+{
+    return sl_process_has_tables(ctx);
+}
+
 static void on_join_failed(void *ctx, int err)
 {
     sl_process_answer(&((struct sl_process *)ctx)->cores[0], err);
@@ -182,32 +184,12 @@ static uint32_t server_count(const struct sl_process *process)
     return process->options.reactor_count * (1 + process->options.replicas);
 }
 
-struct loss {
-    struct sl_server *server;
-    struct sl_message_lost lost;
-};
-
-static void core_lost(void *ctx, uint64_t a, uint64_t b)
-{
-    (void)a;
-    (void)b;
-    struct loss *loss = ctx;
-    sl_server_lost(loss->server, &loss->lost);
-    free(loss);
-}
-
 static void on_lost(void *ctx, const struct sl_message_lost *lost)
 {
     struct sl_process *process = ctx;
     for (uint32_t i = 0; i < server_count(process); i++) {
-        struct loss *loss = malloc(sizeof *loss);
-        if (loss == NULL) {
-            sl_log_error("no memory to tell shard %u that worker/%u is lost", i, lost->task_index);
-            continue; /* its session there ends by its own lease */
-        }
-        *loss = (struct loss){.server = process->servers[i], .lost = *lost};
-        sl_reactor_post(process->reactors[0], i % process->options.reactor_count,
-                        (struct sl_mail){.run = core_lost, .ctx = loss, .drop = free});
+        sl_server_post_lost(process->servers[i], process->reactors[0],
+                            i % process->options.reactor_count, lost);
     }
 }
 
@@ -258,6 +240,7 @@ int sl_process_join(struct sl_process *process)
         .complete = found.complete,
         .unfinished = found.unfinished,
         .joined = on_joined,
+        .has_tables = has_tables,
         .cluster = sl_process_on_cluster,
         .failed = on_join_failed,
         .lost = on_lost,
@@ -291,58 +274,12 @@ static void core_join(void *ctx, uint64_t a, uint64_t b)
     }
 }
 
-static void core_drained(void *ctx)
-{
-    struct sl_process_core *core = ctx;
-    if (--core->drains_left == 0) {
-        sl_process_answer(core, 0);
-    }
-}
-
-static void core_drain_server(void *ctx)
-{
-    struct sl_process_core *core = ctx;
-    const uint64_t timeout_ns = core->process->options.drain_timeout_ns;
-    core->drains_left = core->guest == NULL ? 1 : 2;
-    sl_server_drain(core->server, timeout_ns, core_drained, core);
-    if (core->guest != NULL) {
-        sl_server_drain(core->guest, timeout_ns, core_drained, core);
-    }
-}
-
-static void core_drain(void *ctx, uint64_t a, uint64_t b)
-{
-    (void)a;
-    (void)b;
-    struct sl_process_core *core = ctx;
-    if (core->process->member != NULL && core->index == 0) {
-        sl_member_leave(core->process->member);
-    }
-    if (core->process->store != NULL && core->index == 0) {
-        sl_process_store_end(core, core_drain_server);
-    } else {
-        core_drain_server(core);
-    }
-}
-
 /* ---- On the main thread ---------------------------------------------------------------------- */
 
 static void post(struct sl_process_core *core, sl_mail_fn *run, uint64_t a)
 {
     int err = sl_mailbox_post(core->to_core, (struct sl_mail){.run = run, .ctx = core, .a = a});
     sl_assert(err == 0); /* the main thread posts a few mails in a process's life */
-}
-
-static void take_signal(struct sl_process *process)
-{
-    struct signalfd_siginfo info;
-    if (read(process->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
-        return;
-    }
-    if (process->signal != 0) {
-        _exit(128 + (int)info.ssi_signo);
-    }
-    process->signal = (int)info.ssi_signo;
 }
 
 /* Sleeps until a mail or a signal has come, and sees to them. */
@@ -358,7 +295,7 @@ static void wait_once(struct sl_process *process)
     sl_mailbox_disarm(process->mailbox);
     (void)sl_mailbox_drain(process->mailbox, UINT32_MAX);
     if ((fds[0].revents & POLLIN) != 0) {
-        take_signal(process);
+        sl_process_take_signal(process);
     }
 }
 
@@ -374,19 +311,6 @@ static int wait_answers(struct sl_process *process)
            : process->signal != 0        ? SL_ERR_CANCELLED
            : process->answers_wanted > 0 ? SL_ERR_CLOSED
                                          : 0;
-}
-
-static int block_signals(struct sl_process *process)
-{
-    sigset_t set;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    (void)signal(SIGPIPE, SIG_IGN); /* a reader of our output that is gone shall not end us, */
-    (void)signal(SIGXFSZ, SIG_IGN); /* nor a checkpoint that is longer than a file may be */
-    process->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return process->signal_fd < 0 ? SL_ERR_IO : 0;
 }
 
 /* A connection is a descriptor: the system's customary 1024 would be few. What RDMA registers
@@ -456,7 +380,7 @@ static int create(struct sl_process *process)
     raise_limits();
     int err = sl_process_listen_check(process);
     if (err == 0) {
-        err = block_signals(process);
+        err = sl_process_block_signals(process);
     }
     if (err == 0) {
         err = sl_mailbox_create(&process->mailbox);
@@ -499,7 +423,7 @@ static void make_last_checkpoint(struct sl_process *process)
     }
 }
 
-/* Lets the servers answer what they have; a second signal ends the process meanwhile. */
+/* Lets the servers answer what they have. */
 static void drain(struct sl_process *process)
 {
     sl_log_info("%s: draining", process->signal != 0 ? sl_process_signal_name(process->signal)
@@ -507,9 +431,7 @@ static void drain(struct sl_process *process)
                                 : process->over                      ? "the job has ended"
                                                                      : "no longer a member");
     process->answers_wanted = process->options.reactor_count;
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-        post(&process->cores[i], core_drain, 0);
-    }
+    post(&process->cores[0], sl_process_drain, 0);
     while (process->answers_wanted > 0) {
         wait_once(process);
     }
@@ -574,7 +496,13 @@ int sl_process_run(const struct sl_process_options *options)
     sl_assert(options->reactor_count > 0);
     sl_assert(options->kind != SL_PROCESS_SCHEDULER || options->reactor_count == 1);
     struct sl_process process = {.options = *options, .signal_fd = -1};
-    int err = create(&process);
+    char reason[SL_MESSAGE_TEXT_BYTES];
+    int err = sl_process_memory_plan(options, &process.memory, reason, sizeof reason);
+    if (err != 0) {
+        sl_log_error("%s", reason);
+        return 1;
+    }
+    err = create(&process);
     if (err == 0) {
         err = start(&process);
     }
@@ -589,12 +517,12 @@ int sl_process_run(const struct sl_process_options *options)
     } else if (process.signal != 0) {
         sl_log_info("stopped by a signal before it was ready");
     } else {
-        sl_log_error("%s could not start: %s", process.name, sl_err_name(err));
+        sl_process_report_failure(&process, err);
     }
     stop(&process);
     if (ready) {
         sl_process_report_totals(&process);
     }
     destroy(&process);
-    return failed ? 1 : 0;
+    return failed || process.is_unsaved ? 1 : 0;
 }

@@ -13,6 +13,7 @@ struct sl_dpdk_options;
 struct sl_etcd_options;
 struct sl_transport_tls;
 struct sl_kv_handler;
+struct sl_memory_plan;
 
 enum sl_process_kind {
     SL_PROCESS_PS,     /* with a control endpoint; task 0 hosts the coordinator */
@@ -39,11 +40,12 @@ struct sl_process_options {
     uint32_t task_index;
     bool any_task; /* SERVER: the coordinator chooses it; task_index is 0 */
     uint32_t ps_count;
-    uint32_t worker_count;          /* 0: unknown; SCHEDULER: known */
-    struct sl_endpoint coordinator; /* control endpoint of ps/0 or the scheduler */
-    struct sl_endpoint control;     /* ours; not SERVER */
-    struct sl_endpoint data;        /* ours; may equal control; not SCHEDULER */
-    struct sl_endpoint fast;        /* ours, of rdma or dpdk, beside data, which is tcp then */
+    uint32_t worker_count;           /* 0: unknown; SCHEDULER: known */
+    const char *worker_count_source; /* "--worker-hosts", ...: where it is from; NULL: unknown */
+    struct sl_endpoint coordinator;  /* control endpoint of ps/0 or the scheduler */
+    struct sl_endpoint control;      /* ours; not SERVER */
+    struct sl_endpoint data;         /* ours; may equal control; not SCHEDULER */
+    struct sl_endpoint fast;         /* ours, of rdma or dpdk, beside data, which is tcp then */
     bool has_fast;
     uint32_t reactor_count; /* SCHEDULER: 1 */
     uint32_t replicas;      /* backups of each shard, on other ps: 0 or 1; with 1, ps_count is 2 or
@@ -51,7 +53,7 @@ struct sl_process_options {
     bool polling;
     bool pin;
     bool checksum;
-    size_t memory_bytes_max; /* of the tables of all shards; 0: no limit */
+    size_t memory_bytes_max; /* of the process: ps/memory_plan.h; 0: no limit */
     uint64_t start_timeout_ns;
     uint64_t drain_timeout_ns;
     uint64_t lease_ns;                  /* told by the coordinator; only its own counts */
@@ -74,14 +76,20 @@ struct sl_process_options {
 /* What does not go with the replicas that they ask for, "needs a second ps, ..."; NULL: nothing. */
 const char *sl_process_replica_flaw(const struct sl_process_options *options);
 
+/* How the process divides its memory limit. Errors: INVALID: the limit is too small for what the
+ * options ask for; the reason names the least one. */
+int sl_process_memory_plan(const struct sl_process_options *options, struct sl_memory_plan *out,
+                           char *reason, size_t reason_bytes);
+
 /* Runs the process until SIGTERM or SIGINT, or, in a job with a scheduler, until that has ended.
  * Returns the process's exit status: 0 after an orderly end, 1 when it could not start, or the
  * cluster has no place for it any more (another process has taken it); a SERVER's also when it has
  * had no connection to the scheduler for its start timeout, and no worker is left; a scheduler's
  * also when not all have come in time, a worker or a ps was lost for good, or the signal came
  * before all workers had left; with the reason logged. A scheduler that gets a signal ends its job:
- * every ps is told. While the coordinator is out of reach a ps serves on. A second signal ends the
- * process at once, with 128 + its number. Blocks both signals in the calling thread. */
+ * every ps is told. While the coordinator is out of reach a ps serves on. A repeated signal changes
+ * nothing; SIGQUIT ends the process at once, with 128 + its number. Blocks SIGTERM and SIGINT in
+ * the calling thread. */
 int sl_process_run(const struct sl_process_options *options);
 
 #endif

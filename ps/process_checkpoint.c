@@ -49,7 +49,7 @@ struct sl_process_checkpoints {
     uint64_t number; /* 0: none yet */
     uint32_t seats;  /* that it is of: bits */
     uint32_t waited; /* shards whose part has not come */
-    bool has_worker; /* one of those whose part has come knew one */
+    bool has_worker; /* one of those whose part has come says that the job goes on */
     uint64_t begun_ns;
     struct sl_message_checkpoint_file *files; /* [reactor_count], with replicas twice: by shard */
     uint32_t asks_left;                       /* for the last one */
@@ -152,7 +152,7 @@ static void part_came(void *ctx, uint64_t a, uint64_t b)
                                                 .hash = result->file.hash,
                                                 .rows = result->file.rows};
     (void)snprintf(file->name, sizeof file->name, "%s", result->file.name);
-    all->has_worker = all->has_worker || result->has_worker;
+    all->has_worker = all->has_worker || result->goes_on;
     free(part);
     if (--all->waited == 0) {
         sl_member_checkpoint_part(process->member, all->number, all->files,
@@ -235,7 +235,7 @@ static void prune(struct sl_process *process, const struct sl_message_checkpoint
     if (work == NULL) {
         return; /* the next time */
     }
-    work->job = (struct sl_aside_job){.work = prune_work, .done = prune_done};
+    work->job = (struct sl_aside_job){.work = prune_work, .done = prune_done, .allocates = true};
     work->disk = sl_process_disk(&process->options.checkpoint);
     work->directory = process->options.checkpoint.directory;
     work->options = (struct sl_checkpoint_prune_options){
@@ -365,7 +365,8 @@ void sl_process_on_checkpoint_complete(void *ctx,
                                   "no memory for the manifest");
         return;
     }
-    work->job = (struct sl_aside_job){.work = manifest_work, .done = manifest_done};
+    work->job =
+        (struct sl_aside_job){.work = manifest_work, .done = manifest_done, .allocates = true};
     work->process = process;
     work->disk = sl_process_disk(options);
     work->directory = options->directory;
@@ -394,6 +395,7 @@ static void last_answered(void *ctx, const struct sl_message *answer, int err, c
     } else {
         sl_log_error("no last checkpoint: %s; what was written since the last complete one is lost",
                      reason);
+        process->is_unsaved = true;
     }
     sl_process_answer(&process->cores[0], 0);
 }
@@ -414,7 +416,7 @@ static void all_quiet(struct sl_process *process, bool holds_all)
         sl_process_answer(&process->cores[0], 0);
         return;
     }
-    sl_log_info("a last checkpoint is written; a second signal ends the process without");
+    sl_log_info("a last checkpoint is written; SIGQUIT ends the process without");
     process->checkpoints->asks_left = LAST_ASKS;
     ask_for_last(process);
 }
@@ -430,11 +432,11 @@ static void core_is_quiet(void *ctx, uint64_t holds_all, uint64_t b)
     }
 }
 
-static void core_quiet(void *ctx, uint64_t a, uint64_t b)
+static void core_quiet(void *ctx, uint64_t handovers, uint64_t b)
 {
-    (void)a;
     (void)b;
     struct sl_process_core *core = ctx;
+    sl_process_replica_hand_over(core, handovers);
     sl_server_checkpoint_quiet(core->server);
     if (core->guest != NULL) {
         sl_server_checkpoint_quiet(core->guest);
@@ -453,10 +455,7 @@ void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)
     struct sl_process *process = core->process;
     process->checkpoints->quiet_waited = process->options.reactor_count;
     process->checkpoints->holds_all = true;
-    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
-        sl_reactor_post(process->reactors[0], i,
-                        (struct sl_mail){.run = core_quiet, .ctx = &process->cores[i]});
-    }
+    sl_process_replica_end(process, core_quiet);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */

@@ -8,6 +8,7 @@
 #include "net/shm/shm.h"
 #include "ps/coordinator.h"
 #include "ps/member.h"
+#include "ps/memory_plan.h"
 #include "ps/process.h"
 #include "ps/server.h"
 
@@ -70,6 +71,7 @@ struct sl_process_pair {
 
 struct sl_process {
     struct sl_process_options options;
+    struct sl_memory_plan memory;
     uint64_t incarnation;
     struct sl_process_core *cores;
     struct sl_reactor **reactors;
@@ -104,6 +106,7 @@ struct sl_process {
     int result;              /* the first error that a core reported */
     bool over;               /* the job has ended, and so shall this process */
     bool job_failed;         /* of a scheduler: its job has not ended well */
+    bool is_unsaved;         /* the last checkpoint could not be made: reactor 0, until it stops */
 };
 
 /* ---- process.c ---- */
@@ -114,6 +117,11 @@ void sl_process_answer(struct sl_process_core *core, int result);
 
 /* Registers with the coordinator. Reactor 0. Errors: as of sl_member_open. */
 int sl_process_join(struct sl_process *process);
+
+/* ---- process_memory.c ---- */
+
+/* The pools of a server, as the plan has them. */
+void sl_process_memory_apply(const struct sl_memory_plan *plan, struct sl_server_options *server);
 
 /* ---- process_checkpoint.c ---- */
 
@@ -222,7 +230,28 @@ void sl_process_end_job(void *core, uint64_t signal, uint64_t unused);
 /* Any thread. */
 const char *sl_process_signal_name(int signal);
 
+/* The main thread's: SIGTERM and SIGINT come through signal_fd from now on. Errors: IO. */
+int sl_process_block_signals(struct sl_process *process);
+
+/* signal_fd is readable. */
+void sl_process_take_signal(struct sl_process *process);
+
+/* ---- process_drain.c ---- */
+
+/* A mail to core 0: the process leaves the cluster, and drains its servers; each core answers. */
+void sl_process_drain(void *core, uint64_t a, uint64_t b);
+
 /* ---- process_replica.c ---- */
+
+/* Whether the shards of this process have tables: each table is on all shards. Reactor 0. */
+bool sl_process_has_tables(const struct sl_process *process);
+
+/* Reactor 0: the process ends. Has every core run this, and says to it in `a` which of its pairs
+ * hand their shards over to their backups, for sl_process_replica_hand_over. */
+void sl_process_replica_end(struct sl_process *process, sl_mail_fn *run);
+
+/* Of a core: its servers are told so. */
+void sl_process_replica_hand_over(struct sl_process_core *core, uint64_t handovers);
 
 /* The seats whose shards this process serves, as the coordinator says, as bits: with replicas both,
  * one, or none. Reactor 0. */
@@ -260,6 +289,9 @@ void sl_process_report_ready(const struct sl_process *process);
 /* A scheduler's job has come to the stage. */
 void sl_process_report_stage(const struct sl_process *process, enum sl_coordinator_stage stage,
                              int err);
+
+/* It could not start. */
+void sl_process_report_failure(const struct sl_process *process, int err);
 
 /* The last line. */
 void sl_process_report_totals(const struct sl_process *process);

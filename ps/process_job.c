@@ -1,7 +1,9 @@
-/* How a process of a job with a scheduler learns that it is over: from the scheduler, from the
- * scheduler's absence, or, being the scheduler, from its coordinator or a signal. */
+/* How a process learns that it is over: from a signal; in a job with a scheduler, from the
+ * scheduler, from the scheduler's absence, or, being the scheduler, from its coordinator. */
 #include <signal.h>
 #include <stdio.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "core/assert.h"
 #include "core/log.h"
@@ -11,6 +13,41 @@ const char *sl_process_signal_name(int signal)
 {
     return signal == SIGINT ? "SIGINT" : "SIGTERM";
 }
+
+/* ---- Signals: on the main thread ------------------------------------------------------------- */
+
+/* On any thread, whatever the others do: no core is dumped, which would be as large as the tables.
+ */
+static void on_quit(int number)
+{
+    _exit(128 + number);
+}
+
+int sl_process_block_signals(struct sl_process *process)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGQUIT, on_quit);
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader of our output that is gone shall not end us, */
+    (void)signal(SIGXFSZ, SIG_IGN); /* nor a checkpoint that is longer than a file may be */
+    process->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return process->signal_fd < 0 ? SL_ERR_IO : 0;
+}
+
+void sl_process_take_signal(struct sl_process *process)
+{
+    struct signalfd_siginfo info;
+    if (read(process->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
+        return;
+    }
+    /* A repeated one changes nothing: a control group, timeout(1) and a launcher all send it. */
+    process->signal = process->signal != 0 ? process->signal : (int)info.ssi_signo;
+}
+
+/* ---- The scheduler --------------------------------------------------------------------------- */
 
 static void tell_main(struct sl_process *process, sl_mail_fn *run, uint64_t a, uint64_t b)
 {

@@ -232,6 +232,45 @@ void sl_process_on_pair_moved(void *ctx, uint32_t local_index, uint64_t epoch, b
                                      .b = epoch});
 }
 
+/* Reactor 0. The coordinator knows that the pair is in step, or will read it before this ps's
+ * goodbye: the report was sent first, on the same connection. */
+static bool is_known_in_step(const struct sl_process *process, const struct sl_process_pair *pair)
+{
+    return pair->told_epoch == pair->ps.epoch && pair->report == SL_PROCESS_REPORT_IN_STEP &&
+           (pair->ps.in_step || (process->member != NULL && !sl_member_has_news(process->member)));
+}
+
+/* Reactor 0: as bits. The coordinator promotes the backups of all shards of a pair, or none, by
+ * what it knows of the pair: so it is not for each shard to say, one of which may be out of step.
+ */
+static uint64_t handovers_of(const struct sl_process *process)
+{
+    uint64_t handovers = 0;
+    for (uint32_t which = OWN; process->options.replicas > 0 && which <= GUEST; which++) {
+        const struct sl_process_pair *pair = &process->pairs[which];
+        const bool is_primary = pair->ps.primary == process->task_index && pair->ps.epoch != 0;
+        handovers |= is_primary && is_known_in_step(process, pair) ? 1U << which : 0;
+    }
+    return handovers;
+}
+
+void sl_process_replica_end(struct sl_process *process, sl_mail_fn *run)
+{
+    const uint64_t handovers = handovers_of(process);
+    for (uint32_t i = 0; i < process->options.reactor_count; i++) {
+        sl_reactor_post(process->reactors[0], i,
+                        (struct sl_mail){.run = run, .ctx = &process->cores[i], .a = handovers});
+    }
+}
+
+void sl_process_replica_hand_over(struct sl_process_core *core, uint64_t handovers)
+{
+    sl_server_set_hand_over(core->server, (handovers & 1U << OWN) != 0);
+    if (core->guest != NULL) {
+        sl_server_set_hand_over(core->guest, (handovers & 1U << GUEST) != 0);
+    }
+}
+
 void sl_process_on_pair_failed(void *ctx, int err)
 {
     sl_process_answer(ctx, err);
@@ -245,4 +284,11 @@ void sl_process_replica_count(struct sl_process_core *core)
         core->stats.alone_writes += stats.stats.alone_writes;
         sl_message_fini(&stats);
     }
+}
+
+bool sl_process_has_tables(const struct sl_process *process)
+{
+    const struct sl_process_core *core = &process->cores[0];
+    return sl_server_has_tables(core->server) ||
+           (core->guest != NULL && sl_server_has_tables(core->guest));
 }

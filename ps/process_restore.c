@@ -180,6 +180,17 @@ static int look_through(struct find *find, const struct sl_checkpoint_list *list
     return err;
 }
 
+static void drop_strays(const char *directory, struct sl_checkpoint_list *list)
+{
+    uint64_t first;
+    const uint32_t count = sl_checkpoint_list_drop_strays(list, &first);
+    if (count > 0) {
+        sl_log_warn("%s/checkpoint-%" PRIu64 "%s is ignored: it has no manifest, and its number is "
+                    "far above those of the job; remove the folder if nobody needs it",
+                    directory, first, count > 1 ? ", like others above it," : "");
+    }
+}
+
 static void find_work(struct sl_aside_job *job)
 {
     struct find *find = (struct find *)job;
@@ -190,6 +201,7 @@ static void find_work(struct sl_aside_job *job)
     if (find->err != 0) {
         return;
     }
+    drop_strays(options->directory, &list);
     find->found.greatest = list.count == 0 ? 0 : list.items[list.count - 1].number;
     if (options->restores) {
         find->err = look_through(find, &list);

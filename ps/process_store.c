@@ -65,6 +65,7 @@ struct sl_coordinator_options sl_process_coordinator_options(struct sl_process *
     return (struct sl_coordinator_options){
         .ps_count = options->ps_count,
         .worker_count = options->worker_count,
+        .worker_count_source = options->worker_count_source,
         .waiting_interval_ns = half < WAITING_INTERVAL_NS ? half : WAITING_INTERVAL_NS,
         .lease_ns = options->lease_ns,
         .send = sl_server_send_to_peer,
@@ -177,6 +178,7 @@ static int create_seat(struct sl_process_store *store)
         .campaigns = options->kind != SL_PROCESS_SERVER,
         .id = process->incarnation,
         .ttl_s = choose_ttl(options),
+        .ledger_bytes_max = process->memory.ledger_bytes,
         .coordinator = sl_process_coordinator_options(process),
         .now_ns = on_now,
         .seated = on_seated,

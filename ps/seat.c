@@ -84,6 +84,7 @@ static void on_won(void *ctx, uint64_t epoch)
         .lease = sl_election_lease(seat->election),
         .epoch = epoch,
         .timeout_ns = seat->options.ttl_s * SL_CLOCK_NS_PER_S / 2,
+        .bytes_max = seat->options.ledger_bytes_max,
         .coordinator = seat->options.coordinator,
         .ready = on_ready,
         .failed = on_failed,

@@ -18,6 +18,7 @@ struct sl_seat_options {
     char name[SL_MESSAGE_NAME_BYTES];
     char endpoint[SL_LIMIT_ENDPOINT_BYTES];    /* where its control connections come in */
     uint32_t ttl_s;                            /* of the lease of the seat; at least 2 */
+    size_t ledger_bytes_max;                   /* as in struct sl_ledger_options */
     struct sl_coordinator_options coordinator; /* as for one without a store */
     uint64_t (*now_ns)(void *ctx);
     /* The coordinator runs here from now on. anew: the store had no records of the job. */

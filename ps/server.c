@@ -16,8 +16,6 @@
  * 256 connections may use their credit up. Memory that no request has needed yet is not touched. */
 #define REQUESTS_MAX         65536
 
-#define LOG_LINES_PER_SECOND 8
-
 #define TICKS_PER_LEASE      8 /* of the coordinator */
 
 static void tick_coordinator(struct sl_timer *timer, uint64_t now_ns)
@@ -210,6 +208,11 @@ void sl_server_set_lease(struct sl_server *server, uint64_t lease_ns)
     server->lease_ns = lease_ns;
 }
 
+bool sl_server_has_tables(const struct sl_server *server)
+{
+    return server->shard != NULL && sl_shard_has_tables(server->shard);
+}
+
 int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out)
 {
     struct sl_message_stats stats = {0};
@@ -229,19 +232,9 @@ int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out
 
 void sl_server_log(struct sl_server *server, const char *format, ...)
 {
-    struct sl_server_log_limit *limit = &server->log_limit;
-    uint64_t second = sl_reactor_now_ns(server->options.reactor) / SL_CLOCK_NS_PER_S;
-    if (second != limit->second) {
-        if (limit->suppressed > 0) {
-            sl_log_warn("%u more lines like these were left out", limit->suppressed);
-        }
-        *limit = (struct sl_server_log_limit){.second = second};
-    }
-    if (limit->lines == LOG_LINES_PER_SECOND) {
-        limit->suppressed++;
+    if (!sl_log_limit_allows(&server->log_limit, sl_reactor_now_ns(server->options.reactor))) {
         return;
     }
-    limit->lines++;
     char text[SL_MESSAGE_TEXT_BYTES];
     va_list args;
     va_start(args, format);

@@ -33,10 +33,11 @@
  * Backups: where the process has them, what is acknowledged to a client is on two servers of two
  * processes: server_replica.h.
  *
- * Peers that stop: a connection with unsent frames, of which none was sent for 10 s, is closed, and
- * one whose long frame is not complete 10 s after it found room; while others wait for the memory,
- * the former after 2 s. The peer connects again, and goes on. Owner reactor, unless said otherwise.
- */
+ * Peers that stop: a connection with unsent frames, of which nothing was taken for 10 s, is closed;
+ * after 4 s while others wait for the memory. One of whose frame nothing more comes for 10 s is
+ * closed by the transport. A frame may take longer in total, as on a crowded link: 10 minutes at
+ * most, which count from when it found room. A frame that waits for room is given all the time. The
+ * peer connects again, and goes on. Owner reactor, unless said otherwise. */
 #ifndef SL_PS_SERVER_H
 #define SL_PS_SERVER_H
 
@@ -48,6 +49,10 @@
 #include "ps/shard.h"
 
 #define SL_SERVER_LEASE_DEFAULT_NS (10 * SL_CLOCK_NS_PER_S)
+
+/* What one frame may take that gets on: to be received once it has memory, or to be sent. All the
+ * memory that 16 reactors have for such frames is filled in half of that by a link of 50 Mbit/s. */
+#define SL_SERVER_FRAME_NS         (600 * SL_CLOCK_NS_PER_S)
 
 struct sl_server;
 struct sl_coordinator;
@@ -86,6 +91,8 @@ struct sl_server_options {
     void (*control_gone)(void *ctx, uint64_t peer);
     void *control_gone_ctx;
     size_t buffer_bytes_max;        /* requests and replies in memory; 0: 256 MiB */
+    size_t kept_bytes_max;          /* control messages that wait for room; 0: 256 MiB */
+    size_t log_bytes_max;           /* outbox of the log for the backup; 0: 16 MiB */
     uint32_t waiting_max;           /* requests that wait, of all; 0: 65536 */
     bool checksum;                  /* checksum replies even when the client did not ask */
     const struct sl_secret *secret; /* outlives the server; NULL: none is asked for */
@@ -142,13 +149,25 @@ void sl_server_set_coordinator(struct sl_server *server, struct sl_coordinator *
 /* With `elects`: who hosts it, and where, for those who look for it here; "": nobody. Copied. */
 void sl_server_set_leader(struct sl_server *server, const char *name, const char *endpoint);
 
+/* Whether its shard is known and has tables. */
+bool sl_server_has_tables(const struct sl_server *server);
+
 /* The coordinator says that a worker is lost, or was replaced: forgets what it knows of that
  * client, closes its connection, and its clock counts no more. */
 void sl_server_lost(struct sl_server *server, const struct sl_message_lost *lost);
 
+/* Likewise from another reactor, `from`, which is the caller's; `to_index` is the server's. It
+ * never fails: without memory the report goes without its reason. */
+void sl_server_post_lost(struct sl_server *server, struct sl_reactor *from, uint32_t to_index,
+                         const struct sl_message_lost *lost);
+
 /* Some worker has a connection, or may still come back to what it has done: it has neither left nor
  * been away for a lease. */
 bool sl_server_has_worker(const struct sl_server *server);
+
+/* The job is not over: it has a worker, or workers that are gone had not finished. What a
+ * checkpoint says of it. */
+bool sl_server_job_goes_on(const struct sl_server *server);
 
 /* The coordinator's `send` and `close` (their ctx is ignored): peers are connections of the server
  * that hosts it. */
@@ -158,6 +177,12 @@ void sl_server_close_peer(void *ctx, uint64_t peer, const char *why);
 /* Counters of the server, its shard and, with replicas, its backup; *out needs sl_message_fini's
  * freeing of `tables`. Errors: NO_MEMORY. */
 int sl_server_stats(const struct sl_server *server, struct sl_message_stats *out);
+
+/* With replicas, before sl_server_checkpoint_quiet and sl_server_drain: whether the coordinator
+ * promotes the backup of this server's shard, and those of all other shards of the same ps, when
+ * the process ends. Requests that would be answered CANCELLED are then left to that backup. Until
+ * the next epoch; false without. */
+void sl_server_set_hand_over(struct sl_server *server, bool hands_over);
 
 /* Stops accepting, answers what was received, says goodbye; requests that wait for clocks and those
  * that still come are answered CANCELLED. `drained(ctx)` is called, in a later turn, when the last

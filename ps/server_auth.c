@@ -25,13 +25,9 @@ void sl_server_authenticate(struct sl_server_conn *conn)
         return;
     }
     struct sl_message message = {.kind = SL_MESSAGE_CHALLENGE, .id = conn->hello_id};
-    int err = sl_auth_nonce(conn->challenge);
-    if (err == 0) {
-        err = sl_auth_prove(secret, SL_AUTH_SERVER, &conn->hello, conn->challenge,
-                            message.challenge.proof);
-    }
+    const int err = sl_auth_nonce(conn->challenge);
     if (err != 0) {
-        sl_server_refuse(conn, err, "the ps cannot make a proof of its secret");
+        sl_server_refuse(conn, err, "the system of the ps has no random bytes");
         return;
     }
     memcpy(message.challenge.nonce, conn->challenge, sizeof message.challenge.nonce);
@@ -51,5 +47,12 @@ void sl_server_auth_message(struct sl_server_conn *conn, const struct sl_message
                          "this cluster needs a secret: the one that was used is another");
         return;
     }
+    struct sl_message proof = {.kind = SL_MESSAGE_PROOF, .id = conn->hello_id};
+    if (sl_auth_prove(secret_of(conn), SL_AUTH_SERVER, &conn->hello, conn->challenge,
+                      proof.proof.proof) != 0) {
+        sl_server_refuse(conn, SL_ERR_NO_MEMORY, "the ps has no memory for a proof");
+        return;
+    }
+    sl_server_send(conn, &proof);
     sl_server_admit(conn);
 }

@@ -20,6 +20,9 @@ static_assert((1U << (SL_SERVER_BUFFERS_LEAST_BITS + SL_SERVER_BUFFERS_ORDERS - 
                   SL_LIMIT_FRAME_PAYLOAD_BYTES,
               "the largest block holds the largest payload");
 
+/* Its memory is the system's. */
+#define SL_SERVER_BUFFERS_COLD UINT8_MAX
+
 struct sl_server_buffers_free;
 struct sl_transport;
 
@@ -31,6 +34,9 @@ struct sl_server_buffers {
     size_t bytes;
     size_t used_bytes;
     uint8_t *map; /* of each least block: what begins there */
+    uint8_t
+        *looks; /* of each largest block: that found it free in a row, or SL_SERVER_BUFFERS_COLD */
+    bool is_registered; /* the memory is, or is shared: all of it stays */
     struct sl_server_buffers_free *free[SL_SERVER_BUFFERS_ORDERS];
 };
 
@@ -47,6 +53,11 @@ int sl_server_buffers_init_shared(struct sl_server_buffers *buffers, size_t byte
 int sl_server_buffers_register(struct sl_server_buffers *buffers, struct sl_transport *transport);
 
 void sl_server_buffers_fini(struct sl_server_buffers *buffers);
+
+/* To be called once a second: largest blocks that have been free for some seconds go back to the
+ * system, a few at a time; not those of memory that is shared or registered. False: there is none
+ * to give back. */
+bool sl_server_buffers_give_back(struct sl_server_buffers *buffers);
 
 /* Room for `bytes`, 1 to SL_LIMIT_FRAME_PAYLOAD_BYTES, while no more than `used_bytes_max` are in
  * use afterwards; NULL when there is none. */

@@ -67,7 +67,7 @@ struct sl_server_checkpoint {
     struct sl_server_checkpoint_file *file; /* NULL: none, or it is left to its thread */
     uint64_t begun_ns, moved_ns;            /* moved: when something last went on */
     uint64_t writes;                        /* server->write_count at the cut */
-    bool has_worker;                        /* the shard knew one, when it was cut */
+    bool goes_on;                           /* sl_server_job_goes_on, when it was cut */
     bool has_end;                           /* the last block has been taken */
     uint32_t jobs_away;                     /* of any file: those of one left to its thread too */
     struct sl_image_block *returned;        /* from the thread */
@@ -193,7 +193,7 @@ static void finished(struct sl_server_checkpoint *checkpoint)
 {
     struct sl_server_checkpoint_result result = {.number = checkpoint->number,
                                                  .file = checkpoint->file->entry,
-                                                 .has_worker = checkpoint->has_worker};
+                                                 .goes_on = checkpoint->goes_on};
     checkpoint->newest = checkpoint->number;
     checkpoint->newest_writes = checkpoint->writes;
     reset(checkpoint);
@@ -237,7 +237,7 @@ static bool post(struct sl_server_checkpoint *checkpoint, enum step step,
         return false;
     }
     *job = (struct sl_server_checkpoint_job){
-        .job = {.work = job_work, .done = job_done},
+        .job = {.work = job_work, .done = job_done, .allocates = step != STEP_WRITE},
         .file = checkpoint->file,
         .block = block,
         .step = step,
@@ -318,7 +318,7 @@ static void begin_cut(struct sl_server_checkpoint *checkpoint)
         return;
     }
     checkpoint->writes = server->write_count;
-    checkpoint->has_worker = sl_server_has_worker(server);
+    checkpoint->goes_on = sl_server_job_goes_on(server);
     checkpoint->has_end = false;
     checkpoint->moved_ns = sl_reactor_now_ns(server->options.reactor);
     sl_server_unblock(server);

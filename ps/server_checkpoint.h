@@ -24,7 +24,7 @@ struct sl_server_checkpoint_result {
     uint64_t number;
     int err;
     struct sl_checkpoint_entry file; /* err 0: it would survive a crash */
-    bool has_worker;                 /* likewise: the shard knew a worker when it was cut */
+    bool goes_on;                    /* likewise: the job was not over when it was cut */
     char reason[SL_SERVER_CHECKPOINT_REASON_BYTES];
 };
 

@@ -62,7 +62,7 @@ static void send_welcome(struct sl_server_conn *conn)
             (uint32_t)(sl_coordinator_lease_ns(server->options.coordinator) / SL_CLOCK_NS_PER_MS);
         message.welcome.task_index = conn->hello.task_index;
     }
-    conn->welcomed = true;
+    conn->welcomed = conn->conn->is_welcome = true;
     if (conn->kind == SL_SERVER_CONN_DATA) {
         sl_server_send(conn, &message);
     } else {
@@ -261,6 +261,11 @@ static void on_table_open(struct sl_server_conn *conn, const struct sl_message *
 {
     char reason[SL_MESSAGE_TEXT_BYTES];
     const struct sl_message_table_open *open = &message->table_open;
+    if (open->asks) {
+        sl_server_send_error(conn, message->id, SL_ERR_INVALID,
+                             "a shard is not asked for specifications: the coordinator is");
+        return;
+    }
     int err = sl_shard_table_open(conn->server->shard, open->table_id, &open->spec, reason,
                                   sizeof reason);
     if (err != 0) {
@@ -309,6 +314,10 @@ static void on_data_message(struct sl_server_conn *conn, const struct sl_message
 {
     if (!conn->welcomed) {
         sl_server_drop(conn, SL_ERR_PROTOCOL, "it did not wait for its welcome");
+        return;
+    }
+    if (!sl_server_log_takes_messages(conn->server)) {
+        sl_server_drop(conn, SL_ERR_AGAIN, "its backup does not keep up with messages");
         return;
     }
     if (!conn->session->heard && sl_server_replica_logs(conn->server)) {

@@ -59,7 +59,7 @@ void sl_server_feed_admit(struct sl_server_conn *conn)
         .bytes = ahead < AHEAD_BYTES_LEAST ? AHEAD_BYTES_LEAST : ahead,
         .requests = AHEAD_ENTRIES,
     };
-    conn->welcomed = true;
+    conn->welcomed = conn->conn->is_welcome = true;
     const struct sl_message message = {
         .kind = SL_MESSAGE_WELCOME,
         .id = conn->hello_id,
@@ -372,15 +372,19 @@ static bool begin_block(struct sl_server *server, const struct sl_server_request
 }
 
 /* Goes on with it: as sl_shard_run. */
-static int load_block(struct sl_server *server, uint32_t keys, char *reason, size_t reason_bytes)
+static int load_block(struct sl_server *server, uint32_t keys, uint32_t *spent, char *reason,
+                      size_t reason_bytes)
 {
     struct sl_server_replica *replica = server->replica;
     const struct sl_image_block *block = &replica->block;
     if (block->kind == SL_IMAGE_SESSIONS) {
-        return sl_server_session_load(server, block, &replica->session_load, keys, reason,
-                                      reason_bytes);
+        const int loaded = sl_server_session_load(server, block, &replica->session_load, keys,
+                                                  reason, reason_bytes);
+        *spent = replica->session_load.spent;
+        return loaded;
     }
     int result = sl_shard_load_block(&replica->load, block, keys, reason, reason_bytes);
+    *spent = replica->load.spent;
     if (result == SL_SHARD_DONE && block->kind == SL_IMAGE_END) {
         result = sl_shard_load_end(&replica->load, reason, reason_bytes);
         replica->is_loading = false;
@@ -447,7 +451,7 @@ static bool finish(struct sl_server *server, const struct sl_server_request *req
     return true;
 }
 
-/* One slice of the first entry; false: that is all for now. */
+/* One slice of the first entry, and what it spent; false: that is all for now. */
 static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
 {
     struct sl_server_replica *replica = server->replica;
@@ -461,10 +465,9 @@ static bool step(struct sl_server *server, uint32_t keys, uint32_t *spent)
     }
     if (replica->runs || replica->block.payload != NULL) {
         char reason[SL_MESSAGE_TEXT_BYTES];
-        *spent = keys / 4 + 1; /* a block is about so much */
         const int result = replica->runs ? sl_shard_run(server->shard, &request->work, NULL, keys,
                                                         spent, reason, sizeof reason)
-                                         : load_block(server, keys, reason, sizeof reason);
+                                         : load_block(server, keys, spent, reason, sizeof reason);
         if (result < 0) {
             fail(server, "%.200s", reason);
             return false;
@@ -481,13 +484,15 @@ uint32_t sl_server_feed_run(struct sl_server *server, uint32_t keys)
 {
     struct sl_server_replica *replica = server->replica;
     uint32_t left = keys;
-    while (left > 0 && replica->entries.first != NULL) {
+    bool goes_on = true;
+    while (goes_on && left > 0 && replica->entries.first != NULL) {
         uint32_t spent = 0;
         if (!replica->is_loading && sl_shard_commit_due(server->shard)) {
             spent = sl_shard_commit(server->shard, left);
-        } else if (!step(server, left, &spent)) {
-            break;
+        } else {
+            goes_on = step(server, left, &spent);
         }
+        spent += spent == 0; /* an entry without keys is work too */
         left -= spent < left ? spent : left;
     }
     answer(server);

@@ -195,6 +195,7 @@ uint32_t sl_server_image_run(struct sl_server *server)
     if (replica->link == SL_SERVER_LINK_IMAGE) {
         const uint32_t keys = server->options.image_keys;
         spent = walk(server, keys > 0 ? keys : IMAGE_KEYS);
+        server->turn_keys -= spent < server->turn_keys ? spent : server->turn_keys;
         if (sl_server_session_cut_has_failed(server)) {
             fail(server, "no memory for what the shard knows of its clients");
         } else if (sl_shard_cut_state(server->shard) == SL_SHARD_CUT_FAILED) {

@@ -2,6 +2,7 @@
 #ifndef SL_PS_SERVER_INTERNAL_H
 #define SL_PS_SERVER_INTERNAL_H
 
+#include "core/log.h"
 #include "core/pool.h"
 #include "net/credit.h"
 #include "net/outbox.h"
@@ -158,9 +159,11 @@ struct sl_server_conn {
     struct sl_server_conn *later_prev, *later_next; /* among those of its outbox that have some */
 
     /* For server_watch.c: */
-    bool progressed;        /* something was sent since the last look */
-    uint8_t unsent_looks;   /* in a row that found it with output, and nothing sent */
-    uint8_t sink_looks;     /* since its sink was given */
+    bool progressed;        /* a frame was sent since the last look */
+    uint64_t taken_bytes;   /* of the transport's connection, at the last look */
+    uint8_t unsent_looks;   /* in a row that found it with output, and nothing taken */
+    uint16_t frame_looks;   /* likewise, and no frame sent */
+    uint16_t sink_looks;    /* since its sink was given */
     uint8_t *sink;          /* for a long payload that is being received */
     uint32_t long_requests; /* that came in a sink, and are in memory still */
     bool waits_for_sink;
@@ -179,12 +182,6 @@ struct sl_server_conn {
 
 struct sl_server_line {
     struct sl_server_conn *first, *last;
-};
-
-/* At most so many lines a second about what peers do. */
-struct sl_server_log_limit {
-    uint64_t second;
-    uint32_t lines, suppressed;
 };
 
 struct sl_server {
@@ -245,7 +242,7 @@ struct sl_server {
     void (*drained)(void *ctx);
     void *drained_ctx;
 
-    struct sl_server_log_limit log_limit;
+    struct sl_log_limit log_limit;
     uint64_t lease_ns;
     uint64_t request_count, failure_count;
 };

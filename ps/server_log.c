@@ -14,6 +14,9 @@
 
 /* Beyond these, requests that write wait: a quarter of the memory for requests. */
 #define ENTRIES_MAX      4096
+
+/* Beyond these no message is carried out that the backup has to carry out too. */
+#define MESSAGES_MAX     (2 * ENTRIES_MAX)
 #define MEMORY_PART      4
 
 static struct sl_timer_wheel *timers_of(const struct sl_server *server)
@@ -303,6 +306,11 @@ void sl_server_log_abort(struct sl_server *server)
         end(take_first(replica));
     }
     look_at_room(server);
+}
+
+bool sl_server_log_takes_messages(const struct sl_server *server)
+{
+    return server->replica == NULL || server->replica->entry_count < MESSAGES_MAX;
 }
 
 static bool is_awaited_in(const struct sl_server_entry *entry)

@@ -9,7 +9,9 @@
 
 /* For clients to come: they learn from the coordinator where to, which may just move, too. Who is
  * lost, it says long before. */
-#define TAKE_OVER_LEASES 3
+#define TAKE_OVER_LEASES  3
+
+#define LOG_BYTES_DEFAULT ((size_t)16 << 20)
 
 int sl_server_replica_create(struct sl_server *server)
 {
@@ -19,7 +21,9 @@ int sl_server_replica_create(struct sl_server *server)
     }
     replica->server = server;
     replica->state = sl_reactor_random(server->options.reactor);
-    int err = sl_outbox_init(&replica->outbox, (size_t)16 << 20, server->options.checksum);
+    const size_t bytes_max = server->options.log_bytes_max;
+    int err = sl_outbox_init(&replica->outbox, bytes_max == 0 ? LOG_BYTES_DEFAULT : bytes_max,
+                             server->options.checksum);
     if (err != 0) {
         free(replica);
         return err;
@@ -28,19 +32,17 @@ int sl_server_replica_create(struct sl_server *server)
     return 0;
 }
 
-static struct sl_server_loss *take_loss(struct sl_server_replica *replica)
+bool sl_server_replica_give_back(struct sl_server *server)
 {
-    struct sl_server_loss *loss = replica->losses;
-    if (loss != NULL) {
-        replica->losses = loss->next;
-    }
-    return loss;
+    return sl_outbox_give_back(&server->replica->outbox);
 }
 
 static void forget_losses(struct sl_server_replica *replica)
 {
     while (replica->losses != NULL) {
-        free(take_loss(replica));
+        struct sl_server_loss *loss = replica->losses;
+        replica->losses = loss->next;
+        free(loss);
     }
 }
 
@@ -68,8 +70,11 @@ void sl_server_replica_lost(struct sl_server *server, const struct sl_message_lo
     }
     struct sl_server_loss *loss = malloc(sizeof *loss);
     if (loss == NULL) {
-        sl_log_error("shard %u: no memory to remember that worker/%u is lost",
-                     server->options.shard.index, lost->task_index);
+        sl_log_error(
+            "shard %u: no memory to remember that worker/%u is lost, for whose clock others "
+            "would wait for ever; this ps ends: start it anew",
+            server->options.shard.index, lost->task_index);
+        server->options.pair_failed(server->options.pair_ctx, SL_ERR_NO_MEMORY);
         return;
     }
     *loss = (struct sl_server_loss){.lost = *lost};
@@ -83,8 +88,11 @@ void sl_server_replica_lost(struct sl_server *server, const struct sl_message_lo
 /* It serves now. */
 static void hear_losses(struct sl_server *server)
 {
-    struct sl_server_loss *loss;
-    while ((loss = take_loss(server->replica)) != NULL) {
+    struct sl_server_loss *next = server->replica->losses;
+    server->replica->losses = NULL;
+    while (next != NULL) {
+        struct sl_server_loss *loss = next;
+        next = loss->next;
         sl_server_lost(server, &loss->lost);
         free(loss);
     }
@@ -134,9 +142,26 @@ void sl_server_replica_forget(struct sl_server *server)
     replica->state = 0;
 }
 
+/* A backup that is not what its primary was never serves: the process ends, so that the coordinator
+ * knows that the shard is lost. It goes on to be about to take over: clients are refused. */
+static void fail_to_take_over(struct sl_server *server)
+{
+    sl_log_error("shard %u: cannot be promoted (epoch %" PRIu64
+                 "): its backup is out of step; this ps ends, and the shard is lost: start the ps "
+                 "anew",
+                 server->options.shard.index, server->replica->pair.epoch);
+    server->replica->is_broken = true;
+    sl_server_feed_drop(server);
+    server->options.pair_failed(server->options.pair_ctx, SL_ERR_CORRUPT);
+}
+
 void sl_server_replica_took_over(struct sl_server *server)
 {
     struct sl_server_replica *replica = server->replica;
+    if (replica->is_broken || replica->is_loading) {
+        fail_to_take_over(server);
+        return;
+    }
     replica->takes_over = false;
     replica->is_touched = true;
     sl_server_sessions_await(server, TAKE_OVER_LEASES);
@@ -150,17 +175,11 @@ void sl_server_replica_took_over(struct sl_server *server)
 static void take_over(struct sl_server *server)
 {
     struct sl_server_replica *replica = server->replica;
-    if (replica->is_broken || replica->is_loading) {
-        sl_log_error("shard %u: it shall take over, but is out of step",
-                     server->options.shard.index);
-        server->options.pair_failed(server->options.pair_ctx, SL_ERR_CORRUPT);
-        return;
-    }
     replica->takes_over = true;
     if (replica->feed != NULL) {
         sl_server_drop(replica->feed, SL_ERR_CLOSED, "the backup takes over");
     }
-    if (!sl_server_feed_waits(server)) {
+    if (replica->is_loading || !sl_server_feed_waits(server)) {
         sl_server_replica_took_over(server);
     }
 }
@@ -171,6 +190,9 @@ static void become_primary(struct sl_server *server, bool was_primary, bool was_
     if (was_told && !was_primary) {
         take_over(server);
         return;
+    }
+    if (replica->takes_over) {
+        return; /* still: it will be the primary of this epoch, not of the last */
     }
     sl_server_ship_close(server);
     if (!was_told && replica->pair.has_backup) {
@@ -215,6 +237,7 @@ void sl_server_set_pair(struct sl_server *server, const struct sl_server_pair *p
         return;
     }
     replica->pair = *pair;
+    replica->pair_hands_over = false;
     if (pair->is_primary) {
         become_primary(server, before.is_primary, before.epoch != 0);
         note_alone(server);
@@ -224,6 +247,14 @@ void sl_server_set_pair(struct sl_server *server, const struct sl_server_pair *p
         sl_server_replica_deposed(server);
     } else {
         sl_server_replica_forget(server);
+    }
+}
+
+void sl_server_set_hand_over(struct sl_server *server, bool hands_over)
+{
+    sl_reactor_assert_owner(server->options.reactor);
+    if (server->replica != NULL) {
+        server->replica->pair_hands_over = hands_over;
     }
 }
 

@@ -49,8 +49,9 @@ struct sl_server_replica {
     bool is_in_step;         /* it has been told so: the backup has all that was answered */
     uint64_t alone_since_ns; /* 0: it is in step, or this is a backup */
     uint64_t alone_writes;   /* that were acknowledged without a backup in step */
-    bool has_given_up; /* the coordinator has been told that the epoch has no backup in step */
-    bool hands_over;   /* the backup goes on, and has all: nothing is done here any more */
+    bool has_given_up;    /* the coordinator has been told that the epoch has no backup in step */
+    bool pair_hands_over; /* when this ps ends, the backups of all its shards go on */
+    bool hands_over;      /* the backup goes on, and has all: nothing is done here any more */
     struct sl_session *session;
     struct sl_outbox outbox;
     struct sl_credit credit;
@@ -71,6 +72,7 @@ struct sl_server_replica {
     struct sl_timer image_timer;
     struct sl_timer silence; /* armed while the backup has no connection, or owes answers */
     uint64_t heard_ns;       /* when it answered last, or began to owe */
+    uint64_t taken_bytes;    /* by it, as its connection says, when that was looked at last */
 
     /* The backup: */
     struct sl_server_conn *feed;   /* NULL: the primary has no connection */
@@ -125,13 +127,13 @@ static inline void sl_server_replica_count(struct sl_server *server)
     }
 }
 
-/* When this ps ends its backup takes over: what is not answered is asked for there. */
+/* When this ps ends its backup takes over: what is not answered is asked for there. Not for one
+ * shard to say: the coordinator promotes the backups of all shards of the ps, or of none. */
 static inline bool sl_server_replica_may_hand_over(const struct sl_server *server)
 {
     const struct sl_server_replica *replica = server->replica;
-    return replica != NULL && (replica->hands_over ||
-                               (replica->pair.is_primary && replica->is_in_step &&
-                                replica->link == SL_SERVER_LINK_IN_STEP && !replica->has_given_up));
+    return replica != NULL && (replica->hands_over || (replica->pair_hands_over &&
+                                                       replica->link == SL_SERVER_LINK_IN_STEP));
 }
 
 static inline bool sl_server_replica_hands_over(const struct sl_server *server)
@@ -143,6 +145,9 @@ static inline bool sl_server_replica_hands_over(const struct sl_server *server)
 
 /* What the counters of the shard say of its backup. */
 void sl_server_replica_stats(const struct sl_server *server, struct sl_message_stats *stats);
+
+/* As sl_outbox_give_back, of the log's outbox. */
+bool sl_server_replica_give_back(struct sl_server *server);
 
 /* Errors: NO_MEMORY. */
 int sl_server_replica_create(struct sl_server *server);
@@ -165,7 +170,8 @@ void sl_server_replica_forget(struct sl_server *server);
 /* Another is the primary: this one does and answers nothing more, and its process ends. */
 void sl_server_replica_deposed(struct sl_server *server);
 
-/* The backup has nothing more to carry out before it takes over. */
+/* The backup has nothing more to carry out before it takes over: it serves, or, where it is out of
+ * step, its process ends. */
 void sl_server_replica_took_over(struct sl_server *server);
 
 /* Tells the owner that the backup is in step, or will not be in this epoch. */
@@ -222,6 +228,10 @@ void sl_server_log_session(const struct sl_server_session *session, enum sl_serv
 void sl_server_log_answer(struct sl_server_conn *conn, enum sl_server_entry_kind kind,
                           const struct sl_message *message, const struct sl_message *answer);
 
+/* False: so many entries wait for the backup that a message which needs one more must not be
+ * carried out. */
+bool sl_server_log_takes_messages(const struct sl_server *server);
+
 /* Somebody waits for an answer. */
 bool sl_server_log_is_awaited(const struct sl_server *server);
 
@@ -245,7 +255,7 @@ void sl_server_image_want(struct sl_server *server);
 /* Ends what was wanted, or is under way. */
 void sl_server_image_end(struct sl_server *server);
 
-/* Begins, or goes on; returns the keys that it spent. */
+/* Begins, or goes on; returns the keys that it spent of the turn. */
 uint32_t sl_server_image_run(struct sl_server *server);
 
 /* Can go on now. */

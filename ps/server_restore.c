@@ -292,14 +292,17 @@ static int load_slice(struct sl_server_restore *restore, struct batch *batch, ch
     return SL_SHARD_DONE;
 }
 
-static void report(const struct sl_server_restore *restore)
+/* That a job does not go on is said aloud: its workers begin with iteration 0. */
+static void report(const struct sl_server_restore *restore, bool goes_on)
 {
     const struct sl_server *server = restore->server;
     const uint64_t took_ns = sl_reactor_now_ns(server->options.reactor) - restore->begun_ns;
-    sl_log_info("shard %u: checkpoint %" PRIu64 " is restored: %.1f MiB in %.1f s%s",
-                server->options.shard.index, restore->options.number,
-                (double)restore->bytes / (1 << 20), (double)took_ns / (double)SL_CLOCK_NS_PER_S,
-                restore->is_same ? "" : "; from another number of shards");
+    sl_log_write(goes_on ? SL_LOG_INFO : SL_LOG_WARN,
+                 "shard %u: checkpoint %" PRIu64 " is restored: %.1f MiB in %.1f s%s%s",
+                 server->options.shard.index, restore->options.number,
+                 (double)restore->bytes / (1 << 20), (double)took_ns / (double)SL_CLOCK_NS_PER_S,
+                 restore->is_same ? "" : "; from another number of shards",
+                 goes_on ? "" : "; a new job begins with its values, at iteration 0");
 }
 
 /* The job was not over when the checkpoint was made: all shards agree on that, although each was
@@ -307,7 +310,7 @@ static void report(const struct sl_server_restore *restore)
 static bool goes_on(const struct sl_server_restore *restore, const struct batch *batch)
 {
     return batch->workers == SL_CHECKPOINT_WORKERS_UNKNOWN
-               ? sl_server_has_worker(restore->server)
+               ? sl_server_job_goes_on(restore->server)
                : batch->workers == SL_CHECKPOINT_WORKERS_SOME;
 }
 
@@ -318,12 +321,13 @@ static void next_batch(struct sl_server_restore *restore, struct batch *batch)
     restore->ready--;
     restore->block = 0;
     if (batch->is_last) {
-        if (restore->is_same && goes_on(restore, batch)) {
+        const bool is_same_job = restore->is_same && goes_on(restore, batch);
+        if (is_same_job) {
             sl_shard_load_let_ahead(restore->server->shard);
         } else {
             sl_shard_load_new_job(restore->server->shard);
         }
-        report(restore);
+        report(restore, is_same_job);
         finish(restore, 0, "");
     } else {
         batch_post(restore, batch);

@@ -7,7 +7,7 @@
 #include "core/assert.h"
 #include "ps/server_internal.h"
 
-#define LATER_BYTES_MAX ((size_t)256 << 20)
+#define KEPT_BYTES_DEFAULT ((size_t)256 << 20)
 
 struct sl_server_text {
     uint32_t user_count;
@@ -91,7 +91,9 @@ static struct sl_server_text *text_get(struct sl_server *server, const struct sl
 static bool keep(struct sl_server_conn *conn, const struct sl_message *message, uint32_t bytes)
 {
     struct sl_server *server = conn->server;
-    if (server->later_bytes + bytes > LATER_BYTES_MAX) {
+    const size_t bytes_max =
+        server->options.kept_bytes_max == 0 ? KEPT_BYTES_DEFAULT : server->options.kept_bytes_max;
+    if (server->later_bytes + sizeof(struct sl_server_later) + bytes > bytes_max) {
         return false;
     }
     struct sl_server_later *later = malloc(sizeof *later);

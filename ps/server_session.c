@@ -478,6 +478,12 @@ bool sl_server_has_worker(const struct sl_server *server)
     return false;
 }
 
+bool sl_server_job_goes_on(const struct sl_server *server)
+{
+    return sl_server_has_worker(server) ||
+           (sl_server_replica_serves(server) && sl_shard_is_unfinished(server->shard));
+}
+
 /* ---- Of a backup ------------------------------------------------------------------------------
  */
 

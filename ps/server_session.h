@@ -96,13 +96,14 @@ void sl_server_sessions_await(struct sl_server *server, uint32_t lease_count);
 
 /* A block of sessions that is being loaded; zeroed before its first slice. */
 struct sl_server_session_load {
-    bool is_exact; /* they are not as old as a checkpoint, but as the primary has them */
-    uint32_t done; /* of the block's sessions */
-    size_t bytes;  /* of it */
+    bool is_exact;  /* they are not as old as a checkpoint, but as the primary has them */
+    uint32_t done;  /* of the block's sessions */
+    size_t bytes;   /* of it */
+    uint32_t spent; /* by the last slice */
 };
 
-/* Revives sessions of a block, as many as about that budget allows: SL_SHARD_DONE, SL_SHARD_AGAIN,
- * or an error with a reason: CORRUPT, NO_MEMORY. */
+/* Revives sessions of a block, as many as about that budget allows; load->spent says how much it
+ * was. SL_SHARD_DONE, SL_SHARD_AGAIN, or an error with a reason: CORRUPT, NO_MEMORY. */
 int sl_server_session_load(struct sl_server *server, const struct sl_image_block *block,
                            struct sl_server_session_load *load, uint32_t key_budget, char *reason,
                            size_t reason_bytes);

@@ -88,6 +88,7 @@ int sl_server_session_load(struct sl_server *server, const struct sl_image_block
         spent += cost_of(&session);
     }
     load->bytes = block->bytes - cursor.left;
+    load->spent = spent;
     if (load->done < block->count) {
         return SL_SHARD_AGAIN;
     }

@@ -25,6 +25,15 @@ void sl_server_ship_give_up(struct sl_server *server, const char *why)
 
 static void await(struct sl_server *server, uint64_t from_ns);
 
+/* An entry has several MiB: on a slow link it takes longer than a lease until it is answered. */
+static bool gets_on(struct sl_server_replica *replica, uint64_t now_ns)
+{
+    const uint64_t taken_bytes = sl_session_conn(replica->session)->taken_bytes;
+    const bool took_more = taken_bytes != replica->taken_bytes;
+    replica->taken_bytes = taken_bytes;
+    return took_more && now_ns - replica->heard_ns < SL_SERVER_FRAME_NS;
+}
+
 /* It is connected, and owes answers: for a lease now? Before it is in step it begins anew. */
 static void look_at_answers(struct sl_server *server, uint64_t now_ns)
 {
@@ -34,6 +43,8 @@ static void look_at_answers(struct sl_server *server, uint64_t now_ns)
     }
     if (now_ns - replica->heard_ns < server->lease_ns) {
         await(server, replica->heard_ns);
+    } else if (gets_on(replica, now_ns)) {
+        await(server, now_ns);
     } else if (replica->link == SL_SERVER_LINK_IN_STEP) {
         sl_server_ship_give_up(server, SILENT);
     } else {

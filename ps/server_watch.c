@@ -4,12 +4,14 @@
  * itself held up has not looked meanwhile. */
 #include "core/assert.h"
 #include "core/log.h"
-#include "ps/server_internal.h"
+#include "ps/server_replica.h"
 
 #define LOOK_NS         SL_CLOCK_NS_PER_S
 #define LOOK_CONNS      4096 /* in one turn */
 #define LOOKS_MAX       10
-#define LOOKS_MAX_SHORT 2 /* while others wait for the memory that stopped readers hold */
+#define LOOKS_MAX_SHORT 4 /* while others wait for the memory that stopped readers hold */
+
+#define LOOKS_MAX_FRAME ((uint32_t)(SL_SERVER_FRAME_NS / LOOK_NS))
 
 /* What waits behind a reply that is not complete holds memory too. */
 static bool has_unsent(const struct sl_server_conn *conn)
@@ -19,24 +21,37 @@ static bool has_unsent(const struct sl_server_conn *conn)
 
 /* ---- Looks ----------------------------------------------------------------------------------- */
 
+/* A frame may take long on a slow link; but a peer that takes a byte now and then does not hold the
+ * memory for ever. */
 static void look_at_output(struct sl_server_conn *conn, uint32_t looks_max)
 {
-    if (!has_unsent(conn) || conn->progressed) {
-        conn->unsent_looks = 0;
-    } else if (++conn->unsent_looks >= looks_max) {
+    const uint64_t taken_bytes = conn->conn->taken_bytes;
+    const bool is_done = !has_unsent(conn) || conn->progressed;
+    const bool gets_on = is_done || taken_bytes != conn->taken_bytes;
+    conn->unsent_looks = gets_on ? 0 : conn->unsent_looks + 1;
+    conn->frame_looks = is_done ? 0 : conn->frame_looks + 1;
+    conn->progressed = false;
+    conn->taken_bytes = taken_bytes;
+    if (conn->unsent_looks >= looks_max) {
         conn->unsent_looks = 0;
         sl_server_drop(conn, SL_ERR_DEADLINE,
                        "it does not read: nothing of %u frames was sent for %u s", conn->out.count,
                        looks_max);
+    } else if (conn->frame_looks >= LOOKS_MAX_FRAME) {
+        conn->frame_looks = 0;
+        sl_server_drop(conn, SL_ERR_DEADLINE, "it reads too slowly: no frame was sent for %u s",
+                       LOOKS_MAX_FRAME);
     }
-    conn->progressed = false;
 }
 
+/* A peer of which nothing comes is the transport's to close: it alone knows what the system has
+ * received. This bounds how long a peer that sends a byte now and then holds the memory. */
 static void look_at_sink(struct sl_server_conn *conn)
 {
-    if (conn->sink != NULL && ++conn->sink_looks >= LOOKS_MAX) {
+    if (conn->sink != NULL && ++conn->sink_looks >= LOOKS_MAX_FRAME) {
         conn->sink_looks = 0;
-        sl_server_drop(conn, SL_ERR_DEADLINE, "its frame is not complete after %u s", LOOKS_MAX);
+        sl_server_drop(conn, SL_ERR_DEADLINE, "its frame is not complete after %u s",
+                       LOOKS_MAX_FRAME);
     }
 }
 
@@ -56,12 +71,24 @@ void sl_server_watch_look(struct sl_server *server)
     server->is_short = server->is_short && conn != NULL; /* one round, one limit */
 }
 
+/* Memory that a burst has left behind. True: there is more, for later looks. */
+static bool give_back(struct sl_server *server)
+{
+    bool has_more = sl_outbox_give_back(&server->replies);
+    has_more |= sl_outbox_give_back(&server->control);
+    has_more |= sl_server_buffers_give_back(&server->buffers);
+    has_more |= server->replica != NULL && sl_server_replica_give_back(server);
+    has_more |= server->shard != NULL && sl_shard_give_back(server->shard);
+    return has_more;
+}
+
 static void look_again(struct sl_timer *timer, uint64_t now_ns)
 {
     struct sl_server *server =
         (struct sl_server *)(void *)((uint8_t *)timer - offsetof(struct sl_server, watch_timer));
     sl_server_watch_look(server);
-    if (server->conns != NULL) {
+    const bool has_more = server->watch_next == NULL && give_back(server);
+    if (server->conns != NULL || has_more) {
         /* A round that is not at its end goes on in the next turn. */
         uint64_t wait_ns = server->watch_next == NULL ? LOOK_NS : 0;
         sl_timer_arm(sl_reactor_timers(server->options.reactor), timer, now_ns + wait_ns);
@@ -79,21 +106,19 @@ void sl_server_watch(struct sl_server *server)
 
 /* ---- Long payloads --------------------------------------------------------------------------- */
 
+/* Clients behind all others, and the rest before them. */
 static void sink_wait(struct sl_server_conn *conn)
 {
     struct sl_server_line *line = &conn->server->sink_waiters;
     if (conn->waits_for_sink) {
         return;
     }
+    const bool is_client = conn->kind == SL_SERVER_CONN_DATA;
     conn->waits_for_sink = true;
-    conn->sink_prev = line->last;
-    conn->sink_next = NULL;
-    if (line->last == NULL) {
-        line->first = conn;
-    } else {
-        line->last->sink_next = conn;
-    }
-    line->last = conn;
+    conn->sink_prev = is_client ? line->last : NULL;
+    conn->sink_next = is_client ? NULL : line->first;
+    *(conn->sink_prev == NULL ? &line->first : &conn->sink_prev->sink_next) = conn;
+    *(conn->sink_next == NULL ? &line->last : &conn->sink_next->sink_prev) = conn;
 }
 
 static void sink_wait_no_more(struct sl_server_conn *conn)
@@ -126,23 +151,34 @@ static const struct sl_server_conn *sink_first(struct sl_server *server)
     return line->first;
 }
 
+/* Of all that is in use, so that there is room for this connection. */
+static size_t used_bytes_max(const struct sl_server_conn *conn)
+{
+    const size_t bytes = conn->server->buffers.bytes;
+    if (conn->kind != SL_SERVER_CONN_DATA) {
+        return bytes / 8 * 7;
+    }
+    /* Replies in the making must always find room, or nothing would get on: a quarter. */
+    return conn->long_requests == 0 ? bytes / 4 * 3 : bytes / 2;
+}
+
+/* Heartbeats come on a member's connection, and a backup's clients wait for what the primary sends:
+ * neither waits for clients, of which there may be thousands. */
 uint8_t *sl_server_watch_sink(struct sl_server_conn *conn, uint32_t bytes)
 {
     struct sl_server *server = conn->server;
-    struct sl_server_buffers *buffers = &server->buffers;
-    const struct sl_server_conn *first = sink_first(server);
-    /* Replies in the making must always find room, or nothing would get on: a quarter. */
-    bool has_none = conn->long_requests == 0;
-    size_t used_bytes_max = has_none ? buffers->bytes / 4 * 3 : buffers->bytes / 2;
+    const bool is_client = conn->kind == SL_SERVER_CONN_DATA;
+    const struct sl_server_conn *first = is_client ? sink_first(server) : NULL;
     uint8_t *sink = first == NULL || first == conn
-                        ? sl_server_buffers_get(buffers, bytes, used_bytes_max)
+                        ? sl_server_buffers_get(&server->buffers, bytes, used_bytes_max(conn))
                         : NULL;
     if (sink != NULL) {
         sink_wait_no_more(conn);
         conn->sink_looks = 0;
-    } else if (has_none) {
+    } else if (conn->long_requests == 0) {
         sink_wait(conn);
-        server->is_short = true;
+        /* Readers are hurried only where it is them who hold the memory. */
+        server->is_short = server->is_short || server->reply_bytes > server->buffers.bytes / 8;
     }
     return sink;
 }

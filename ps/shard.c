@@ -54,6 +54,11 @@ static void table_destroy(struct sl_shard_table **table)
     *table = NULL;
 }
 
+bool sl_shard_has_tables(const struct sl_shard *shard)
+{
+    return shard->table_count > 0;
+}
+
 void sl_shard_destroy(struct sl_shard **shard)
 {
     sl_shard_cut_end(*shard, NULL);
@@ -107,6 +112,23 @@ static uint32_t key_cost(uint32_t dim)
     return dim == 0 ? 1 : (dim + SL_SHARD_ELEMENTS_PER_KEY - 1) / SL_SHARD_ELEMENTS_PER_KEY;
 }
 
+static bool is_beyond_limit(const struct sl_shard *shard, size_t more)
+{
+    const size_t bytes_max = shard->options.memory_bytes_max;
+    return bytes_max != 0 &&
+           (shard->memory_bytes > bytes_max || more > bytes_max - shard->memory_bytes);
+}
+
+/* Of a table beside its values, as far as the limit covers that: queues of BSP for all workers that
+ * may join, and blocks of an image. */
+static size_t beside_memory(const struct sl_shard *shard, const struct sl_table_spec *spec)
+{
+    const bool has_queues = spec->consistency.mode == SL_CONSISTENCY_BSP;
+    const size_t queues = has_queues ? SL_LIMIT_WORKERS * sizeof(struct sl_shard_staged_queue) : 0;
+    const size_t blocks = shard->options.cut_bytes_max > 0 ? SL_SHARD_CUT_TABLE_BYTES : 0;
+    return shard->options.limit_covers_all ? queues + blocks : 0;
+}
+
 static int store_create(const struct sl_shard *shard, uint32_t table_id,
                         struct sl_shard_table *table)
 {
@@ -131,6 +153,25 @@ static int store_create(const struct sl_shard *shard, uint32_t table_id,
     return sl_dense_store_create(spec, start, end - start, bytes_max, &table->dense);
 }
 
+static size_t store_memory(const struct sl_shard_table *table)
+{
+    return table->sparse != NULL ? sl_table_store_memory_bytes(table->sparse)
+           : table->kv != NULL   ? sl_kv_store_memory_bytes(table->kv)
+                                 : sl_dense_store_memory_bytes(table->dense);
+}
+
+static int staging_init(struct sl_shard *shard, const struct sl_shard_table *table)
+{
+    const size_t bytes = shard->options.staging_bytes_max;
+    const size_t counted = shard->options.limit_covers_all ? bytes : 0;
+    if (counted > 0 && is_beyond_limit(shard, counted + store_memory(table))) {
+        return SL_ERR_NO_MEMORY;
+    }
+    int err = sl_shard_staging_init(&shard->staging, bytes);
+    shard->memory_bytes += err == 0 ? counted : 0;
+    return err;
+}
+
 /* What a table needs to wait for clocks, and to keep pushes aside. */
 static int consistency_init(struct sl_shard *shard, struct sl_shard_table *table)
 {
@@ -141,7 +182,7 @@ static int consistency_init(struct sl_shard *shard, struct sl_shard_table *table
             joined_end > consistency->worker_count ? joined_end : consistency->worker_count;
         int err = sl_shard_commit_reserve(table, queues);
         if (err == 0 && shard->staging.base == NULL) {
-            err = sl_shard_staging_init(&shard->staging, shard->options.staging_bytes_max);
+            err = staging_init(shard, table);
         }
         if (err != 0) {
             return err;
@@ -152,13 +193,6 @@ static int consistency_init(struct sl_shard *shard, struct sl_shard_table *table
         table->clock_group = sl_clocks_group(&shard->clocks, consistency->worker_count);
     }
     return 0;
-}
-
-static size_t store_memory(const struct sl_shard_table *table)
-{
-    return table->sparse != NULL ? sl_table_store_memory_bytes(table->sparse)
-           : table->kv != NULL   ? sl_kv_store_memory_bytes(table->kv)
-                                 : sl_dense_store_memory_bytes(table->dense);
 }
 
 static uint64_t store_count(const struct sl_shard_table *table)
@@ -179,12 +213,19 @@ int sl_shard_table_open(struct sl_shard *shard, uint32_t table_id, const struct 
     if (table == NULL) {
         goto no_memory;
     }
+    table->beside_memory = beside_memory(shard, spec);
+    if (is_beyond_limit(shard, table->beside_memory)) {
+        free(table);
+        goto no_memory;
+    }
+    shard->memory_bytes += table->beside_memory;
     table->spec = *spec;
     table->key_cost = key_cost(spec->dim);
     table->optimizer = sl_optimizer_find(spec->optimizer.kind, SL_OPTIMIZER_FORM_BEST);
     sl_assert(table->optimizer != NULL);
     sl_optimizer_state_init(&spec->optimizer, &table->state);
     if (store_create(shard, table_id, table) != 0 || consistency_init(shard, table) != 0) {
+        shard->memory_bytes -= table->beside_memory;
         table_destroy(&table);
         goto no_memory;
     }
@@ -205,10 +246,15 @@ void sl_shard_tables_drop(struct sl_shard *shard, const char *prefix)
     for (uint32_t i = 0; i < shard->table_count; i++) {
         struct sl_shard_table **table = &shard->tables[i];
         if (*table != NULL && strncmp((*table)->spec.name, prefix, strlen(prefix)) == 0) {
-            shard->memory_bytes -= (*table)->counted_memory;
+            shard->memory_bytes -= (*table)->counted_memory + (*table)->beside_memory;
             table_destroy(table);
         }
     }
+}
+
+bool sl_shard_give_back(struct sl_shard *shard)
+{
+    return sl_shard_staging_give_back(&shard->staging);
 }
 
 int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)
@@ -233,6 +279,16 @@ int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out)
     out->tables = tables;
     out->table_count = count;
     return 0;
+}
+
+const char *sl_shard_limit_text(const struct sl_shard *shard, char text[static 64])
+{
+    if (shard->options.memory_bytes_max == 0) {
+        (void)snprintf(text, 64, "and the system gives no more (no --memory-limit is set)");
+    } else {
+        (void)snprintf(text, 64, "the limit is %zu", shard->options.memory_bytes_max);
+    }
+    return text;
 }
 
 int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_work *work,

@@ -56,6 +56,9 @@ struct sl_shard_options {
     uint32_t index, count;    /* this shard among all of the cluster: core/partition.h */
     size_t memory_bytes_max;  /* of all tables; 0: no limit */
     size_t staging_bytes_max; /* of BSP pushes kept aside; 0: 256 MiB */
+    size_t cut_bytes_max;     /* of the blocks of an image in the making; 0: 128 MiB */
+    bool limit_covers_all;    /* memory_bytes_max covers staging too, and what a table needs beside
+                               * its values */
     const struct sl_kv_handler *kv_handler; /* starling_kv.h: of all KV tables; outlives the shard;
                                              * NULL: the store */
 };
@@ -287,6 +290,16 @@ void sl_shard_worker_left(struct sl_shard *shard, uint32_t worker);
 /* A worker is lost: counts no more. Of what it pushed, iterations that it did not tick here are
  * dropped whole, so that others see whole steps only. */
 void sl_shard_worker_lost(struct sl_shard *shard, uint32_t worker);
+
+/* Whether a table was opened here, or restored. */
+bool sl_shard_has_tables(const struct sl_shard *shard);
+
+/* Workers that are gone have left their job unfinished: sl_clocks_is_unfinished. */
+bool sl_shard_is_unfinished(const struct sl_shard *shard);
+
+/* To be called once a second: memory of BSP staging that has not been used for some seconds goes
+ * back to the system. False: there is none to give back. */
+bool sl_shard_give_back(struct sl_shard *shard);
 
 /* Fills tables and table_count (sl_message_fini frees them). Errors: NO_MEMORY. */
 int sl_shard_stats(const struct sl_shard *shard, struct sl_message_stats *out);

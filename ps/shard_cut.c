@@ -8,7 +8,7 @@
 
 #define BYTES_MAX_DEFAULT ((size_t)128 << 20)
 #define BLOCK_BYTES_MIN   (64U << 10)
-#define BLOCKS_PER_TABLE  4 /* what each may hold on average, at least */
+#define BLOCKS_PER_TABLE  (SL_SHARD_CUT_TABLE_BYTES / BLOCK_BYTES_MIN)
 #define TABLES_BESIDES    2 /* counted as tables: clocks, staged pushes */
 #define HEAD_COST         16
 
@@ -127,7 +127,9 @@ int sl_shard_cut_begin(struct sl_shard *shard, const struct sl_shard_cut_options
         return SL_ERR_NO_MEMORY;
     }
     shard->cut = cut;
-    const size_t bytes_max = bytes_max_for(options->bytes_max, cut->part_count);
+    const size_t bytes_max =
+        bytes_max_for(options->bytes_max == 0 ? shard->options.cut_bytes_max : options->bytes_max,
+                      cut->part_count);
     sl_cut_blocks_begin(&shard->cut_blocks, bytes_max, block_bytes_for(bytes_max, cut->part_count));
     shard->cut_blocks.end.shard = shard->options.index;
     shard->cut_blocks.end.shard_count = shard->options.count;

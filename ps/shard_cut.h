@@ -25,8 +25,12 @@
  * process; or when it was loaded. */
 struct sl_shard_cut_base;
 
+/* Of the blocks, for each table, at least. */
+#define SL_SHARD_CUT_TABLE_BYTES ((size_t)256 << 10)
+
 struct sl_shard_cut_options {
-    size_t bytes_max; /* of the blocks; 0: 128 MiB. At least 512 KiB and 256 KiB for each table */
+    size_t bytes_max; /* of the blocks; 0: as the shard's options have it. At least 512 KiB and
+                       * SL_SHARD_CUT_TABLE_BYTES for each table */
     const struct sl_shard_cut_base *base; /* NULL: everything; read here only */
 };
 

@@ -46,6 +46,7 @@ struct sl_shard_table {
     uint32_t key_cost;     /* of one key, in units of the budget */
     uint32_t clock_group;  /* where worker_count > 0 */
     size_t counted_memory; /* of the store, as counted in the shard's memory_bytes */
+    size_t beside_memory;  /* of the table beside its store, as counted there */
     uint64_t pulled_rows, pushed_rows;
     /* BSP only: */
     struct sl_shard_staged_queue *staged; /* [queue_count] by worker */
@@ -74,7 +75,7 @@ struct sl_shard {
     struct sl_shard_scratch small, large;
     struct sl_shard_staging staging; /* mapped with the first BSP table */
     struct sl_shard_commit_state commit;
-    size_t memory_bytes; /* of all stores */
+    size_t memory_bytes; /* that counts for the limit */
     /* Cuts: */
     uint64_t staged_last;            /* order of the last push that was queued */
     uint32_t cut_last;               /* number of the last cut */
@@ -217,6 +218,10 @@ int sl_shard_fail(const struct sl_shard *shard, const struct sl_shard_work *work
                   struct sl_shard_slice *slice, int err, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* Why the shard has no more memory: "the limit is N", or the system's refusal where there is no
+ * limit. Writes and returns text. */
+const char *sl_shard_limit_text(const struct sl_shard *shard, char text[static 64]);
+
 /* True when the worker's pushes to the table are kept aside. */
 bool sl_shard_stages(const struct sl_shard *shard, const struct sl_shard_table *table,
                      const struct sl_shard_caller *caller);
@@ -227,6 +232,10 @@ bool sl_shard_admits(const struct sl_shard *shard, const struct sl_shard_table *
 
 /* True when all keys are this shard's. */
 bool sl_shard_owns(const struct sl_shard *shard, const uint64_t *keys, uint32_t count);
+
+/* The store of rows may grow as far as the shard's limit leaves room. True: the limit is reached.
+ */
+bool sl_shard_limit_store(const struct sl_shard *shard, struct sl_shard_table *table);
 
 /* The records of the keys; creates missing rows. Errors: NO_MEMORY. */
 int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,

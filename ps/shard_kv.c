@@ -106,9 +106,8 @@ static int claim_batch(struct sl_shard *shard, struct sl_shard_table *table,
     }
     if (err != 0) {
         return sl_shard_fail(shard, work, slice, err,
-                             "no memory for more arrays: the tables have %zu bytes, the limit is "
-                             "%zu",
-                             shard->memory_bytes, shard->options.memory_bytes_max);
+                             "no memory for more arrays: the tables have %zu bytes, %s",
+                             shard->memory_bytes, sl_shard_limit_text(shard, (char[64]){0}));
     }
     work->key += count;
     return SL_SHARD_DONE;

@@ -42,9 +42,9 @@ int sl_shard_load_fail_record(const struct sl_shard_load *load, struct sl_shard_
 
 int sl_shard_load_fail_memory(const struct sl_shard_load *load, struct sl_shard_slice *slice)
 {
-    return sl_shard_load_fail(load, slice, SL_ERR_NO_MEMORY,
-                              "no memory for it: the tables have %zu bytes, the limit is %zu",
-                              load->shard->memory_bytes, load->shard->options.memory_bytes_max);
+    return sl_shard_load_fail(
+        load, slice, SL_ERR_NO_MEMORY, "no memory for it: the tables have %zu bytes, %s",
+        load->shard->memory_bytes, sl_shard_limit_text(load->shard, (char[64]){0}));
 }
 
 static int fail_owner(const struct sl_shard_load *load, struct sl_shard_slice *slice,
@@ -122,8 +122,7 @@ static int load_table(struct sl_shard_load *load, struct sl_shard_slice *slice)
 int sl_shard_load_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
                        uint32_t count, uint32_t *records)
 {
-    const size_t bytes_max = shard->options.memory_bytes_max;
-    if (bytes_max != 0 && shard->memory_bytes > bytes_max) {
+    if (sl_shard_limit_store(shard, table)) {
         sl_table_store_find(table->sparse, keys, count, records);
         for (uint32_t i = 0; i < count; i++) {
             if (records[i] == SL_TABLE_NO_RECORD) {
@@ -366,14 +365,12 @@ int sl_shard_load_block(struct sl_shard_load *load, const struct sl_image_block 
     if (err != 0) {
         return err;
     }
-    while (load->left > 0) {
-        if (sl_shard_slice_left(&slice) == 0) {
-            return SL_SHARD_AGAIN;
-        }
+    while (load->left > 0 && err == SL_SHARD_DONE && sl_shard_slice_left(&slice) > 0) {
         err = load_some(load, &slice);
-        if (err != SL_SHARD_DONE) {
-            return err;
-        }
+    }
+    load->spent = slice.spent;
+    if (err != SL_SHARD_DONE || load->left > 0) {
+        return err != SL_SHARD_DONE ? err : SL_SHARD_AGAIN;
     }
     if (load->cursor.left != 0) {
         return sl_shard_load_fail(load, &slice, SL_ERR_CORRUPT,

@@ -24,6 +24,7 @@ struct sl_shard_load {
     uint32_t image_shard, image_shard_count;
     bool same;                          /* index and count are those of `shard` */
     bool ended;                         /* by its END */
+    uint32_t spent;                     /* by the last slice, of its budget or above */
     uint8_t named[SL_LIMIT_TABLES / 8]; /* tables whose TABLE has come, as bits */
     struct sl_image_end seen;
     /* The block at work: */
@@ -42,7 +43,8 @@ struct sl_shard_load {
 int sl_shard_load_begin(struct sl_shard_load *load, struct sl_shard *shard, uint32_t image_shard,
                         uint32_t image_shard_count, char *reason, size_t reason_bytes);
 
-/* Takes the image's next block in, as far as `key_budget` goes. Returns SL_SHARD_DONE, or
+/* Takes the image's next block in, as far as `key_budget` goes; load->spent says how much it was.
+ * Returns SL_SHARD_DONE, or
  * SL_SHARD_AGAIN: call again with the same block, unchanged. SESSIONS are passed over: they are the
  * server's. Errors: CORRUPT (whatever cannot be of such an image), NO_MEMORY (of the tables, or of
  * staging: the reason names the limit), UNSUPPORTED (arrays of a KV table, where the shard's belong
@@ -63,8 +65,9 @@ int sl_shard_load_end(struct sl_shard_load *load, char *reason, size_t reason_by
 void sl_shard_load_new_job(struct sl_shard *shard);
 
 /* The shard is as it was at some time before, and workers may have gone on since: each may join
- * ahead of its clock, as one may that has not begun. For a shard that is restored; one that takes
- * over where another has ended does not need it. */
+ * ahead of its clock, as one may that has not begun; and where all had left, they are expected
+ * again (sl_clocks_expect_again). For a shard that is restored; one that takes over where another
+ * has ended does not need it. */
 void sl_shard_load_let_ahead(struct sl_shard *shard);
 
 #endif

@@ -262,5 +262,6 @@ void sl_shard_load_new_job(struct sl_shard *shard)
 
 void sl_shard_load_let_ahead(struct sl_shard *shard)
 {
+    sl_clocks_expect_again(&shard->clocks);
     sl_clocks_let_ahead(&shard->clocks);
 }

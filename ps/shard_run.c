@@ -44,11 +44,24 @@ static bool any_missing(const uint32_t *records, uint32_t count)
     return missing;
 }
 
+bool sl_shard_limit_store(const struct sl_shard *shard, struct sl_shard_table *table)
+{
+    const size_t bytes_max = shard->options.memory_bytes_max;
+    if (bytes_max == 0) {
+        return false;
+    }
+    if (shard->memory_bytes > bytes_max) {
+        return true;
+    }
+    const size_t left = bytes_max - shard->memory_bytes;
+    sl_table_store_set_bytes_max(table->sparse, sl_table_store_memory_bytes(table->sparse) + left);
+    return false;
+}
+
 int sl_shard_find(struct sl_shard *shard, struct sl_shard_table *table, const uint64_t *keys,
                   uint32_t count, uint32_t *records)
 {
-    size_t bytes_max = shard->options.memory_bytes_max;
-    if (bytes_max != 0 && shard->memory_bytes > bytes_max) {
+    if (sl_shard_limit_store(shard, table)) {
         sl_table_store_find(table->sparse, keys, count, records);
         return any_missing(records, count) ? SL_ERR_NO_MEMORY : 0;
     }
@@ -70,8 +83,8 @@ int sl_shard_lookup(struct sl_shard *shard, struct sl_shard_table *table,
     err = sl_shard_find(shard, table, keys, count, records);
     if (err == SL_ERR_NO_MEMORY) {
         return sl_shard_fail(shard, work, slice, err,
-                             "no memory for more rows: the tables have %zu bytes, the limit is %zu",
-                             shard->memory_bytes, shard->options.memory_bytes_max);
+                             "no memory for more rows: the tables have %zu bytes, %s",
+                             shard->memory_bytes, sl_shard_limit_text(shard, (char[64]){0}));
     }
     return err;
 }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
+#include "core/warm.h"
 
 /* One push section kept aside, with its repeated keys already summed. Records (sparse) and then
  * gradients lie behind it. */
@@ -31,6 +32,8 @@ struct sl_shard_staging {
     size_t bytes_max;
     size_t head, tail; /* newest and oldest byte in use */
     uint32_t entry_count;
+    size_t touched; /* up to here the ring has memory */
+    struct sl_warm warm;
 };
 
 /* bytes_max is rounded up to a page. Errors: NO_MEMORY. */
@@ -45,6 +48,10 @@ struct sl_shard_staged *sl_shard_staging_get(struct sl_shard_staging *staging,
 /* Gives back the room behind the entry's first `float_count` gradients, where that is possible. */
 void sl_shard_staging_trim(struct sl_shard_staging *staging, struct sl_shard_staged *entry,
                            uint64_t float_count);
+
+/* To be called once a second: memory that has not been used for some seconds goes back to the
+ * system, a part at a time, while the ring is empty. False: there is none to give back. */
+bool sl_shard_staging_give_back(struct sl_shard_staging *staging);
 
 void sl_shard_staging_put(struct sl_shard_staging *staging, struct sl_shard_staged *entry);
 

@@ -70,3 +70,8 @@ void sl_shard_worker_lost(struct sl_shard *shard, uint32_t worker)
     sl_clocks_lose(&shard->clocks, worker);
     sl_shard_commit_look(shard);
 }
+
+bool sl_shard_is_unfinished(const struct sl_shard *shard)
+{
+    return sl_clocks_is_unfinished(&shard->clocks);
+}

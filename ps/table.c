@@ -342,6 +342,11 @@ size_t sl_table_store_record_bytes(const struct sl_table_store *store)
     return store->records.unit_bytes;
 }
 
+void sl_table_store_set_bytes_max(struct sl_table_store *store, size_t bytes_max)
+{
+    store->budget.bytes_max = bytes_max;
+}
+
 size_t sl_table_store_memory_bytes(const struct sl_table_store *store)
 {
     return store->budget.bytes;

@@ -88,6 +88,9 @@ uint64_t sl_table_store_row_count(const struct sl_table_store *store);
 size_t sl_table_store_record_bytes(const struct sl_table_store *store);
 size_t sl_table_store_memory_bytes(const struct sl_table_store *store); /* records and index */
 
+/* From now on, records and index grow up to here; 0: without a limit. */
+void sl_table_store_set_bytes_max(struct sl_table_store *store, size_t bytes_max);
+
 /* Large pieces of memory that were needed before the background thread had them ready. */
 uint64_t sl_table_store_chunks_late(const struct sl_table_store *store);
 

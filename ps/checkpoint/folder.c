@@ -158,6 +158,27 @@ void sl_checkpoint_list_fini(struct sl_checkpoint_list *list)
     *list = (struct sl_checkpoint_list){0};
 }
 
+uint32_t sl_checkpoint_list_drop_strays(struct sl_checkpoint_list *list, uint64_t *first)
+{
+    uint64_t newest = 0;
+    uint32_t kept = 0;
+    uint32_t dropped = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct sl_checkpoint_found found = list->items[i];
+        newest = found.state == SL_CHECKPOINT_INCOMPLETE ? newest : found.number;
+    }
+    for (uint32_t i = 0; i < list->count; i++) {
+        const uint64_t number = list->items[i].number;
+        if (number > newest && number - newest > SL_CHECKPOINT_STRAY_GAP) {
+            *first = dropped++ == 0 ? number : *first;
+        } else {
+            list->items[kept++] = list->items[i];
+        }
+    }
+    list->count = kept;
+    return dropped;
+}
+
 /* ---- Newest ---------------------------------------------------------------------------------- */
 
 /* 0: complete; NOT_FOUND: it has no manifest. */

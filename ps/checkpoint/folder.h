@@ -54,6 +54,14 @@ int sl_checkpoint_folder_list(const struct sl_disk *disk, const char *directory,
                               struct sl_checkpoint_list *out, char *reason, size_t reason_bytes);
 void sl_checkpoint_list_fini(struct sl_checkpoint_list *list);
 
+/* A folder without a manifest whose number is farther above the newest manifest than this is a
+ * stray: no job has counted up to there. */
+#define SL_CHECKPOINT_STRAY_GAP 1000000000ULL
+
+/* Takes strays out of the list, so that numbers go on below them. Returns how many; *first: the
+ * least of them, where there is one. Pure. */
+uint32_t sl_checkpoint_list_drop_strays(struct sl_checkpoint_list *list, uint64_t *first);
+
 /* The manifest of a checkpoint, which is of that number. Errors: NOT_FOUND (there is none),
  * CORRUPT, VERSION, NO_MEMORY, IO; with a reason. */
 int sl_checkpoint_folder_manifest(const struct sl_disk *disk, const char *directory,

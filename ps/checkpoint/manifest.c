@@ -224,7 +224,7 @@ static void take_head(struct parser *parser, const json_t *root,
     if (strcmp(take_text(parser, root, "format"), FORMAT_NAME) != 0) {
         refuse(parser, "\"format\" is not \"" FORMAT_NAME "\"");
     }
-    manifest->number = take_number(parser, root, "number", 1, SL_CHECKPOINT_NUMBER_MAX);
+    manifest->number = take_number(parser, root, "number", 1, SL_LIMIT_CHECKPOINT_NUMBER);
     manifest->base = take_number(parser, root, "base", 0, manifest->number - 1);
     manifest->base_id = take_hash(parser, root, "base_id");
     manifest->id = take_hash(parser, root, "id");

@@ -25,9 +25,8 @@
 #include "core/err.h"
 #include "core/limits.h"
 
-#define SL_CHECKPOINT_NUMBER_MAX         999999999999ULL /* numbers begin at 1 */
-#define SL_CHECKPOINT_NAME_BYTES         32              /* of a shard's file, with its NUL */
-#define SL_CHECKPOINT_MANIFEST_BYTES_MAX (2U << 20)      /* for SL_LIMIT_SHARDS files, with room */
+#define SL_CHECKPOINT_NAME_BYTES         32         /* of a shard's file, with its NUL */
+#define SL_CHECKPOINT_MANIFEST_BYTES_MAX (2U << 20) /* for SL_LIMIT_SHARDS files, with room */
 #define SL_CHECKPOINT_MANIFEST_NAME      "manifest.json"
 
 /* A shard's file, as its writer ended it. */
@@ -47,7 +46,7 @@ enum sl_checkpoint_workers {
 };
 
 struct sl_checkpoint_manifest {
-    uint64_t number;  /* 1 to SL_CHECKPOINT_NUMBER_MAX */
+    uint64_t number;  /* 1 to SL_LIMIT_CHECKPOINT_NUMBER */
     uint64_t base;    /* the one that this adds to, below number; 0: none, it is full */
     uint64_t base_id; /* of that one; 0 when there is none */
     uint64_t id;      /* sl_checkpoint_manifest_id */

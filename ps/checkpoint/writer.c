@@ -1,5 +1,6 @@
 #include "ps/checkpoint/writer.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,17 +29,33 @@ static int no_memory(char *reason, size_t reason_bytes)
     return SL_ERR_NO_MEMORY;
 }
 
+/* A first block, which is not written, has the packer allocate all that it needs. */
+static int prepare_packer(struct sl_checkpoint_writer *writer)
+{
+    writer->zstd = ZSTD_createCCtx();
+    void *zeros = calloc(1, SL_FORMAT_RAW_BYTES_MAX);
+    size_t bytes = 0;
+    if (writer->zstd != NULL && zeros != NULL) {
+        bytes = ZSTD_compressCCtx(writer->zstd, writer->buffer, writer->buffer_bytes, zeros,
+                                  SL_FORMAT_RAW_BYTES_MAX, (int)writer->level);
+    }
+    free(zeros);
+    return bytes == 0 || ZSTD_isError(bytes) ? SL_ERR_NO_MEMORY : 0;
+}
+
+/* All of it, touched: what is written later may be written by a thread that must not allocate
+ * (reactor/spare.h). */
 static int make_memory(struct sl_checkpoint_writer *writer)
 {
     const size_t packed =
         writer->level == 0 ? SL_FORMAT_RAW_BYTES_MAX : ZSTD_compressBound(SL_FORMAT_RAW_BYTES_MAX);
     writer->buffer_bytes = SL_FORMAT_BLOCK_BYTES + packed;
     writer->buffer = malloc(writer->buffer_bytes);
-    if (writer->level != 0) {
-        writer->zstd = ZSTD_createCCtx();
+    if (writer->buffer == NULL) {
+        return SL_ERR_NO_MEMORY;
     }
-    return writer->buffer == NULL || (writer->level != 0 && writer->zstd == NULL) ? SL_ERR_NO_MEMORY
-                                                                                  : 0;
+    memset(writer->buffer, 0, writer->buffer_bytes);
+    return writer->level == 0 ? 0 : prepare_packer(writer);
 }
 
 static void free_writer(struct sl_checkpoint_writer **writer)
@@ -133,10 +150,14 @@ int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *optio
                                 size_t reason_bytes)
 {
     sl_assert(options->number > options->base);
-    sl_assert(options->number <= SL_CHECKPOINT_NUMBER_MAX);
     sl_assert(options->shard < options->shard_count);
     sl_assert(options->shard_count <= SL_LIMIT_SHARDS);
     sl_assert(options->level <= SL_CHECKPOINT_LEVEL_MAX);
+    if (options->number > SL_LIMIT_CHECKPOINT_NUMBER) {
+        (void)snprintf(reason, reason_bytes, "checkpoint %" PRIu64 ": numbers end at %llu",
+                       options->number, SL_LIMIT_CHECKPOINT_NUMBER);
+        return SL_ERR_TOO_LARGE;
+    }
     struct sl_checkpoint_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL) {
         return no_memory(reason, reason_bytes);

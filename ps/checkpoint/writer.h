@@ -29,7 +29,8 @@ struct sl_checkpoint_writer_options {
 
 /* Makes the checkpoint's folder unless it is there, and begins the file. What an earlier attempt
  * left of it is replaced. Errors: EXISTS (the checkpoint has a manifest: it is complete and stays
- * as it is), NOT_FOUND (the directory), NO_MEMORY, TOO_LARGE (path), IO; with a reason. */
+ * as it is), NOT_FOUND (the directory), NO_MEMORY, TOO_LARGE (the path, the
+ * number), IO; with a reason. */
 int sl_checkpoint_writer_create(const struct sl_checkpoint_writer_options *options,
                                 struct sl_checkpoint_writer **out, char *reason,
                                 size_t reason_bytes);

@@ -1,6 +1,7 @@
 /* Optimizers: one file each, opt_<name>.c, with its formula and source. A const type object gives
  * the shape of the state beside a row and the kernel that visits row and state together. Kernels
- * are pure and take plain pointers. Any thread.
+ * are pure and take plain pointers; their specification is one that sl_message_check_spec accepts.
+ * Any thread.
  *
  * Every kernel file is compiled once for each form (scalar, and what vector units the machine has);
  * sl_optimizer_find chooses at run time. All forms give bit-identical results: no multiply-add is
@@ -86,10 +87,6 @@ const char *sl_optimizer_best_form_name(void);
 
 /* "adagrad" -> kind; errors: NOT_FOUND. */
 int sl_optimizer_kind_from_name(const char *name, enum sl_optimizer_kind *out);
-
-/* True when the hyper-parameters that this kind reads are within the ranges of starling.h; else
- * false and *reason is a sentence of static storage that names the first which is not. */
-bool sl_optimizer_spec_valid(const struct sl_optimizer_spec *spec, const char **reason);
 
 void sl_optimizer_state_init(const struct sl_optimizer_spec *spec,
                              struct sl_optimizer_state *state);
