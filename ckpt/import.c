@@ -227,6 +227,7 @@ static void remove_files(const struct job *job)
 static int choose_number(struct job *job, char *reason, size_t reason_bytes)
 {
     struct sl_checkpoint_list list;
+    uint64_t stray;
     const char *directory = job->options->directory;
     int err = sl_disk_make_folder(sl_disk_system(), directory, reason, reason_bytes);
     if (err != 0 && err != SL_ERR_EXISTS) {
@@ -236,7 +237,6 @@ static int choose_number(struct job *job, char *reason, size_t reason_bytes)
     if (err != 0) {
         return err;
     }
-    const uint64_t last = list.count == 0 ? 0 : list.items[list.count - 1].number;
     for (uint32_t i = 0; i < list.count; i++) {
         if (list.items[i].number == job->options->number) {
             (void)snprintf(reason, reason_bytes, "%s has a checkpoint %llu already", directory,
@@ -244,6 +244,8 @@ static int choose_number(struct job *job, char *reason, size_t reason_bytes)
             err = SL_ERR_EXISTS;
         }
     }
+    (void)sl_checkpoint_list_drop_strays(&list, &stray);
+    const uint64_t last = list.count == 0 ? 0 : list.items[list.count - 1].number;
     sl_checkpoint_list_fini(&list);
     job->manifest.number = job->options->number == 0 ? last + 1 : job->options->number;
     return err;

@@ -78,7 +78,8 @@ struct sl_optimizer_spec {
     float momentum;            /* [0, 1): momentum, RMSProp */
     float rho;                 /* [0, 1]: RMSProp's decay; AdagradDecay's rho */
     float beta1, beta2;        /* [0, 1): the Adam family */
-    float epsilon;             /* >= 0 */
+    float epsilon;             /* > 0: the Adam family, RMSProp; >= 0: Adagrad and AdagradDecay, of
+                                * which epsilon and initial_accumulator are not both 0 */
     float weight_decay;        /* >= 0: AdamW, decoupled */
     float initial_accumulator; /* >= 0: Adagrad, AdagradDecay, FTRL's n */
     float l1, l2;              /* >= 0: FTRL */
@@ -92,9 +93,9 @@ SL_API struct sl_optimizer_spec sl_optimizer_defaults(enum sl_optimizer_kind kin
 
 enum sl_initializer_kind {
     SL_INITIALIZER_ZEROS = 0,
-    SL_INITIALIZER_CONSTANT = 1,         /* a */
-    SL_INITIALIZER_UNIFORM = 2,          /* [a, b) */
-    SL_INITIALIZER_NORMAL = 3,           /* mean a, standard deviation b */
+    SL_INITIALIZER_CONSTANT = 1, /* a */
+    SL_INITIALIZER_UNIFORM = 2,  /* [a, b), a < b */
+    SL_INITIALIZER_NORMAL = 3,   /* mean a, standard deviation b >= 0; |a| + 9 b is finite */
     SL_INITIALIZER_TRUNCATED_NORMAL = 4, /* the same, redrawn beyond two standard deviations */
 };
 #define SL_INITIALIZER_KIND_COUNT 5
@@ -146,10 +147,11 @@ struct sl_client;
 struct sl_table; /* a table opened by a client; valid until the client is destroyed */
 struct sl_step;
 
-/* How a step travels, by StarServer's names. */
+/* How a step travels, by StarServer's names. The first is what most clients want, and what options
+ * of zeros say. */
 enum sl_protocol {
-    SL_PROTOCOL_STAR_SERVER = 0,      /* one message per operation and shard */
-    SL_PROTOCOL_STAR_SERVER_LITE = 1, /* all that one step sends to a shard in one message */
+    SL_PROTOCOL_STAR_SERVER_LITE = 0, /* all that one step sends to a shard in one message */
+    SL_PROTOCOL_STAR_SERVER = 1,      /* one message per operation and shard */
 };
 
 #define SL_CLIENT_ANY_TASK (-2)
@@ -227,6 +229,11 @@ SL_API int sl_client_create(const struct sl_client_options *options, struct sl_c
  * frees everything. No step may be outstanding. Nulls *client. */
 SL_API void sl_client_destroy(struct sl_client **client);
 
+/* The same for a worker that ends before it has finished: a process with its task index goes on
+ * behind the last iteration that it ticked, and so does a job that is restored from a checkpoint.
+ */
+SL_API void sl_client_leave(struct sl_client **client);
+
 /* Creates the table on every shard, or checks that it exists with the same specification; an error
  * EXISTS is logged with the first property that differs. *out is owned by the client.
  * Errors: INVALID, EXISTS, DEADLINE, CLOSED. Any thread. */
@@ -252,6 +259,11 @@ SL_API int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, u
  * UINT32_MAX when the one in whose place it is had finished. Any thread. */
 SL_API uint32_t sl_client_clock(const struct sl_client *client);
 
+/* The task of a ps that was started again without the values that it had, and -1 while there is
+ * none: what the job has trained is not whole any more, and its checkpoints are refused. Asks the
+ * reactor that speaks to the coordinator. Any thread. */
+SL_API int32_t sl_client_values_lost(const struct sl_client *client);
+
 /* This worker's index, the one that was chosen included; -1: none. Any thread. */
 SL_API int32_t sl_client_task_index(const struct sl_client *client);
 
@@ -269,12 +281,13 @@ SL_API void sl_client_stats(const struct sl_client *client, struct sl_client_sta
  * where it lies: steps whose arrays are in it move no byte between two processes that go through
  * shared memory, and none by a processor over RDMA; but what is short, or has to be sorted by
  * shards, is copied all the same. In any other case it is memory like any other. bytes: at least 1;
- * page-aligned; zeros. The client's, until freed or destroyed. After a step that pulled into it has
- * failed, a ps on this machine that was held up in the middle of its answer may still write there
- * until its connection ends: pull into other memory then. Over RDMA, where that goes for long
- * answers into any memory, the step fails only when nobody writes there any more: a ps that says
- * nothing by its deadline has 50 ms to do so, and is then disconnected from. Errors: NO_MEMORY,
- * TOO_LARGE (SL_CLIENT_BUFFERS_MAX exist, or were registered). Any thread; not on the data path. */
+ * page-aligned; zeros. The client's, until freed or destroyed. A step that pulled into it, or over
+ * RDMA into any memory, fails only when nobody writes there any more: a ps that says nothing by the
+ * deadline has 50 ms to do so, and is then disconnected from. One on this machine that does not
+ * notice within another 100 ms loses the buffer: it gets other pages with the same contents at the
+ * same address, and what goes through shared memory is copied from then on. A log line says so.
+ * Errors: NO_MEMORY, TOO_LARGE (SL_CLIENT_BUFFERS_MAX exist, or were registered). Any thread; not
+ * on the data path. */
 #define SL_CLIENT_BUFFERS_MAX 64
 SL_API int sl_client_buffer_create(struct sl_client *client, size_t bytes, void **out);
 /* No step that names it may be outstanding. Nulls *buffer. */

@@ -61,7 +61,7 @@ static void fill_options(struct sl_join *join, const struct sl_env *env, const s
         .task_index =
             join->cluster.any_task ? SL_CLIENT_ANY_TASK : (int32_t)join->cluster.task_index,
         .ps_count = join->cluster.ps_count,
-        .worker_count = join->cluster.has_scheduler ? join->cluster.worker_count : 0,
+        .worker_count = join->cluster.worker_count,
         .heartbeat_ms = dmlc->heartbeat_interval_s * 1000,
         .polling = env->worker_polling,
         .caller_driven = true,

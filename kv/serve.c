@@ -71,13 +71,13 @@ struct sources {
     struct sl_dpdk_device_list *devices; /* where an endpoint is of dpdk */
 };
 
-/* As the command line says; before it is read, the defaults. */
-static struct flags flags = {
+static const struct flags DEFAULTS = {
     .cluster.task_index = -1,
     .memory_limit = "0",
     .start_timeout_s = 60,
     .drain_timeout_s = 10,
 };
+static struct flags flags; /* the command line's */
 
 static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_SECTION, .help = "The cluster"},
@@ -118,8 +118,8 @@ static const struct sl_cli_option OPTIONS[] = {
      .name = "memory-limit",
      .target = &flags.memory_limit,
      .metavar = "BYTES",
-     .help = "Of all tables of this process, in bytes or with K, M, G or T behind the number; 0 "
-             "sets no limit. Rows beyond it are refused."},
+     .help = "Of all memory of this process, in bytes or with K, M, G or T behind the number; 0 "
+             "sets no limit. Rows beyond it are refused; a limit below the least is an error."},
     {.kind = SL_CLI_U64,
      .name = "start-timeout",
      .target = &flags.start_timeout_s,
@@ -364,6 +364,7 @@ static void fill_options(struct sources *sources, struct sl_process_options *opt
     options->any_task = cluster->any_task;
     options->ps_count = cluster->ps_count;
     options->worker_count = cluster->worker_count;
+    options->worker_count_source = cluster->worker_count_source;
     options->reactor_count = options->kind == SL_PROCESS_SCHEDULER ? 1 : env->ps_reactors;
     options->replicas = options->kind == SL_PROCESS_SCHEDULER ? 0 : (uint32_t)flags.replicas;
     options->polling = options->kind != SL_PROCESS_SCHEDULER && env->ps_polling;
@@ -558,18 +559,19 @@ static int configure(struct sources *sources, struct sl_process_options *options
     if (err == 0) {
         err = check_endpoints(sources, options, reason);
     }
-    if (err == 0 && options->kind != SL_PROCESS_SCHEDULER) {
-        err = sl_checkpoint_choice_check(&sources->checkpoint, reason, REASON_BYTES);
+    if (err == 0) {
+        err = sl_serve_parts_take_folder(&sources->checkpoint, options, reason, REASON_BYTES);
     }
     if (err == 0) {
         err = check_replicas(options, reason);
     }
-    return err;
+    return err != 0 ? err : sl_serve_parts_check_memory(options, reason, REASON_BYTES);
 }
 
 int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
 {
     char reason[REASON_BYTES];
+    flags = DEFAULTS; /* an earlier call left its own */
     int result = parse_flags(argc, argv, reason);
     if (result == SL_CLI_EXIT_OK) {
         return EXIT_SUCCESS;
@@ -584,10 +586,7 @@ int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
         free_sources(&sources);
         return result == SL_ERR_DEADLINE ? EXIT_FAILURE : EXIT_USAGE;
     }
-    if (options.reactor_count > sl_topology_core_count()) {
-        sl_log_warn("NETWORK_PS_CORE_NUMBER=%u, but there are %u cores", options.reactor_count,
-                    sl_topology_core_count());
-    }
+    sl_serve_parts_warn_cores(&options);
     warn_wildcard(&options.data);
     warn_insecure(&options);
     if (handler != NULL && options.checkpoint.directory != NULL) {

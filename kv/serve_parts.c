@@ -3,11 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/checkpoint_choice.h"
 #include "config/security.h"
 #include "config/store_choice.h"
+#include "core/log.h"
 #include "net/transport.h"
+#include "ps/memory_plan.h"
 #include "ps/process.h"
 #include "ps/store/etcd.h"
+#include "reactor/topology.h"
 
 _Static_assert(SL_STORE_CHOICE_SERVERS == SL_ETCD_SERVERS_MAX, "servers of a store");
 
@@ -44,4 +48,35 @@ void sl_serve_parts_store(const struct sl_store_choice *choice, const struct sl_
     memcpy(out->servers, choice->servers, sizeof out->servers);
     memcpy(out->user, choice->user, sizeof out->user);
     memcpy(out->password, choice->password, sizeof out->password);
+}
+
+int sl_serve_parts_take_folder(const struct sl_checkpoint_choice *checkpoint,
+                               const struct sl_process_options *options, char *reason,
+                               size_t reason_bytes)
+{
+    if (options->kind == SL_PROCESS_SCHEDULER) {
+        return 0;
+    }
+    int err = sl_checkpoint_choice_check(checkpoint, reason, reason_bytes);
+    if (err != 0 || options->any_task) {
+        return err;
+    }
+    return sl_checkpoint_choice_lock(checkpoint, options->task_index, reason, reason_bytes);
+}
+
+int sl_serve_parts_check_memory(const struct sl_process_options *options, char *reason,
+                                size_t reason_bytes)
+{
+    struct sl_memory_plan plan;
+    return sl_process_memory_plan(options, &plan, reason, reason_bytes);
+}
+
+void sl_serve_parts_warn_cores(const struct sl_process_options *options)
+{
+    const uint32_t cores = sl_topology_core_count();
+    if (options->reactor_count > cores) {
+        sl_log_warn("NETWORK_PS_CORE_NUMBER=%u, but there are %u cores%s", options->reactor_count,
+                    cores,
+                    options->polling ? ": reactors that poll take the cores from each other" : "");
+    }
 }

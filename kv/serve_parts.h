@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+struct sl_checkpoint_choice;
 struct sl_etcd_options;
 struct sl_process_options;
 struct sl_security;
@@ -18,5 +19,18 @@ int sl_serve_parts_check_data(const struct sl_process_options *options, char *re
 /* How the store is reached: what `security` points to outlives it. */
 void sl_serve_parts_store(const struct sl_store_choice *choice, const struct sl_security *security,
                           struct sl_etcd_options *out);
+
+/* Makes and checks the checkpoint folder, and takes it for this ps where its task index is known
+ * before it joins. Errors: INVALID, IN_USE, with reason. */
+int sl_serve_parts_take_folder(const struct sl_checkpoint_choice *checkpoint,
+                               const struct sl_process_options *options, char *reason,
+                               size_t reason_bytes);
+
+/* Whether the memory limit suffices for the other options. Errors: INVALID, with reason. */
+int sl_serve_parts_check_memory(const struct sl_process_options *options, char *reason,
+                                size_t reason_bytes);
+
+/* Warns where there are more reactors than cores. */
+void sl_serve_parts_warn_cores(const struct sl_process_options *options);
 
 #endif

@@ -210,6 +210,14 @@ void sl_client_destroy(struct sl_client **client)
     close_and_free(client);
 }
 
+void sl_client_leave(struct sl_client **client)
+{
+    sl_assert(client != NULL);
+    if (*client != NULL) {
+        close_and_free(client);
+    }
+}
+
 /* ---- Control */
 
 int sl_client_table_open(struct sl_client *client, const struct sl_table_spec *spec,
@@ -290,6 +298,21 @@ int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, uint64_t
 int32_t sl_client_task_index(const struct sl_client *client)
 {
     return client->task_index;
+}
+
+int32_t sl_client_values_lost(const struct sl_client *client)
+{
+    sl_assert(client != NULL);
+    struct sl_port *port = port_of_caller((struct sl_client *)(uintptr_t)client);
+    struct sl_call call = {.hub = &client->hubs[0], .run = sl_control_values_lost};
+    if (port == NULL) {
+        return -1; /* no memory for this thread: its steps fail */
+    }
+    sl_port_call(port, &call);
+    while (!call.done) {
+        sl_port_wait(port);
+    }
+    return (int32_t)call.count - 1;
 }
 
 uint32_t sl_client_clock(const struct sl_client *client)

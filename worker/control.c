@@ -37,6 +37,8 @@ static void cluster_came(void *ctx, const struct sl_message *answer, int err, co
         sl_call_fail(call, SL_ERR_PROTOCOL, "%s: it did not say what the cluster is", name);
     } else if (copy_cluster(&answer->cluster, call->cluster) != 0) {
         sl_call_fail(call, SL_ERR_NO_MEMORY, "no memory for the list of ps processes");
+    } else {
+        call->hub->values_lost = answer->cluster.values_lost;
     }
     sl_call_answer(call);
 }
@@ -54,13 +56,20 @@ static void send_register(struct sl_hub *hub, uint64_t timeout_ns, sl_session_an
 
 static void register_again(struct sl_hub *hub);
 
+/* The cluster is not as it was. */
+static void take_cluster(struct sl_hub *hub, const struct sl_message_cluster *cluster)
+{
+    hub->values_lost = cluster->values_lost;
+    sl_move_links(hub, cluster);
+}
+
 static void registered_again(void *ctx, const struct sl_message *answer, int err,
                              const char *reason)
 {
     struct sl_hub *hub = ctx;
     hub->registering = false;
     if (err == 0) {
-        sl_move_links(hub, &answer->cluster);
+        take_cluster(hub, &answer->cluster);
     } else if (err == SL_ERR_DEADLINE) {
         register_again(hub);
     } else if (err != SL_ERR_CANCELLED) {
@@ -174,7 +183,7 @@ static void told(void *ctx, struct sl_session *session, const struct sl_message 
     (void)session;
     struct sl_hub *hub = ctx;
     if (message->kind == SL_MESSAGE_CLUSTER) {
-        sl_move_links(hub, &message->cluster);
+        take_cluster(hub, &message->cluster);
     } else if (message->kind == SL_MESSAGE_LOST) {
         const struct sl_message_lost *lost = &message->lost;
         sl_log_warn("%s/%u is lost: %s", lost->role == SL_MESSAGE_ROLE_PS ? "ps" : "worker",
@@ -336,6 +345,12 @@ void sl_control_checkpoint(struct sl_call *call)
         .timeout_ms = time_left_ms(call),
     };
     ask(call, &message, checkpoint_done);
+}
+
+void sl_control_values_lost(struct sl_call *call)
+{
+    call->count = call->hub->values_lost;
+    sl_call_answer(call);
 }
 
 void sl_control_leave(struct sl_hub *hub)

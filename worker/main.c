@@ -1,6 +1,7 @@
 /* starling-worker: trains a click-through model on its share of the data, with its parameters on
  * the ps. Exit status: 0 done, 1 failed, 2 a bad flag or variable, 128 + the signal after SIGINT or
  * SIGTERM. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +50,15 @@ static void on_signal(int number)
     if (waiting != 0) {
         _exit(EXIT_SIGNAL + number);
     }
-    caught_signal = number;
-    (void)alarm(STOP_SECONDS);
+    if (caught_signal == 0) { /* else a launcher and a control group, say, have both sent it */
+        caught_signal = number;
+        (void)alarm(STOP_SECONDS);
+    }
+}
+
+static void on_quit(int number)
+{
+    _exit(EXIT_SIGNAL + number);
 }
 
 /* The step that the stop waits for has not ended: a ps may be gone. The training thread sleeps in
@@ -66,13 +74,16 @@ static void on_alarm(int number)
     _exit(EXIT_SIGNAL + caught_signal);
 }
 
-/* The second signal of a kind finds the system's handling again, and ends the process. */
+/* A repeated signal changes nothing; SIGQUIT ends the process at once. */
 static void catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_signal};
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
+    action = (struct sigaction){.sa_handler = on_quit};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGQUIT, &action, NULL);
     action = (struct sigaction){.sa_handler = on_alarm};
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGALRM, &action, NULL);
@@ -151,15 +162,17 @@ static int read_environment(struct job *job, char *reason, size_t reason_bytes)
     return err;
 }
 
-/* Features of the data's first row, which every worker reads alike. */
-static int first_row_features(const struct sl_flags *flags, uint32_t *out, char *reason,
-                              size_t reason_bytes)
+/* Reads the data's first row, which every worker reads alike, and counts its features; features_max
+ * as in sl_reader_options. Data without a row is an error: the job would end well and have trained
+ * nothing. */
+static int read_first_row(const struct sl_flags *flags, uint32_t features_max,
+                          uint32_t *feature_count, char *reason, size_t reason_bytes)
 {
     const struct sl_reader_options options = {.format = flags->format,
                                               .paths = flags->data.items,
                                               .path_count = flags->data.count,
                                               .share_count = 1,
-                                              .features_max = SL_MODEL_FIELDS_MAX};
+                                              .features_max = features_max};
     struct sl_reader *reader;
     int err = sl_reader_open(&options, &reader, reason, reason_bytes);
     if (err != 0) {
@@ -169,23 +182,15 @@ static int first_row_features(const struct sl_flags *flags, uint32_t *out, char 
     int got = sl_reader_next(reader, &row);
     if (got < 0) {
         (void)snprintf(reason, reason_bytes, "%s", sl_reader_reason(reader));
+    } else if (got == 0) {
+        (void)snprintf(reason, reason_bytes, "--data %s%s: there is no row to train on",
+                       flags->data.items[0], flags->data.count > 1 ? " and the other files" : "");
+        got = SL_ERR_INVALID;
     } else {
-        *out = got == 1 && row->feature_count > 0 ? row->feature_count : 1;
+        *feature_count = row->feature_count > 0 ? row->feature_count : 1;
     }
     sl_reader_close(&reader);
     return got < 0 ? got : 0;
-}
-
-static int decide_fields(const struct sl_flags *flags, struct sl_model_shape *shape, char *reason,
-                         size_t reason_bytes)
-{
-    if (shape->fields == 0) {
-        shape->fields = flags->format->field_count;
-    }
-    if (shape->fields == 0 && flags->model == &sl_model_deepfm) {
-        return first_row_features(flags, &shape->fields, reason, reason_bytes);
-    }
-    return 0;
 }
 
 /* Several workers may share a terminal: one bar is enough. */
@@ -219,7 +224,7 @@ static int read_options(struct job *job, char *reason, size_t reason_bytes)
         .clock = sl_clock_system(),
     };
     set_index(job, job->cluster.task_index);
-    return 0;
+    return flags->report == NULL ? 0 : sl_report_check(flags->report, reason, reason_bytes);
 }
 
 /* Whoever evaluates opens the test data when it does; worker 0, who most likely will, also looks
@@ -246,9 +251,18 @@ static int open_data(struct job *job, char *reason, size_t reason_bytes)
 {
     const struct sl_flags *flags = &job->flags;
     struct sl_model_shape *shape = &job->options.shape;
-    int err = decide_fields(flags, shape, reason, reason_bytes);
+    uint32_t first_row_features = 0;
+    if (shape->fields == 0) {
+        shape->fields = flags->format->field_count;
+    }
+    const bool counts = shape->fields == 0 && flags->model == &sl_model_deepfm;
+    int err = read_first_row(flags, counts ? SL_MODEL_FIELDS_MAX : 0, &first_row_features, reason,
+                             reason_bytes);
     if (err != 0) {
         return err;
+    }
+    if (counts) {
+        shape->fields = first_row_features;
     }
     const struct sl_reader_options options = {
         .format = flags->format,
@@ -326,7 +340,7 @@ static int connect_cluster(struct job *job)
         .coordinator = coordinator,
         .task_index = job->cluster.any_task ? SL_CLIENT_ANY_TASK : (int32_t)job->cluster.task_index,
         .ps_count = job->cluster.ps_count,
-        .worker_count = job->cluster.has_scheduler ? job->cluster.worker_count : 0,
+        .worker_count = job->cluster.worker_count,
         .heartbeat_ms = job->dmlc.heartbeat_interval_s * 1000,
         .reactor_count = job->env.worker_reactors,
         .polling = job->env.worker_polling,
@@ -355,6 +369,11 @@ static int connect_cluster(struct job *job)
         coordinator == NULL ? SL_ERR_NO_MEMORY : sl_client_create(&options, &job->options.client);
     waiting = 0;
     free(coordinator);
+    if (err == SL_ERR_INVALID) { /* the coordinator was told otherwise */
+        sl_log_error("this worker was told %u ps, and by %s %u worker%s", job->cluster.ps_count,
+                     job->cluster.worker_count_source, job->cluster.worker_count,
+                     job->cluster.worker_count == 1 ? "" : "s");
+    }
     return err;
 }
 
@@ -401,12 +420,24 @@ static int write_report(const struct job *job)
     return err;
 }
 
-/* The training failed. A worker that says goodbye has finished, and nobody could train the rest in
- * its place; one that just ends is lost, and a replacement goes on where it was. */
-static _Noreturn void end_as_lost(void)
+/* The training failed, or is done and was not evaluated: without goodbye the shards know this
+ * worker for a lease more, so that their last checkpoint is of a job that goes on. */
+static _Noreturn void end_as_lost(int status)
 {
     (void)fflush(NULL);
-    _exit(EXIT_FAILED);
+    _exit(status);
+}
+
+/* One that was stopped in the middle leaves, so that nobody waits for it, and the rest is trained
+ * by who takes its place. */
+static void close_client(struct job *job, int err)
+{
+    const bool complete = job->report.complete;
+    if (err == SL_ERR_CANCELLED && !complete) {
+        sl_client_leave(&job->options.client);
+    } else if (err == 0 || (err != SL_ERR_CANCELLED && complete)) {
+        sl_client_destroy(&job->options.client);
+    }
 }
 
 static int run(struct job *job)
@@ -416,27 +447,31 @@ static int run(struct job *job)
         return EXIT_FAILED; /* logged */
     }
     if (take_task(job) != 0) {
-        end_as_lost();
+        end_as_lost(EXIT_FAILED);
     }
     describe_job(job);
     struct sl_reader *train = job->train;
     job->train = NULL;
     int err = sl_trainer_run(&job->options, train, &job->report);
-    if (err == 0 || err == SL_ERR_CANCELLED || job->report.complete) {
-        sl_client_destroy(&job->options.client);
-    }
+    close_client(job, err);
     (void)alarm(0); /* from here on it waits for nobody */
+    int printed = 0;
     if (err == 0 || err == SL_ERR_CANCELLED) {
-        sl_report_print(&job->report, stdout);
+        printed = sl_report_print(&job->report, stdout);
+        if (printed != 0) {
+            sl_log_error("the report cannot be written to standard output: %s", strerror(errno));
+        }
     }
     int reported = write_report(job);
+    reported = reported != 0 ? reported : printed;
+    const bool stopped = caught_signal != 0 && err == SL_ERR_CANCELLED;
+    const int status = stopped                     ? EXIT_SIGNAL + caught_signal
+                       : err == 0 && reported == 0 ? 0
+                                                   : EXIT_FAILED;
     if (job->options.client != NULL) {
-        end_as_lost();
+        end_as_lost(status);
     }
-    if (caught_signal != 0 && err == SL_ERR_CANCELLED) {
-        return EXIT_SIGNAL + caught_signal;
-    }
-    return err == 0 && reported == 0 ? 0 : EXIT_FAILED;
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -467,6 +502,12 @@ int main(int argc, char **argv)
         sl_log_error("%s", reason);
         status = EXIT_FAILED;
         goto out;
+    }
+    if (job->env.worker_reactors > sl_topology_core_count()) {
+        sl_log_warn("NETWORK_WORKER_CORE_NUMBER=%u, but there are %u cores%s",
+                    job->env.worker_reactors, sl_topology_core_count(),
+                    job->env.worker_polling ? ": reactors that poll take the cores from each other"
+                                            : "");
     }
     warn_without_rdma(job);
     sl_rlimit_raise(RLIMIT_MEMLOCK); /* what RDMA registers counts as locked */

@@ -8,11 +8,14 @@
 #include "config/env.h"
 #include "core/limits.h"
 
-#define TIMEOUT_SECONDS_MAX 4294               /* starling.h bounds a step's deadline */
+#define TIMEOUT_SECONDS_MAX 4294 /* starling.h bounds a step's deadline */
+#define STALENESS_MAX       1000000000
+#define STALENESS_DEFAULT   1
 #define SEED_MAX            9007199254740992.0 /* 2^53: whole as a double */
 
 static const struct sl_model *const MODELS[] = {&sl_model_lr, &sl_model_fm, &sl_model_deepfm};
-static const struct sl_reader_format *const FORMATS[] = {&sl_reader_libsvm, &sl_reader_criteo};
+static const struct sl_reader_format *const FORMATS[] = {&sl_reader_libsvm, &sl_reader_libffm,
+                                                         &sl_reader_criteo};
 static const char *const OPTIMIZER_NAMES[SL_OPTIMIZER_KIND_COUNT] = {
     [SL_OPTIMIZER_SUM] = "sum",
     [SL_OPTIMIZER_SGD] = "sgd",
@@ -26,7 +29,10 @@ static const char *const OPTIMIZER_NAMES[SL_OPTIMIZER_KIND_COUNT] = {
     [SL_OPTIMIZER_FTRL] = "ftrl",
     [SL_OPTIMIZER_FTRL_GROUP] = "ftrl_group",
 };
-static const char *const PROTOCOL_NAMES[] = {"star_server", "star_server_lite"};
+static const char *const PROTOCOL_NAMES[] = {
+    [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite",
+    [SL_PROTOCOL_STAR_SERVER] = "star_server",
+};
 
 /* What the command line's table writes to. */
 struct raw {
@@ -100,9 +106,9 @@ static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_CHOICE,
      .name = "format",
      .target = &raw.format,
-     .choices = "libsvm|criteo",
-     .help = "libsvm: LABEL INDEX:VALUE ...; criteo: label, 13 integers, 26 hexadecimal words,"
-             " separated by tabs."},
+     .choices = "libsvm|libffm|criteo",
+     .help = "libsvm: LABEL INDEX:VALUE ...; libffm: LABEL FIELD:INDEX:VALUE ...; criteo: label,"
+             " 13 integers, 26 hexadecimal words, separated by tabs."},
     {.kind = SL_CLI_U64,
      .name = "epochs",
      .target = &raw.epochs,
@@ -191,7 +197,7 @@ static const struct sl_cli_option OPTIONS[] = {
     {.kind = SL_CLI_F64,
      .name = "epsilon",
      .target = &raw.epsilon,
-     .help = "rmsprop and the adam family.",
+     .help = "adagrad, adagrad_decay, rmsprop and the adam family.",
      .least = 0,
      .most = 1},
     {.kind = SL_CLI_F64,
@@ -249,12 +255,12 @@ static const struct sl_cli_option OPTIONS[] = {
      .target = &raw.staleness,
      .help = "N of \"--consistency ssp\".",
      .least = 0,
-     .most = 1e9},
+     .most = STALENESS_MAX},
     {.kind = SL_CLI_CHOICE,
      .name = "protocol",
      .target = &raw.protocol,
-     .choices = "star_server|star_server_lite",
-     .help = "One message for each table and shard, or all of a step to a shard in one."},
+     .choices = "star_server_lite|star_server", /* in the order of sl_protocol */
+     .help = "All of a step to a shard in one message, or one for each table and shard."},
     {.kind = SL_CLI_FLAG,
      .name = "checksum",
      .target = &raw.checksum,
@@ -341,7 +347,7 @@ static void set_defaults(enum sl_optimizer_kind kind, int model)
         .epochs = 1,
         .batch_rows = 64,
         .factors = 8,
-        .staleness = 1,
+        .staleness = STALENESS_DEFAULT,
         .seed = 1,
         .timeout_s = 60,
         .start_timeout_s = 60,
@@ -363,7 +369,8 @@ static void set_defaults(enum sl_optimizer_kind kind, int model)
 }
 
 /* Twice: the optimizer and the model decide what the other flags' defaults are. */
-static int parse_twice(int argc, char **argv, char *reason, size_t reason_bytes)
+static int parse_twice(int argc, char **argv, struct raw *defaults, char *reason,
+                       size_t reason_bytes)
 {
     set_defaults(SL_OPTIMIZER_ADAGRAD, 0);
     int result = sl_cli_parse(&CLI, argc, argv, reason, reason_bytes);
@@ -373,7 +380,80 @@ static int parse_twice(int argc, char **argv, char *reason, size_t reason_bytes)
     sl_cli_list_fini(&raw.data);
     sl_cli_list_fini(&raw.dpdk);
     set_defaults((enum sl_optimizer_kind)raw.optimizer, raw.model);
+    *defaults = raw;
     return sl_cli_parse(&CLI, argc, argv, reason, reason_bytes);
+}
+
+/* ---- Flags that only some optimizers or models have ------------------------------------------ */
+
+#define OPTIMIZER(kind) (1U << SL_OPTIMIZER_##kind)
+#define ADAM_FAMILY     (OPTIMIZER(ADAM) | OPTIMIZER(ADAMW) | OPTIMIZER(ADAM_ASYNC))
+#define FTRL_FAMILY     (OPTIMIZER(FTRL) | OPTIMIZER(FTRL_GROUP))
+#define FM              (1U << 1) /* index in MODELS */
+#define DEEPFM          (1U << 2)
+#define MEMBER(name)    offsetof(struct raw, name), sizeof((struct raw *)0)->name
+
+static const struct setting {
+    const char *flag;
+    size_t offset, bytes;        /* in struct raw */
+    uint32_t optimizers, models; /* bit i: the i-th has the setting; 0: all have it */
+} SETTINGS[] = {
+    {"momentum", MEMBER(momentum), OPTIMIZER(MOMENTUM) | OPTIMIZER(RMSPROP), 0},
+    {"rho", MEMBER(rho), OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD_DECAY), 0},
+    {"beta1", MEMBER(beta1), ADAM_FAMILY, 0},
+    {"beta2", MEMBER(beta2), ADAM_FAMILY, 0},
+    {"epsilon", MEMBER(epsilon),
+     ADAM_FAMILY | OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY), 0},
+    {"weight-decay", MEMBER(weight_decay), OPTIMIZER(ADAMW), 0},
+    {"initial-accumulator", MEMBER(initial_accumulator),
+     OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY) | FTRL_FAMILY, 0},
+    {"l1", MEMBER(l1), FTRL_FAMILY, 0},
+    {"l2", MEMBER(l2), FTRL_FAMILY, 0},
+    {"lr-power", MEMBER(lr_power), FTRL_FAMILY, 0},
+    {"decay-steps", MEMBER(decay_steps), OPTIMIZER(ADAGRAD_DECAY), 0},
+    {"decay-baseline", MEMBER(decay_baseline), OPTIMIZER(ADAGRAD_DECAY), 0},
+    {"factors", MEMBER(factors), 0, FM | DEEPFM},
+    {"hidden", MEMBER(hidden), 0, DEEPFM},
+    {"fields", MEMBER(fields), 0, DEEPFM},
+};
+
+static bool has_bit(uint32_t bits, int bit)
+{
+    return bits == 0 || (bits >> bit & 1) != 0;
+}
+
+static void refuse_setting(const struct setting *setting, char *reason, size_t reason_bytes)
+{
+    const bool by_optimizer = setting->optimizers != 0;
+    const int count =
+        by_optimizer ? SL_OPTIMIZER_KIND_COUNT : (int)(sizeof MODELS / sizeof *MODELS);
+    char owners[160] = "";
+    for (int i = 0; i < count; i++) {
+        if (has_bit(by_optimizer ? setting->optimizers : setting->models, i)) {
+            const size_t used = strlen(owners);
+            (void)snprintf(owners + used, sizeof owners - used, "%s%s", used == 0 ? "" : ", ",
+                           by_optimizer ? OPTIMIZER_NAMES[i] : MODELS[i]->name);
+        }
+    }
+    (void)snprintf(reason, reason_bytes, "--%s has no effect with --%s %s: it is a setting of %s",
+                   setting->flag, by_optimizer ? "optimizer" : "model",
+                   by_optimizer ? OPTIMIZER_NAMES[raw.optimizer] : MODELS[raw.model]->name, owners);
+}
+
+/* A setting that differs from its default must be one of the chosen optimizer and model. */
+static int check_settings(const struct raw *defaults, char *reason, size_t reason_bytes)
+{
+    for (size_t i = 0; i < sizeof SETTINGS / sizeof SETTINGS[0]; i++) {
+        const struct setting *setting = &SETTINGS[i];
+        const bool is_default = memcmp((const char *)defaults + setting->offset,
+                                       (const char *)&raw + setting->offset, setting->bytes) == 0;
+        if (!is_default && (!has_bit(setting->optimizers, raw.optimizer) ||
+                            !has_bit(setting->models, raw.model))) {
+            refuse_setting(setting, reason, reason_bytes);
+            return SL_ERR_INVALID;
+        }
+    }
+    return 0;
 }
 
 static struct sl_optimizer_spec optimizer_spec(void)
@@ -400,23 +480,33 @@ static int parse_consistency(const char *text, struct sl_consistency_spec *out, 
                              size_t reason_bytes)
 {
     *out = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_SSP};
+    const bool has_staleness = raw.staleness != STALENESS_DEFAULT;
     uint32_t staleness = (uint32_t)raw.staleness;
-    if (strcmp(text, "asp") == 0) {
-        out->mode = SL_CONSISTENCY_ASP;
-        return 0;
-    }
-    if (strcmp(text, "bsp") == 0) {
-        out->mode = SL_CONSISTENCY_BSP;
-        return 0;
-    }
-    if (strcmp(text, "ssp") == 0 ||
-        (strncmp(text, "ssp:", 4) == 0 && sl_env_parse_u32(text + 4, 0, 1000000000, &staleness))) {
+    if (strcmp(text, "ssp") == 0) {
         out->staleness = staleness;
         return 0;
     }
+    const bool has_suffix =
+        strncmp(text, "ssp:", 4) == 0 && sl_env_parse_u32(text + 4, 0, STALENESS_MAX, &staleness);
+    const bool is_asp = strcmp(text, "asp") == 0;
+    if (has_staleness && (has_suffix || is_asp || strcmp(text, "bsp") == 0)) {
+        (void)snprintf(reason, reason_bytes,
+                       "--staleness has no effect with --consistency %s: it is the N of "
+                       "--consistency ssp",
+                       text);
+        return SL_ERR_INVALID;
+    }
+    if (has_suffix) {
+        out->staleness = staleness;
+        return 0;
+    }
+    if (is_asp || strcmp(text, "bsp") == 0) {
+        out->mode = is_asp ? SL_CONSISTENCY_ASP : SL_CONSISTENCY_BSP;
+        return 0;
+    }
     (void)snprintf(reason, reason_bytes,
-                   "--consistency %s: accepts asp, bsp, ssp or ssp:N with N from 0 to 1000000000",
-                   text);
+                   "--consistency %s: accepts asp, bsp, ssp or ssp:N with N from 0 to %d", text,
+                   STALENESS_MAX);
     return SL_ERR_INVALID;
 }
 
@@ -439,7 +529,8 @@ static int parse_hidden(const char *text, uint32_t hidden[SL_MODEL_HIDDEN], char
 
 int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, size_t reason_bytes)
 {
-    int err = parse_twice(argc, argv, reason, reason_bytes);
+    struct raw defaults;
+    int err = parse_twice(argc, argv, &defaults, reason, reason_bytes);
     if (err != SL_CLI_RUN) {
         return err;
     }
@@ -472,6 +563,9 @@ int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, si
     err = parse_consistency(raw.consistency, &flags.consistency, reason, reason_bytes);
     if (err == 0) {
         err = parse_hidden(raw.hidden, flags.shape.hidden, reason, reason_bytes);
+    }
+    if (err == 0) {
+        err = check_settings(&defaults, reason, reason_bytes);
     }
     if (err != 0) {
         sl_cli_list_fini(&raw.data);

@@ -62,19 +62,21 @@ void sl_reader_row_fini(struct sl_reader_row *row)
     *row = (struct sl_reader_row){0};
 }
 
-/* Appends what stands there: printable bytes up to the next blank, a few at most. */
+/* Appends the word at `rest`, up to the next blank, a few bytes at most. Bytes that are not
+ * printable are written as \xNN. */
 static void quote(char *text, size_t room, struct sl_bytes rest)
 {
-    char word[24];
+    char word[32];
     size_t used = 0;
-    while (rest.left > 0 && used + 1 < sizeof word) {
+    while (rest.left > 0 && used + sizeof "\\x00" <= sizeof word) {
         uint8_t byte = sl_bytes_u8(&rest);
-        if (byte <= ' ') {
+        if (byte == ' ' || byte == '\t') {
             break;
         }
-        word[used++] = byte < 127 ? (char)byte : '?';
+        const bool is_printable = byte > ' ' && byte < 127;
+        used += (size_t)snprintf(word + used, sizeof word - used, is_printable ? "%c" : "\\x%02x",
+                                 byte);
     }
-    word[used] = '\0';
     size_t length = strlen(text);
     if (used > 0) {
         (void)snprintf(text + length, room - length, ": \"%s\"", word);
@@ -93,6 +95,47 @@ int sl_reader_refuse(struct sl_reader_fault *fault, const struct sl_bytes *line,
     return SL_ERR_INVALID;
 }
 
+/* Files that look like text to nobody, by their first bytes. */
+static const struct {
+    const char *bytes;
+    size_t byte_count;
+    const char *what;
+} FOREIGN[] = {
+    {"\xef\xbb\xbf", 3, "the file begins with a byte order mark: save it as UTF-8 without one"},
+    {"\xff\xfe", 2, "the file is UTF-16: convert it to UTF-8"},
+    {"\xfe\xff", 2, "the file is UTF-16: convert it to UTF-8"},
+    {"\x1f\x8b", 2, "the file is compressed with gzip: unpack it first"},
+    {"\x28\xb5\x2f\xfd", 4, "the file is compressed with zstd: unpack it first"},
+    {"BZh", 3, "the file is compressed with bzip2: unpack it first"},
+    {"\xfd"
+     "7zXZ",
+     5, "the file is compressed with xz: unpack it first"},
+};
+
+/* Refuses a file that is not plain text. Errors: INVALID, and those of the system. */
+static int check_beginning(const char *path, char *reason, size_t reason_bytes)
+{
+    char begin[8];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : pread(fd, begin, sizeof begin, 0);
+    const int why = errno;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    if (got < 0) {
+        (void)snprintf(reason, reason_bytes, "%s: %s", path, strerror(why));
+        return sl_err_from_errno(why);
+    }
+    for (size_t i = 0; i < sizeof FOREIGN / sizeof FOREIGN[0]; i++) {
+        if ((size_t)got >= FOREIGN[i].byte_count &&
+            memcmp(begin, FOREIGN[i].bytes, FOREIGN[i].byte_count) == 0) {
+            (void)snprintf(reason, reason_bytes, "%s: %s", path, FOREIGN[i].what);
+            return SL_ERR_INVALID;
+        }
+    }
+    return 0;
+}
+
 /* Looks at every file before anything is read, so that a misspelt name fails at once. */
 static int measure_files(struct sl_reader *reader, const char *const *paths, char *reason,
                          size_t reason_bytes)
@@ -100,7 +143,7 @@ static int measure_files(struct sl_reader *reader, const char *const *paths, cha
     uint64_t base = 0;
     for (uint32_t i = 0; i < reader->file_count; i++) {
         struct stat status;
-        if (stat(paths[i], &status) != 0 || access(paths[i], R_OK) != 0) {
+        if (stat(paths[i], &status) != 0) {
             int err = sl_err_from_errno(errno);
             (void)snprintf(reason, reason_bytes, "%s: %s", paths[i], strerror(errno));
             return err;
@@ -110,6 +153,10 @@ static int measure_files(struct sl_reader *reader, const char *const *paths, cha
                            "%s: not a regular file: workers divide the data by byte ranges",
                            paths[i]);
             return SL_ERR_INVALID;
+        }
+        int err = check_beginning(paths[i], reason, reason_bytes);
+        if (err != 0) {
+            return err;
         }
         uint64_t bytes = (uint64_t)status.st_size;
         reader->files[i] = (struct file){.path = paths[i], .base = base, .bytes = bytes};
@@ -357,12 +404,13 @@ static int find_line(struct sl_reader *reader, size_t *bytes, size_t *taken)
     return 0;
 }
 
-static bool is_blank(struct sl_bytes line)
+/* A line without an example: blanks only, or, where the format has them, a comment. */
+static bool is_empty(struct sl_bytes line, const struct sl_reader_format *format)
 {
     while (line.left > 0) {
         uint8_t byte = sl_bytes_u8(&line);
         if (byte != ' ' && byte != '\t') {
-            return false;
+            return byte == '#' && format->has_comments;
         }
     }
     return true;
@@ -401,7 +449,7 @@ int sl_reader_next(struct sl_reader *reader, const struct sl_reader_row **row)
         const uint8_t *at = reader->buffer + reader->start;
         bool carriage = bytes > 0 && at[bytes - 1] == '\r';
         struct sl_bytes line = sl_bytes_over(at, bytes - (carriage ? 1 : 0));
-        if (!is_blank(line)) {
+        if (!is_empty(line, reader->format)) {
             int err = parse_line(reader, line, &fault);
             if (err != 0) {
                 return fail_line(reader, err, &fault);

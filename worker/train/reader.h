@@ -38,11 +38,13 @@ struct sl_reader_format {
     const char *name;
     const char *accepts;  /* a line in words, for error messages */
     uint32_t field_count; /* features of every row; 0: rows differ */
+    bool has_comments;    /* a line whose first word begins with # has no row */
     /* Parses a line that is not empty into *row. Errors: INVALID with the fault, NO_MEMORY. */
     int (*parse)(struct sl_bytes line, struct sl_reader_row *row, struct sl_reader_fault *fault);
 };
 
 extern const struct sl_reader_format sl_reader_libsvm;
+extern const struct sl_reader_format sl_reader_libffm;
 extern const struct sl_reader_format sl_reader_criteo;
 
 /* The class that the criteo format cuts an integer to: itself up to 2, else floor(log(x + 1)^2). */
@@ -59,8 +61,8 @@ struct sl_reader_options {
 
 struct sl_reader;
 
-/* Errors: NOT_FOUND, IO, INVALID (no regular file), NO_MEMORY, with the file in reason. *out is
- * owned by the caller. */
+/* Errors: NOT_FOUND, IO, INVALID (no regular file, compressed, or not UTF-8), NO_MEMORY, with the
+ * file in reason. *out is owned by the caller. */
 int sl_reader_open(const struct sl_reader_options *options, struct sl_reader **out, char *reason,
                    size_t reason_bytes);
 void sl_reader_close(struct sl_reader **reader);

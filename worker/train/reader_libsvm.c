@@ -1,5 +1,7 @@
-/* libsvm's format: "label index:value index:value ...", separated by blanks; "# ..." ends a line.
- * The index is the key as it stands. */
+/* libsvm's format, "label index:value index:value ...", and libffm's, "label field:index:value
+ * ...": words separated by blanks; "# ..." ends a line. The index is the key as it stands. libffm
+ * numbers features across all fields, so the field adds nothing to the key; it is checked and
+ * dropped. */
 #include "worker/train/reader.h"
 #include "worker/train/text.h"
 
@@ -33,26 +35,43 @@ static int parse_label(const struct sl_bytes *line, struct sl_bytes *rest, float
     return 0;
 }
 
-static int parse_feature(const struct sl_bytes *line, struct sl_bytes *rest,
+/* A whole number and a colon. */
+static int parse_number(const struct sl_bytes *line, struct sl_bytes *rest, const char *what,
+                        uint64_t *out, struct sl_reader_fault *fault)
+{
+    if (!sl_text_u64(rest, out)) {
+        return sl_reader_refuse(fault, line, rest,
+                                "the %s is no whole number from 0 to 18446744073709551615", what);
+    }
+    return sl_text_skip(rest, ':')
+               ? 0
+               : sl_reader_refuse(fault, line, rest, "a colon must follow the %s", what);
+}
+
+static int parse_feature(const struct sl_bytes *line, struct sl_bytes *rest, bool has_field,
                          struct sl_reader_row *row, struct sl_reader_fault *fault)
 {
-    uint64_t key;
+    uint64_t field, key;
     float value;
-    if (!sl_text_u64(rest, &key)) {
-        return sl_reader_refuse(fault, line, rest,
-                                "the index is no whole number from 0 to 18446744073709551615");
-    }
-    if (!sl_text_skip(rest, ':')) {
-        return sl_reader_refuse(fault, line, rest, "a colon and a value must follow the index");
+    int err = has_field ? parse_number(line, rest, "field", &field, fault) : 0;
+    err = err != 0 ? err : parse_number(line, rest, "index", &key, fault);
+    if (err != 0) {
+        return err;
     }
     struct sl_bytes before = *rest;
-    if (!sl_text_float(rest, &value) || !at_blank(rest)) {
+    const bool is_number = sl_text_float(rest, &value);
+    if (is_number && !has_field && sl_text_peek(rest) == ':') {
+        return sl_reader_refuse(fault, line, &before,
+                                "a second colon: is it FIELD:INDEX:VALUE (--format libffm)?");
+    }
+    if (!is_number || !at_blank(rest)) {
         return sl_reader_refuse(fault, line, &before, "the value is no finite decimal number");
     }
     return sl_reader_row_add(row, key, value);
 }
 
-static int parse(struct sl_bytes line, struct sl_reader_row *row, struct sl_reader_fault *fault)
+static int parse(struct sl_bytes line, bool has_field, struct sl_reader_row *row,
+                 struct sl_reader_fault *fault)
 {
     struct sl_bytes rest = line;
     skip_blanks(&rest);
@@ -63,13 +82,33 @@ static int parse(struct sl_bytes line, struct sl_reader_row *row, struct sl_read
         if (rest.left == 0 || sl_text_peek(&rest) == '#') {
             break;
         }
-        err = parse_feature(&line, &rest, row, fault);
+        err = parse_feature(&line, &rest, has_field, row, fault);
     }
     return err;
+}
+
+static int parse_libsvm(struct sl_bytes line, struct sl_reader_row *row,
+                        struct sl_reader_fault *fault)
+{
+    return parse(line, false, row, fault);
+}
+
+static int parse_libffm(struct sl_bytes line, struct sl_reader_row *row,
+                        struct sl_reader_fault *fault)
+{
+    return parse(line, true, row, fault);
 }
 
 const struct sl_reader_format sl_reader_libsvm = {
     .name = "libsvm",
     .accepts = "a line is \"LABEL INDEX:VALUE INDEX:VALUE ...\" with the label 0, 1, -1 or +1",
-    .parse = parse,
+    .has_comments = true,
+    .parse = parse_libsvm,
+};
+
+const struct sl_reader_format sl_reader_libffm = {
+    .name = "libffm",
+    .accepts = "a line is \"LABEL FIELD:INDEX:VALUE ...\" with the label 0, 1, -1 or +1",
+    .has_comments = true,
+    .parse = parse_libffm,
 };

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <libgen.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,15 +99,14 @@ static void print_line(const struct sl_report *report, FILE *to)
         to, "worker %u of %u: %llu rows, %.2f s, %.0f rows/s%s%s\n", report->job.worker_index,
         report->job.worker_count, (unsigned long long)report->rows, report->train_seconds,
         sl_report_rows_per_second(report), loss, report->complete ? "" : ", stopped early");
-    (void)fflush(to);
 }
 
-void sl_report_print(const struct sl_report *report, FILE *to)
+int sl_report_print(const struct sl_report *report, FILE *to)
 {
     const struct sl_report_job *job = &report->job;
     if (job->worker_index != 0 && !report->evaluated) {
         print_line(report, to);
-        return;
+        return fflush(to) == 0 && ferror(to) == 0 ? 0 : SL_ERR_IO;
     }
     (void)fprintf(to, "worker %u of %u: %s, %s, %s, %s%s\n", job->worker_index, job->worker_count,
                   job->model, job->optimizer, job->consistency, job->protocol,
@@ -131,7 +131,7 @@ void sl_report_print(const struct sl_report *report, FILE *to)
         (unsigned long long)report->traffic.requests, (unsigned long long)report->traffic.failures);
     print_time_split(to, report);
     print_processor(to, report);
-    (void)fflush(to);
+    return fflush(to) == 0 && ferror(to) == 0 ? 0 : SL_ERR_IO;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -245,10 +245,11 @@ static int write_all(int fd, const char *text, size_t bytes)
     return 0;
 }
 
-/* Each step can meet a full disk; fsync, since some file systems tell only then. */
-static int write_file(const char *path, const char *text)
+/* how: O_TRUNC or O_EXCL. Each step can meet a full disk; fsync, since some file systems tell only
+ * then. */
+static int write_file(const char *path, int how, const char *text)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
     if (fd < 0) {
         return -1;
     }
@@ -268,14 +269,15 @@ static int replace_file(const char *path, const char *text)
 {
     struct stat status;
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
-        return write_file(path, text);
+        return write_file(path, O_TRUNC, text);
     }
     char *temporary = NULL;
     if (asprintf(&temporary, "%s.%ld.tmp", path, (long)getpid()) < 0) {
         errno = ENOMEM;
         return -1;
     }
-    int result = write_file(temporary, text);
+    (void)unlink(temporary); /* of a process that had this number before, or a link elsewhere */
+    int result = write_file(temporary, O_EXCL, text);
     if (result == 0) {
         result = rename(temporary, path);
     }
@@ -286,6 +288,29 @@ static int replace_file(const char *path, const char *text)
     }
     free(temporary);
     return result;
+}
+
+int sl_report_check(const char *path, char *reason, size_t reason_bytes)
+{
+    struct stat status;
+    char *copy = strdup(path);
+    if (copy == NULL) {
+        (void)snprintf(reason, reason_bytes, "--report %s: no memory", path);
+        return SL_ERR_NO_MEMORY;
+    }
+    const bool exists = stat(path, &status) == 0;
+    const bool is_device = exists && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+    const char *place = is_device ? path : dirname(copy); /* a regular file is replaced */
+    int why = exists && S_ISDIR(status.st_mode) ? EISDIR : 0;
+    if (why == 0 && access(place, W_OK) != 0) {
+        why = errno;
+    }
+    if (why != 0) {
+        (void)snprintf(reason, reason_bytes, "--report %s: cannot write to %s: %s", path, place,
+                       strerror(why));
+    }
+    free(copy);
+    return why == 0 ? 0 : sl_err_from_errno(why);
 }
 
 int sl_report_write(const struct sl_report *report, const char *path, char *reason,

@@ -51,8 +51,13 @@ struct sl_report {
 
 void sl_report_init(struct sl_report *report);
 
-/* The block for people: that of worker 0, and of who evaluated, is whole, another's is a line. */
-void sl_report_print(const struct sl_report *report, FILE *to);
+/* Prints the block for people: whole for worker 0 and for the worker that evaluated, one line for
+ * any other. Errors: IO, with errno. */
+int sl_report_print(const struct sl_report *report, FILE *to);
+
+/* Whether a report can be written to `path` later: its folder, or a device of that name, is there
+ * and may be written to. Errors: those of the system, with reason. */
+int sl_report_check(const char *path, char *reason, size_t reason_bytes);
 
 /* Writes JSON, a regular file beside `path` first and renamed then, so that nobody sees half of it.
  * Errors: IO and other system errors, NO_MEMORY, with reason. */

@@ -1,5 +1,7 @@
 #include "worker/train/trainer.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/assert.h"
@@ -12,6 +14,8 @@
 #include "worker/train/progress.h"
 
 #define LEAD_MAX         1
+
+#define VALUES_CHECK_NS  SL_CLOCK_NS_PER_S
 
 #define START_BARRIER    "starling-worker/start"
 #define END_BARRIER      "starling-worker/end"
@@ -37,6 +41,8 @@ struct trainer {
     bool fused;                                   /* push, tick and pull are one step */
     uint32_t begin;                               /* the first iteration, or NOTHING_TO_TRAIN */
     uint32_t clock;                               /* the iteration that it is at */
+    bool stopped;                                 /* before its last batch, by options->stop */
+    uint64_t check_ns;                            /* when to check next that no values are lost */
     struct sl_pipeline_lane *ahead[LEAD_MAX + 1]; /* pulled for, in order; NULL: none */
 
     uint32_t epoch; /* of the loss below */
@@ -196,7 +202,9 @@ static double seconds_of(uint64_t ns)
     return (double)ns / (double)SL_CLOCK_NS_PER_S;
 }
 
-static void compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
+/* Errors: CORRUPT, with the pipeline's reason, when the batch's loss is not a finite number. Its
+ * gradients must not be pushed then. */
+static int compute(struct trainer *trainer, const struct sl_pipeline_lane *lane)
 {
     struct sl_model_pass pass = {.shape = &trainer->options->shape, .scratch = trainer->scratch};
     for (uint32_t t = 0; t < trainer->table_count; t++) {
@@ -236,6 +244,13 @@ static void compute(struct trainer *trainer, const struct sl_pipeline_lane *lane
         .loss = trainer->recent_loss,
     };
     sl_progress_update(&trainer->progress, &state, end_ns);
+    if (!isfinite(loss)) {
+        (void)snprintf(trainer->pipeline.reason, sizeof trainer->pipeline.reason,
+                       "the model has diverged: the loss is not a finite number; choose a smaller "
+                       "--lr, and restore a checkpoint from before");
+        return SL_ERR_CORRUPT;
+    }
+    return 0;
 }
 
 /* Sends for the parameters of iteration `clock`'s batch, in a step of its own. */
@@ -280,7 +295,7 @@ static int push_and_pull(struct trainer *trainer, struct sl_pipeline_lane *lane,
                          struct sl_pipeline_lane *next)
 {
     uint32_t clock = trainer->clock++;
-    bool last = trainer->ahead[0] == NULL;
+    bool last = trainer->ahead[0] == NULL && !trainer->stopped;
     int err = sl_pipeline_submit(&trainer->pipeline, clock, lane,
                                  last ? SL_PIPELINE_FINISH : SL_PIPELINE_TICK,
                                  trainer->fused ? next : NULL);
@@ -288,6 +303,29 @@ static int push_and_pull(struct trainer *trainer, struct sl_pipeline_lane *lane,
         return err;
     }
     return send_for(trainer, clock + 1 + trainer->lead, next);
+}
+
+/* Errors: CORRUPT, with the pipeline's reason: the model is not what was trained any more. */
+static int check_values(struct trainer *trainer)
+{
+    const int32_t ps = sl_client_values_lost(trainer->options->client);
+    if (ps < 0) {
+        return 0;
+    }
+    (void)snprintf(trainer->pipeline.reason, sizeof trainer->pipeline.reason,
+                   "ps/%d was started again without the values that it had: start the job again",
+                   ps);
+    return SL_ERR_CORRUPT;
+}
+
+static int check_values_if_due(struct trainer *trainer)
+{
+    const uint64_t now_ns = sl_clock_now_ns(trainer->options->clock);
+    if (now_ns < trainer->check_ns) {
+        return 0;
+    }
+    trainer->check_ns = now_ns + VALUES_CHECK_NS;
+    return check_values(trainer);
 }
 
 /* Computes on the batch that is next, pushes, and sends for one further on. */
@@ -298,12 +336,16 @@ static int train_one(struct trainer *trainer)
     if (err != 0) {
         return err;
     }
-    compute(trainer, lane);
+    err = compute(trainer, lane);
+    if (err != 0) {
+        return err;
+    }
     for (uint32_t i = 0; i < trainer->lead; i++) {
         trainer->ahead[i] = trainer->ahead[i + 1];
     }
     struct sl_pipeline_lane *next = NULL;
     if (*trainer->options->stop != 0) {
+        trainer->stopped = true;
         trainer->ahead[0] = NULL;
     } else {
         int got = sl_pipeline_load(&trainer->pipeline, &next);
@@ -358,7 +400,8 @@ static int train(struct trainer *trainer)
             sl_pipeline_submit(&trainer->pipeline, trainer->clock, NULL, SL_PIPELINE_FINISH, NULL);
     }
     while (err == 0 && trainer->ahead[0] != NULL) {
-        err = train_one(trainer);
+        err = check_values_if_due(trainer);
+        err = err != 0 ? err : train_one(trainer);
     }
     int drained = err == 0 ? sl_pipeline_drain(&trainer->pipeline) : 0;
     err = err != 0 ? err : drained;
@@ -428,23 +471,28 @@ static int train_and_evaluate(struct trainer *trainer)
     const struct sl_trainer_options *options = trainer->options;
     int err = 0;
     if (trainer->begin == NOTHING_TO_TRAIN) {
-        sl_log_warn("nothing to train: the worker in whose place this one is had finished, or "
-                    "left (another job needs ps that are started anew)");
+        sl_log_warn("nothing to train: the worker in whose place this one is had finished (another "
+                    "job needs ps that are started anew)");
     } else {
         err = meet_at_start(trainer);
         err = err != 0 ? err : train(trainer);
     }
+    trainer->report->complete = err == 0 && !trainer->stopped;
     if (err == 0 && *options->stop != 0) {
         err = SL_ERR_CANCELLED;
     }
     if (err != 0) {
         return err;
     }
-    trainer->report->complete = true;
     err = log_meeting(meet(trainer, END_BARRIER, options->barrier_timeout_ms), END_BARRIER,
                       options->barrier_timeout_ms);
     if (err == 0 && options->test != NULL) {
         err = evaluate_in_turn(trainer);
+    }
+    if (err == 0 && check_values(trainer) != 0) {
+        sl_log_error("the model is not whole: %s", trainer->pipeline.reason);
+        trainer->report->complete = false;
+        err = SL_ERR_CORRUPT;
     }
     return err;
 }
