@@ -37,7 +37,7 @@ static const char *const MODE_NAMES[] = {"event", "polling"};
 struct options {
     const char *sizes, *congestion;
     uint64_t depth, small_connections;
-    int optimizer;
+    int optimizer, over;
     struct sl_bench_common common;
     uint64_t bytes[SIZES_MAX];
     uint32_t size_count;
@@ -49,14 +49,15 @@ struct ours {
     struct sl_bench_bulk_transfer transfer;
 };
 
-/* All of one size and way. */
+/* The contestants of one size and way. Bare sockets run only where Starling uses TCP too. */
 struct cell {
     uint64_t bytes;
     enum way way;
     char names[MODE_COUNT + 1][64];
     struct ours ours[MODE_COUNT];
     struct sl_bench_bare_bulk bare;
-    struct sl_bench_contestant *contestants; /* [MODE_COUNT + 1], bare last */
+    struct sl_bench_contestant *contestants; /* [contestant_count], bare last */
+    uint32_t contestant_count;
 };
 
 struct bench {
@@ -132,6 +133,7 @@ static void add_ours(struct bench *bench, struct cell *cell, enum mode mode)
                 .depth = (uint32_t)options->depth,
                 .optimizer = (enum sl_optimizer_kind)options->optimizer,
                 .congestion = options->congestion,
+                .no_shm = options->over == SL_BENCH_OVER_TCP,
                 .memory = bench->memory,
             },
     };
@@ -141,8 +143,29 @@ static void add_ours(struct bench *bench, struct cell *cell, enum mode mode)
         .name = cell->names[mode],
         .quantities = OUR_QUANTITIES,
         .quantity_count = sizeof OUR_QUANTITIES / sizeof OUR_QUANTITIES[0],
+        .transport = sl_bench_over_names[options->over],
         .run = run_ours,
         .ctx = &cell->ours[mode],
+    };
+}
+
+static void add_bare(struct bench *bench, struct cell *cell)
+{
+    cell->bare = (struct sl_bench_bare_bulk){
+        .bytes = cell->bytes,
+        .to_server = cell->way == WAY_PUSH,
+        .depth = (uint32_t)bench->options->depth,
+        .congestion = bench->options->congestion,
+    };
+    (void)snprintf(cell->names[MODE_COUNT], sizeof cell->names[MODE_COUNT], "%s, bare",
+                   WAY_NAMES[cell->way]);
+    bench->contestants[bench->contestant_count++] = (struct sl_bench_contestant){
+        .name = cell->names[MODE_COUNT],
+        .quantities = BARE_QUANTITIES,
+        .quantity_count = 1,
+        .transport = "TCP",
+        .run = run_bare,
+        .ctx = &cell->bare,
     };
 }
 
@@ -157,27 +180,17 @@ static void add_cell(struct bench *bench, uint64_t bytes, enum way way)
     for (int mode = 0; mode < MODE_COUNT; mode++) {
         add_ours(bench, cell, (enum mode)mode);
     }
-    cell->bare = (struct sl_bench_bare_bulk){
-        .bytes = bytes,
-        .to_server = way == WAY_PUSH,
-        .depth = (uint32_t)bench->options->depth,
-        .congestion = bench->options->congestion,
-    };
-    (void)snprintf(cell->names[MODE_COUNT], sizeof cell->names[MODE_COUNT], "%s, bare",
-                   WAY_NAMES[way]);
-    bench->contestants[bench->contestant_count++] = (struct sl_bench_contestant){
-        .name = cell->names[MODE_COUNT],
-        .quantities = BARE_QUANTITIES,
-        .quantity_count = 1,
-        .run = run_bare,
-        .ctx = &cell->bare,
-    };
+    if (bench->options->over == SL_BENCH_OVER_TCP) {
+        add_bare(bench, cell);
+    }
+    cell->contestant_count =
+        bench->contestant_count - (uint32_t)(cell->contestants - bench->contestants);
 }
 
 static void add_iperf(struct bench *bench)
 {
     static const char *const names[] = {"pull, iperf3 -l 1M", "push, iperf3 -l 1M"};
-    if (!sl_bench_iperf_is_there()) {
+    if (bench->options->over != SL_BENCH_OVER_TCP || !sl_bench_iperf_is_there()) {
         return;
     }
     bench->iperf_contestants = &bench->contestants[bench->contestant_count];
@@ -232,6 +245,9 @@ static void add_small(struct bench *bench)
 static void add_ratios(const struct bench *bench, const struct cell *cell,
                        struct sl_bench_report *report)
 {
+    if (cell->contestant_count == MODE_COUNT) {
+        return; /* nothing is like it */
+    }
     const bool held = cell->bytes >= TARGET_LEAST && cell->bytes <= TARGET_MOST;
     char size[32];
     describe_bytes(cell->bytes, size, sizeof size);
@@ -262,7 +278,7 @@ static void add_small_ratio(const struct bench *bench, struct sl_bench_report *r
 
 static void put_on_curves(const struct cell *cell)
 {
-    for (int i = 0; i <= MODE_COUNT; i++) {
+    for (uint32_t i = 0; i < cell->contestant_count; i++) {
         for (uint32_t f = 0; f < cell->contestants[i].quantity_count; f++) {
             sl_bench_figure_at(cell->contestants[i].figures[f], "MB",
                                (double)cell->bytes / (1 << 20));
@@ -330,9 +346,10 @@ static int measure(struct bench *bench)
     const struct options *options = bench->options;
     char setting[256];
     (void)snprintf(setting, sizeof setting,
-                   "dense tables, %" PRIu64 " steps under way, %s, TCP congestion control %s",
-                   options->depth, options->optimizer == SL_OPTIMIZER_SUM ? "sum" : "sgd",
-                   options->congestion);
+                   "dense tables over %s, %" PRIu64
+                   " steps under way, %s, TCP congestion control %s",
+                   sl_bench_over_names[options->over], options->depth,
+                   options->optimizer == SL_OPTIMIZER_SUM ? "sum" : "sgd", options->congestion);
     const struct sl_bench_contest contest = {
         .benchmark = "bulk",
         .setting = setting,
@@ -353,6 +370,7 @@ static int parse(struct options *options, int argc, char **argv)
         sl_bench_number("small-connections", &options->small_connections, 0, 256,
                         "Connections whose small pulls meet pushes of 16 MB; 0: none."),
         sl_bench_choice("optimizer", &options->optimizer, "sum|sgd", "What pushes go through."),
+        sl_bench_over(&options->over),
         sl_bench_congestion(&options->congestion),
     };
     int parsed = sl_bench_parse("bulk", "Measures dense pulls and pushes over one connection.", own,

@@ -144,6 +144,7 @@ struct sl_bench_contestant sl_bench_bulk_small_contestant(const char *name,
         .name = name,
         .quantities = quantities,
         .quantity_count = sizeof quantities / sizeof quantities[0],
+        .transport = "TCP",
         .run = run,
         .ctx = small,
     };

@@ -19,6 +19,7 @@ struct sl_bench_bulk_transfer {
     uint32_t depth;
     enum sl_optimizer_kind optimizer; /* of the table, that pushes go through */
     const char *congestion;
+    bool no_shm;   /* TCP, between processes of one machine too */
     float *memory; /* [depth][bytes / 4] */
 };
 

@@ -127,6 +127,7 @@ struct sl_bench_contestant sl_bench_cell_contestant(struct sl_bench_cell *cell)
         .name = cell->name,
         .quantities = sl_bench_cell_quantities,
         .quantity_count = cell->ps == NULL ? SL_BENCH_CELL_SERVER_CPU : SL_BENCH_CELL_QUANTITIES,
+        .transport = "TCP",
         .run = run,
         .ctx = cell,
     };

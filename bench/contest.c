@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/quiet.h"
 #include "core/assert.h"
 #include "core/log.h"
 
@@ -15,6 +16,7 @@ static void add_figures(struct sl_bench_contestant *contestant, struct sl_bench_
         const struct sl_bench_quantity *quantity = &contestant->quantities[i];
         contestant->figures[i] =
             sl_bench_report_figure(report, contestant->name, quantity->name, quantity->unit);
+        sl_bench_figure_over(contestant->figures[i], contestant->transport);
     }
 }
 
@@ -51,17 +53,49 @@ static int run_one(struct sl_bench_contestant *contestant, const struct sl_bench
     return 0;
 }
 
+/* Keeps the samples of the other rounds. */
+static void leave_out(struct sl_bench_contestant *contestants, uint32_t count, uint64_t disturbed)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t q = 0; q < contestants[i].quantity_count; q++) {
+            struct sl_bench_figure *figure = contestants[i].figures[q];
+            uint32_t kept = 0;
+            for (uint32_t round = 0; round < figure->count; round++) {
+                if ((disturbed >> round & 1) == 0) {
+                    figure->samples[kept++] = figure->samples[round];
+                }
+            }
+            figure->count = kept;
+        }
+    }
+}
+
+static void settle(struct sl_bench_contestant *contestants, uint32_t count, uint64_t rounds,
+                   uint64_t disturbed, struct sl_bench_report *report)
+{
+    const uint32_t disturbed_count = (uint32_t)__builtin_popcountll(disturbed);
+    const bool is_left_out = disturbed_count < rounds;
+    if (is_left_out) {
+        leave_out(contestants, count, disturbed);
+    }
+    sl_bench_report_disturbed(report, disturbed_count, is_left_out);
+}
+
 int sl_bench_contest_run(struct sl_bench_contestant *contestants, uint32_t count,
                          const struct sl_bench_common *common, struct sl_bench_report *report)
 {
     for (uint32_t i = 0; i < count; i++) {
         add_figures(&contestants[i], report);
     }
+    uint64_t disturbed = 0; /* rounds: bits */
     for (uint64_t round = 0; round < common->rounds; round++) {
         for (uint32_t turn = 0; turn < count; turn++) {
             struct sl_bench_contestant *contestant = &contestants[(turn + round) % count];
             show_progress(contestant->name, round, common->rounds);
+            struct sl_bench_quiet quiet;
+            sl_bench_quiet_begin(&quiet);
             const int err = run_one(contestant, common);
+            disturbed |= (uint64_t)sl_bench_quiet_was_disturbed(&quiet) << round;
             clear_progress();
             if (err != 0) {
                 sl_log_error("%s failed in round %u of %u: %s", contestant->name,
@@ -70,6 +104,7 @@ int sl_bench_contest_run(struct sl_bench_contestant *contestants, uint32_t count
             }
         }
     }
+    settle(contestants, count, common->rounds, disturbed, report);
     return 0;
 }
 

@@ -16,6 +16,7 @@ struct sl_bench_contestant {
     const char *name; /* "bare echo, 16 x 32" */
     const struct sl_bench_quantity *quantities;
     uint32_t quantity_count;
+    const char *transport; /* "TCP", "shared memory"; NULL: over none; static storage */
     /* One repeat: starts what it needs, lets it run for warm_up seconds, measures for `seconds`,
      * stops it, so that it takes no processor time from the others (a server that polls is ended,
      * or stopped with SIGSTOP). values[quantity_count] is to be filled. Errors, logged: any. */
@@ -24,7 +25,8 @@ struct sl_bench_contestant {
     struct sl_bench_figure *figures[SL_BENCH_QUANTITIES_MAX]; /* out: in the report */
 };
 
-/* Errors: of the first run that failed. */
+/* Rounds in which other programs took processor time (bench/quiet.h) are left out of the figures of
+ * all contestants, unless there is no other. Errors: of the first run that failed. */
 int sl_bench_contest_run(struct sl_bench_contestant *contestants, uint32_t count,
                          const struct sl_bench_common *common, struct sl_bench_report *report);
 

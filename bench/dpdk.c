@@ -14,6 +14,7 @@
 #include "bench/stream.h"
 #include "core/assert.h"
 #include "core/log.h"
+#include "net/dpdk/module.h"
 #include "net/dpdk/port_fault.h"
 #include "net/transport.h"
 
@@ -68,7 +69,8 @@ struct entry {
     struct sl_bench_frames frames;
     struct sl_bench_stream stream;
     struct ends ends;
-    struct sl_dpdk_faults faults;
+    struct sl_dpdk_fault_medium faulty; /* around `medium` */
+    struct sl_dpdk_medium medium;
     char name[SL_BENCH_NAME_BYTES];
 };
 
@@ -269,6 +271,17 @@ static void name_loss(char name[SL_BENCH_NAME_BYTES], uint32_t loss)
     (void)snprintf(name, SL_BENCH_NAME_BYTES, "frames, %g %% lost", loss / 1e4);
 }
 
+/* Around the receiver's devices. Without the plug-in the benchmark has ended before. */
+static void add_faults(struct entry *entry, struct sl_dpdk_faults faults)
+{
+    const char *why;
+    entry->faulty = (struct sl_dpdk_fault_medium){
+        .inner = {.ops = sl_dpdk_module_ports(&why), .ctx = &entry->ends.of_server},
+        .faults = faults};
+    entry->medium = (struct sl_dpdk_medium){.ops = &sl_dpdk_fault_ports, .ctx = &entry->faulty};
+    entry->stream.medium = &entry->medium;
+}
+
 static void add_losses(struct bench *bench)
 {
     const uint32_t depth = (uint32_t)bench->options.bulk_depth;
@@ -277,8 +290,7 @@ static void add_losses(struct bench *bench)
         char name[SL_BENCH_NAME_BYTES];
         name_loss(name, LOSSES[i]);
         struct entry *entry = add_stream(bench, name, first_mtu(bench), 1, depth);
-        entry->faults = (struct sl_dpdk_faults){.loss = LOSSES[i], .seed = 1};
-        entry->ends.of_server.faults = &entry->faults;
+        add_faults(entry, (struct sl_dpdk_faults){.loss = LOSSES[i], .seed = 1});
     }
 }
 

@@ -23,6 +23,7 @@ struct sl_bench_contestant sl_bench_echo_contestant(const char *name,
         .name = name,
         .quantities = quantities,
         .quantity_count = SL_BENCH_ECHO_QUANTITIES,
+        .transport = "TCP",
         .run = run,
         .ctx = echo,
     };

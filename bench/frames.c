@@ -119,6 +119,7 @@ static bool is_client(const struct side *side)
 static void on_accepted(void *ctx, struct sl_conn *conn)
 {
     struct side *side = ctx;
+    conn->is_welcome = true;
     side->conn = conn;
 }
 

@@ -32,6 +32,7 @@
 enum part { PART_ALL, PART_GOODPUT, PART_ROUND_TRIP, PART_CROWD };
 
 enum way { SHM, TCP, WAYS };
+static const char *const TRANSPORTS[WAYS] = {[SHM] = "shared memory", [TCP] = "TCP"};
 static const char *const WAY_NAMES[WAYS] = {[SHM] = "shm", [TCP] = "tcp"};
 
 /* Of each length by both ways, memcpy and ps-lite; round trips; crowds. */
@@ -186,6 +187,12 @@ static struct entry *add(struct bench *bench,
     return entry;
 }
 
+static void set_way(struct bench *bench, struct entry *entry, enum way way)
+{
+    entry->way = way;
+    bench->contestants[entry - bench->entries].transport = TRANSPORTS[way];
+}
+
 static void write_len(uint64_t len, char text[32])
 {
     if (len % (1U << 20) == 0) {
@@ -221,7 +228,7 @@ static void add_goodput(struct bench *bench, uint32_t which)
     write_len(len, text);
     for (uint32_t way = 0; way < WAYS; way++) {
         struct entry *entry = add(bench, run_pair, GOODPUT, 2);
-        entry->way = (enum way)way;
+        set_way(bench, entry, (enum way)way);
         entry->len = which;
         (void)snprintf(entry->name, sizeof entry->name, "%s, %s", WAY_NAMES[way], text);
     }
@@ -257,7 +264,7 @@ static void add_entries(struct bench *bench)
     }
     for (uint32_t way = 0; wanted(options, PART_ROUND_TRIP) && way < WAYS; way++) {
         struct entry *entry = add(bench, run_round_trips, TRIPS, 2);
-        entry->way = (enum way)way;
+        set_way(bench, entry, (enum way)way);
         (void)snprintf(entry->name, sizeof entry->name, "%s, round trip", WAY_NAMES[way]);
     }
     if (wanted(options, PART_ROUND_TRIP)) {
@@ -267,7 +274,7 @@ static void add_entries(struct bench *bench)
     }
     for (uint32_t way = 0; wanted(options, PART_CROWD) && way < WAYS; way++) {
         struct entry *entry = add(bench, run_crowd, MESSAGES, 1);
-        entry->way = (enum way)way;
+        set_way(bench, entry, (enum way)way);
         (void)snprintf(entry->name, sizeof entry->name, "%s, %" PRIu64 ":1, 1 KB", WAY_NAMES[way],
                        options->workers);
     }
@@ -303,7 +310,7 @@ static void add_ratio(const struct bench *bench, struct sl_bench_report *report,
     char name[SL_BENCH_NAME_BYTES];
     (void)snprintf(name, sizeof name, "%s, %s / %s", who, what, other);
     if (a != NULL && b != NULL) {
-        sl_bench_report_ratio(report, name, a, b, least, 0);
+        sl_bench_report_ratio_of_transports(report, name, a, b, least, 0);
     }
 }
 

@@ -81,6 +81,15 @@ struct sl_cli_option sl_bench_congestion(const char **target)
                          "it the system's.");
 }
 
+const char *const sl_bench_over_names[] = {
+    [SL_BENCH_OVER_TCP] = "TCP", [SL_BENCH_OVER_SHM] = "shared memory"};
+
+struct sl_cli_option sl_bench_over(int *target)
+{
+    return sl_bench_choice("over", target, "tcp|shm",
+                           "What is between a ps and its clients, which are on one machine here.");
+}
+
 struct sl_cli_option sl_bench_exponent(const char *name, double *target)
 {
     return (struct sl_cli_option){

@@ -36,6 +36,12 @@ struct sl_cli_option sl_bench_text(const char *name, const char **target, const 
 /* --congestion, of TCP; what the kernel does not have is refused by sl_bench_parse. */
 struct sl_cli_option sl_bench_congestion(const char **target);
 
+/* --over: what the clients of a ps of this machine speak; what bare sockets are compared with is
+ * TCP. Names of the choices, for sl_bench_contestant.transport. */
+enum sl_bench_over { SL_BENCH_OVER_TCP, SL_BENCH_OVER_SHM };
+extern const char *const sl_bench_over_names[];
+struct sl_cli_option sl_bench_over(int *target);
+
 /* The exponent of Zipf's law. */
 struct sl_cli_option sl_bench_exponent(const char *name, double *target);
 

@@ -209,6 +209,7 @@ struct sl_bench_contestant sl_bench_redis_contestant(const char *name,
         .name = name,
         .quantities = quantities,
         .quantity_count = 2,
+        .transport = "TCP",
         .run = run_redis,
         .ctx = load,
     };
@@ -341,6 +342,7 @@ struct sl_bench_contestant sl_bench_iperf_contestant(const char *name, struct sl
         .name = name,
         .quantities = quantities,
         .quantity_count = 1,
+        .transport = "TCP",
         .run = run_iperf,
         .ctx = iperf,
     };

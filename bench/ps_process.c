@@ -22,6 +22,7 @@
 
 #define START_TIMEOUT_NS (30 * SL_CLOCK_NS_PER_S)
 #define TERM_TIMEOUT_NS  (1 * SL_CLOCK_NS_PER_S)
+#define END_TIMEOUT_NS   (1 * SL_CLOCK_NS_PER_S)
 #define LOOK_AGAIN_NS    (2 * SL_CLOCK_NS_PER_MS)
 #define TAIL_BYTES       2048
 #define PATH_BYTES       4096
@@ -513,9 +514,10 @@ double sl_bench_ps_cpu_seconds(const struct sl_bench_ps *ps)
     return (double)now.tv_sec + (double)now.tv_nsec / (double)SL_CLOCK_NS_PER_S;
 }
 
+/* The connections of a process that is killed close before it can be waited for. */
 void sl_bench_ps_show_log(struct sl_bench_ps *ps)
 {
-    if (has_ended(ps)) {
+    if (wait_end(ps, END_TIMEOUT_NS)) {
         sl_log_error("starling-ps ended, with %s %d", WIFSIGNALED(ps->status) ? "signal" : "status",
                      WIFSIGNALED(ps->status) ? WTERMSIG(ps->status) : WEXITSTATUS(ps->status));
     }

@@ -21,7 +21,8 @@
 
 struct command {
     struct sl_bench_pslite_load load;
-    bool local, no_shm;
+    bool local;
+    int over;
     uint64_t workers, servers;
     int handler, client;
     struct sl_bench_common common; /* its cores and files */
@@ -36,29 +37,38 @@ struct board {
 /* ---- Reports --------------------------------------------------------------------------------- */
 
 static void add_samples(struct sl_bench_report *report, const char *name, const char *quantity,
-                        const char *unit, const double *samples, uint32_t count)
+                        const char *unit, const char *transport, const double *samples,
+                        uint32_t count)
 {
     struct sl_bench_figure *figure = sl_bench_report_figure(report, name, quantity, unit);
+    sl_bench_figure_over(figure, transport);
     for (uint32_t i = 0; i < count; i++) {
         sl_bench_figure_sample(figure, samples[i]);
     }
+}
+
+static void add_one(struct sl_bench_report *report, const char *name, const char *quantity,
+                    const char *unit, const char *transport, double value)
+{
+    add_samples(report, name, quantity, unit, transport, &value, 1);
 }
 
 static void add_worker(struct sl_bench_report *report, const struct command *command,
                        const struct sl_bench_pslite_found *found)
 {
     char name[SL_BENCH_NAME_BYTES];
+    const char *transport = sl_bench_over_names[command->over];
     (void)snprintf(name, sizeof name, "worker %u", found->rank);
     if (command->load.mode == SL_BENCH_PSLITE_PUSH_THEN_PULL) {
         const double keys = (double)command->load.repeat * found->key_count;
-        sl_bench_report_add(report, name, "push, total", "ms", found->push_ms);
-        sl_bench_report_add(report, name, "pull, total", "ms", found->pull_ms);
-        sl_bench_report_add(report, name, "push of a key", "us", found->push_ms * 1e3 / keys);
-        sl_bench_report_add(report, name, "pull of a key", "us", found->pull_ms * 1e3 / keys);
+        add_one(report, name, "push, total", "ms", transport, found->push_ms);
+        add_one(report, name, "pull, total", "ms", transport, found->pull_ms);
+        add_one(report, name, "push of a key", "us", transport, found->push_ms * 1e3 / keys);
+        add_one(report, name, "pull of a key", "us", transport, found->pull_ms * 1e3 / keys);
         return;
     }
-    add_samples(report, name, "goodput", "Gb/s", found->goodput, found->report_count);
-    add_samples(report, name, "time per key", "us", found->key_us, found->report_count);
+    add_samples(report, name, "goodput", "Gb/s", transport, found->goodput, found->report_count);
+    add_samples(report, name, "time per key", "us", transport, found->key_us, found->report_count);
 }
 
 static void add_all(struct sl_bench_report *report, const struct board *board)
@@ -70,9 +80,10 @@ static void add_all(struct sl_bench_report *report, const struct board *board)
         goodput += board->found[i].all_goodput;
     }
     if (load->mode != SL_BENCH_PSLITE_PUSH_THEN_PULL) {
-        sl_bench_report_add(report, "all workers", "goodput", "Gb/s", goodput);
-        sl_bench_report_add(report, "all workers", "keys", "1/s",
-                            goodput * 1e9 / 8 / (double)load->len);
+        const char *transport = sl_bench_over_names[board->command.over];
+        add_one(report, "all workers", "goodput", "Gb/s", transport, goodput);
+        add_one(report, "all workers", "keys", "1/s", transport,
+                goodput * 1e9 / 8 / (double)load->len);
     }
 }
 
@@ -85,7 +96,7 @@ static int finish(const struct board *board, bool print)
     struct sl_bench_report *report = NULL;
     sl_bench_pslite_options_setting(&command->load, of_load, sizeof of_load);
     (void)snprintf(setting, sizeof setting, "%s; %s; the worker's connections are served by %s",
-                   of_load, command->no_shm ? "TCP" : "shared memory where it can be",
+                   of_load, sl_bench_over_names[command->over],
                    command->client == 0 ? "its own thread" : "a second thread");
     int err = sl_bench_report_create("pslite", setting, &report);
     if (err == 0) {
@@ -122,7 +133,7 @@ static int run_server(const struct sl_kv_handler *handler)
 
 static int run_role(struct board *board, enum sl_kv_role role, const struct sl_kv_handler *handler)
 {
-    if (board->command.no_shm && setenv("STARLING_SHM", "0", 1) != 0) {
+    if (board->command.over == SL_BENCH_OVER_TCP && setenv("STARLING_SHM", "0", 1) != 0) {
         return 1;
     }
     if (role != SL_KV_WORKER) {
@@ -141,7 +152,7 @@ static int run_local(struct board *board, const struct sl_kv_handler *handler)
         .servers = (uint32_t)command->servers,
         .server_core = command->common.server_core,
         .worker_core = command->common.client_core,
-        .no_shm = command->no_shm,
+        .no_shm = command->over == SL_BENCH_OVER_TCP,
         .handler = handler,
         .work = run_worker,
         .ctx = board,
@@ -174,10 +185,7 @@ static int parse_flags(struct command *command, int argc, char **argv)
                         "first of each key and acknowledges the others; or it adds up f32."),
         sl_bench_choice("client", &command->client, "caller|reactor",
                         "Who serves a worker's connections: its own thread or another."),
-        {.kind = SL_CLI_FLAG,
-         .name = "no-shm",
-         .target = &command->no_shm,
-         .help = "TCP between processes of one machine too, as with STARLING_SHM=0."},
+        sl_bench_over(&command->over),
     };
     static const struct sl_bench_program program = {
         .name = "pslite",

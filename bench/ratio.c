@@ -29,7 +29,7 @@ struct options {
     uint64_t dims[SHAPES_MAX], keys[SHAPES_MAX];
     uint32_t dim_count, keys_count;
     double exponent;
-    int ps_mode, client;
+    int ps_mode, client, over;
     const char *congestion;
     struct sl_bench_common common;
 };
@@ -106,6 +106,7 @@ static void add_entry(struct bench *bench, struct shape shape, enum sl_protocol 
                 .protocol = protocol,
                 .driven = options->client == 0,
                 .congestion = options->congestion,
+                .no_shm = options->over == SL_BENCH_OVER_TCP,
                 .seed = options->seed,
             },
     };
@@ -116,6 +117,7 @@ static void add_entry(struct bench *bench, struct shape shape, enum sl_protocol 
         .name = entry->name,
         .quantities = QUANTITIES,
         .quantity_count = sizeof QUANTITIES / sizeof QUANTITIES[0],
+        .transport = sl_bench_over_names[options->over],
         .run = run_entry,
         .ctx = entry,
     };
@@ -179,8 +181,9 @@ static int measure(struct bench *bench)
     char setting[256];
     (void)snprintf(setting, sizeof setting,
                    "a step pulls, then pushes keys of each of %" PRIu64 " tables of %" PRIu64
-                   " rows, Zipf %.2f, Adagrad; %" PRIu64 " processes on one core",
-                   options->tables, options->rows, options->exponent, options->processes);
+                   " rows, Zipf %.2f, Adagrad; %" PRIu64 " processes on one core, over %s",
+                   options->tables, options->rows, options->exponent, options->processes,
+                   sl_bench_over_names[options->over]);
     const struct sl_bench_contest contest = {
         .benchmark = "ratio",
         .setting = setting,
@@ -217,6 +220,7 @@ static int parse(struct options *options, int argc, char **argv)
         sl_bench_choice("ps-mode", &options->ps_mode, "event|polling", "How the ps waits."),
         sl_bench_choice("client", &options->client, "caller|reactor",
                         "Who serves a worker's connection: its own thread or another."),
+        sl_bench_over(&options->over),
         sl_bench_congestion(&options->congestion),
     };
     int parsed = sl_bench_parse("ratio", "Measures many workers of one ps.", own,

@@ -85,6 +85,7 @@ static int connect_worker(struct worker *worker)
         .caller_driven = workers->driven,
         .protocol = workers->protocol,
         .congestion_control = workers->congestion,
+        .no_shm = workers->no_shm,
     };
     int err = sl_client_create(&options, &worker->client);
     for (uint32_t t = 0; err == 0 && t < workers->tables; t++) {

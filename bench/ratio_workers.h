@@ -22,6 +22,7 @@ struct sl_bench_ratio_workers {
     enum sl_protocol protocol;
     bool driven; /* each worker's thread serves its connection itself */
     const char *congestion;
+    bool no_shm; /* TCP, between processes of one machine too */
     uint64_t seed;
 };
 

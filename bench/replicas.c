@@ -345,6 +345,7 @@ static void add_entries(struct bench *bench)
         bench->contestants[i] = (struct sl_bench_contestant){.name = entry->name,
                                                              .quantities = quantities,
                                                              .quantity_count = QUANTITIES,
+                                                             .transport = way_names[entry->way],
                                                              .run = run,
                                                              .ctx = entry};
     }

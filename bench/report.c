@@ -105,6 +105,11 @@ struct sl_bench_figure *sl_bench_report_add(struct sl_bench_report *report, cons
     return figure;
 }
 
+void sl_bench_figure_over(struct sl_bench_figure *figure, const char *transport)
+{
+    copy_name(figure->transport, sizeof figure->transport, transport == NULL ? "" : transport);
+}
+
 void sl_bench_figure_at(struct sl_bench_figure *figure, const char *x_name, double x)
 {
     figure->on_curve = true;
@@ -130,10 +135,9 @@ struct sl_bench_ratio *sl_bench_report_new_ratio(struct sl_bench_report *report,
     return ratio;
 }
 
-const struct sl_bench_ratio *sl_bench_report_ratio(struct sl_bench_report *report, const char *name,
-                                                   const struct sl_bench_figure *a,
-                                                   const struct sl_bench_figure *b, double least,
-                                                   double most)
+static struct sl_bench_ratio *divide(struct sl_bench_report *report, const char *name,
+                                     const struct sl_bench_figure *a,
+                                     const struct sl_bench_figure *b, double least, double most)
 {
     sl_assert(a->count == b->count);
     struct sl_bench_ratio *ratio = sl_bench_report_new_ratio(report, name, least, most);
@@ -142,6 +146,42 @@ const struct sl_bench_ratio *sl_bench_report_ratio(struct sl_bench_report *repor
         ratio->samples[i] = a->samples[i] / b->samples[i];
     }
     return ratio;
+}
+
+const struct sl_bench_ratio *sl_bench_report_ratio_of_transports(struct sl_bench_report *report,
+                                                                 const char *name,
+                                                                 const struct sl_bench_figure *a,
+                                                                 const struct sl_bench_figure *b,
+                                                                 double least, double most)
+{
+    return divide(report, name, a, b, least, most);
+}
+
+static bool are_alike(const struct sl_bench_figure *a, const struct sl_bench_figure *b)
+{
+    return a->transport[0] == '\0' || b->transport[0] == '\0' ||
+           strcmp(a->transport, b->transport) == 0;
+}
+
+const struct sl_bench_ratio *sl_bench_report_ratio(struct sl_bench_report *report, const char *name,
+                                                   const struct sl_bench_figure *a,
+                                                   const struct sl_bench_figure *b, double least,
+                                                   double most)
+{
+    sl_assert(are_alike(a, b));
+    struct sl_bench_ratio *ratio = divide(report, name, a, b, least, most);
+    const struct sl_bench_figure *told = a->transport[0] != '\0' ? a : b;
+    memcpy(ratio->transport, told->transport, sizeof ratio->transport);
+    return ratio;
+}
+
+void sl_bench_report_disturbed(struct sl_bench_report *report, uint32_t rounds, bool are_left_out)
+{
+    if (are_left_out) {
+        report->rounds_left_out += rounds;
+    } else {
+        report->rounds_disturbed += rounds;
+    }
 }
 
 bool sl_bench_ratio_holds(const struct sl_bench_ratio *ratio)

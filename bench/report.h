@@ -17,6 +17,7 @@ struct sl_bench_figure {
     char name[SL_BENCH_NAME_BYTES]; /* "pull 1 row, 16 x 32"; the same name may have many figures */
     char quantity[32];              /* "requests", "p99" */
     char unit[16];                  /* "1/s", "us"; "" for a ratio or a count */
+    char transport[16];             /* that it was measured over: "TCP"; "": over none */
     double samples[SL_BENCH_ROUNDS_MAX];
     uint32_t count; /* of samples */
     /* Where it stands on a chart: on the curve that its name is, at x. */
@@ -31,6 +32,7 @@ struct sl_bench_ratio {
     double samples[SL_BENCH_ROUNDS_MAX];
     uint32_t count;
     double least, most; /* the target that it is held against; 0: none */
+    char transport[16]; /* of both; "": of none, or the name says it */
 };
 
 struct sl_bench_report;
@@ -50,17 +52,32 @@ struct sl_bench_figure *sl_bench_report_figure(struct sl_bench_report *report, c
 struct sl_bench_figure *sl_bench_report_add(struct sl_bench_report *report, const char *name,
                                             const char *quantity, const char *unit, double value);
 
+/* Names the transport of the figure; NULL: none. */
+void sl_bench_figure_over(struct sl_bench_figure *figure, const char *transport);
+
 /* Puts the figure on the chart's curve. */
 void sl_bench_figure_at(struct sl_bench_figure *figure, const char *x_name, double x);
 
 /* A further sample; there is room (asserted). */
 void sl_bench_figure_sample(struct sl_bench_figure *figure, double value);
 
-/* a / b, round by round; held against `least` (a rate) or `most` (a time) where they are not 0. */
+/* a / b, round by round; held against `least` (a rate) or `most` (a time) where they are not 0.
+ * Both were measured over the same transport, or one of them over none (asserted). */
 const struct sl_bench_ratio *sl_bench_report_ratio(struct sl_bench_report *report, const char *name,
                                                    const struct sl_bench_figure *a,
                                                    const struct sl_bench_figure *b, double least,
                                                    double most);
+
+/* The same of two transports, which the name tells: where it is they that are compared. */
+const struct sl_bench_ratio *sl_bench_report_ratio_of_transports(struct sl_bench_report *report,
+                                                                 const char *name,
+                                                                 const struct sl_bench_figure *a,
+                                                                 const struct sl_bench_figure *b,
+                                                                 double least, double most);
+
+/* Of further rounds, so many were disturbed by other programs. They are left out of the figures,
+ * unless they are all there is. */
+void sl_bench_report_disturbed(struct sl_bench_report *report, uint32_t rounds, bool are_left_out);
 
 /* Whether the median of the ratio meets its target; true where it has none. */
 bool sl_bench_ratio_holds(const struct sl_bench_ratio *ratio);

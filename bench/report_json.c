@@ -54,9 +54,10 @@ static json_t *summary_json(const double *samples, uint32_t count)
 static json_t *figure_json(const void *item)
 {
     const struct sl_bench_figure *figure = item;
-    json_t *object = with(json_pack("{s:s, s:s, s:s}", "name", figure->name, "quantity",
-                                    figure->quantity, "unit", figure->unit),
-                          summary_json(figure->samples, figure->count));
+    json_t *object =
+        with(json_pack("{s:s, s:s, s:s, s:s}", "name", figure->name, "quantity", figure->quantity,
+                       "unit", figure->unit, "transport", figure->transport),
+             summary_json(figure->samples, figure->count));
     return figure->on_curve
                ? with(object, json_pack("{s:s, s:f}", "x_name", figure->x_name, "x", figure->x))
                : object;
@@ -65,8 +66,9 @@ static json_t *figure_json(const void *item)
 static json_t *ratio_json(const void *item)
 {
     const struct sl_bench_ratio *ratio = item;
-    return with(json_pack("{s:s, s:f, s:f, s:b}", "name", ratio->name, "least", ratio->least,
-                          "most", ratio->most, "holds", sl_bench_ratio_holds(ratio)),
+    return with(json_pack("{s:s, s:s, s:f, s:f, s:b}", "name", ratio->name, "transport",
+                          ratio->transport, "least", ratio->least, "most", ratio->most, "holds",
+                          sl_bench_ratio_holds(ratio)),
                 summary_json(ratio->samples, ratio->count));
 }
 
@@ -127,14 +129,15 @@ static json_t *report_json(const struct sl_bench_report *report,
     const time_t now = time(NULL);
     struct tm utc;
     (void)strftime(written, sizeof written, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:f, s:f, s:o, s:o, s:o}", "format", FORMAT,
-                     "benchmark", report->benchmark, "setting", report->setting, "written", written,
-                     "machine", machine_json(&report->machine, common), "rounds",
-                     (json_int_t)common->rounds, "seconds", common->seconds, "warm_up",
-                     common->warm_up, "figures",
-                     list_json(report->figures, report->figure_count, figure_json), "ratios",
-                     list_json(report->ratios, report->ratio_count, ratio_json), "distributions",
-                     list_json(report->spreads, report->spread_count, spread_json));
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o}", "format", FORMAT,
+        "benchmark", report->benchmark, "setting", report->setting, "written", written, "machine",
+        machine_json(&report->machine, common), "rounds", (json_int_t)common->rounds,
+        "rounds_left_out", (json_int_t)report->rounds_left_out, "rounds_disturbed",
+        (json_int_t)report->rounds_disturbed, "seconds", common->seconds, "warm_up",
+        common->warm_up, "figures", list_json(report->figures, report->figure_count, figure_json),
+        "ratios", list_json(report->ratios, report->ratio_count, ratio_json), "distributions",
+        list_json(report->spreads, report->spread_count, spread_json));
 }
 
 int sl_bench_report_write_json(const struct sl_bench_report *report,
@@ -183,12 +186,15 @@ static int read_figure(json_t *object, struct sl_bench_report *report)
     const char *unit;
     const char *x_name = NULL;
     double x = 0;
+    const char *transport = NULL;
     json_t *samples;
-    if (json_unpack(object, "{s:s, s:s, s:s, s:o, s?s, s?F}", "name", &name, "quantity", &quantity,
-                    "unit", &unit, "samples", &samples, "x_name", &x_name, "x", &x) != 0) {
+    if (json_unpack(object, "{s:s, s:s, s:s, s:o, s?s, s?F, s?s}", "name", &name, "quantity",
+                    &quantity, "unit", &unit, "samples", &samples, "x_name", &x_name, "x", &x,
+                    "transport", &transport) != 0) {
         return SL_ERR_INVALID;
     }
     struct sl_bench_figure *figure = sl_bench_report_figure(report, name, quantity, unit);
+    sl_bench_figure_over(figure, transport);
     if (x_name != NULL) {
         sl_bench_figure_at(figure, x_name, x);
     }
@@ -200,12 +206,14 @@ static int read_ratio(json_t *object, struct sl_bench_report *report)
     const char *name;
     double least;
     double most;
+    const char *transport = "";
     json_t *samples;
-    if (json_unpack(object, "{s:s, s:F, s:F, s:o}", "name", &name, "least", &least, "most", &most,
-                    "samples", &samples) != 0) {
+    if (json_unpack(object, "{s:s, s:F, s:F, s:o, s?s}", "name", &name, "least", &least, "most",
+                    &most, "samples", &samples, "transport", &transport) != 0) {
         return SL_ERR_INVALID;
     }
     struct sl_bench_ratio *ratio = sl_bench_report_new_ratio(report, name, least, most);
+    (void)snprintf(ratio->transport, sizeof ratio->transport, "%s", transport);
     return read_samples(samples, ratio->samples, &ratio->count);
 }
 
@@ -252,8 +260,11 @@ static int read_report(json_t *root, const char *path, const char *benchmark,
     const char *format = NULL;
     const char *about = NULL;
     const char *setting = NULL;
-    if (json_unpack(root, "{s:s, s:s, s:s}", "format", &format, "benchmark", &about, "setting",
-                    &setting) != 0 ||
+    json_int_t left_out = 0;
+    json_int_t disturbed = 0;
+    if (json_unpack(root, "{s:s, s:s, s:s, s?I, s?I}", "format", &format, "benchmark", &about,
+                    "setting", &setting, "rounds_left_out", &left_out, "rounds_disturbed",
+                    &disturbed) != 0 ||
         strcmp(format, FORMAT) != 0) {
         sl_log_error("%s: is no report of starling-bench: its \"format\" is not \"%s\"", path,
                      FORMAT);
@@ -270,6 +281,8 @@ static int read_report(json_t *root, const char *path, const char *benchmark,
         sl_log_error("%s: no memory to read it", path);
         return err;
     }
+    report->rounds_left_out = (uint32_t)left_out;
+    report->rounds_disturbed = (uint32_t)disturbed;
     err = read_machine(root, &report->machine, path);
     err = err != 0 ? err : read_list(root, "figures", read_figure, report, path);
     err = err != 0 ? err : read_list(root, "ratios", read_ratio, report, path);

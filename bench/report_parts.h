@@ -32,6 +32,9 @@ struct sl_bench_report {
     struct sl_bench_ratio **ratios;
     struct sl_bench_spread **spreads;
     uint32_t figure_count, ratio_count, spread_count;
+    uint32_t rounds_left_out; /* of all contests: other programs disturbed them */
+    uint32_t
+        rounds_disturbed; /* disturbed rounds of contests that had no quiet round: they count */
 };
 
 /* The quartiles of a figure's or a ratio's samples. */

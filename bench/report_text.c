@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/quiet.h"
 #include "bench/report_parts.h"
 #include "bench/sheet.h"
 
@@ -98,8 +99,9 @@ static void print_figures(const struct sl_bench_report *report, FILE *to)
 {
     struct sl_bench_sheet sheet;
     char before[SL_BENCH_LABEL_BYTES] = "";
-    sl_bench_sheet_init(&sheet, "llrll");
-    sl_bench_sheet_row(&sheet, (const char *[]){"what", "quantity", "median", "unit", "quartiles"});
+    sl_bench_sheet_init(&sheet, "lllrll");
+    sl_bench_sheet_row(&sheet,
+                       (const char *[]){"what", "over", "quantity", "median", "unit", "quartiles"});
     for (uint32_t i = 0; i < report->figure_count; i++) {
         const struct sl_bench_figure *figure = report->figures[i];
         const struct sl_bench_summary summary =
@@ -113,8 +115,10 @@ static void print_figures(const struct sl_bench_report *report, FILE *to)
         sl_bench_report_label(figure, label);
         sl_bench_report_value(summary.median / divisor, median);
         write_quartiles(&summary, figure->count, divisor, quartiles);
-        sl_bench_sheet_row(&sheet, (const char *[]){strcmp(label, before) == 0 ? "" : label,
-                                                    figure->quantity, median, unit, quartiles});
+        const bool is_next = strcmp(label, before) == 0;
+        sl_bench_sheet_row(&sheet,
+                           (const char *[]){is_next ? "" : label, is_next ? "" : figure->transport,
+                                            figure->quantity, median, unit, quartiles});
         memcpy(before, label, sizeof before);
     }
     (void)fputc('\n', to);
@@ -136,8 +140,9 @@ static void write_target(const struct sl_bench_ratio *ratio, char text[CELL_BYTE
 static void print_ratios(const struct sl_bench_report *report, FILE *to)
 {
     struct sl_bench_sheet sheet;
-    sl_bench_sheet_init(&sheet, "lrlll");
-    sl_bench_sheet_row(&sheet, (const char *[]){"ratio", "median", "quartiles", "target", ""});
+    sl_bench_sheet_init(&sheet, "llrlll");
+    sl_bench_sheet_row(&sheet,
+                       (const char *[]){"ratio", "over", "median", "quartiles", "target", ""});
     for (uint32_t i = 0; i < report->ratio_count; i++) {
         const struct sl_bench_ratio *ratio = report->ratios[i];
         const struct sl_bench_summary summary =
@@ -149,9 +154,9 @@ static void print_ratios(const struct sl_bench_report *report, FILE *to)
         (void)snprintf(quartiles, sizeof quartiles, "%.3f .. %.3f", summary.low, summary.high);
         write_target(ratio, target);
         const char *verdict = sl_bench_ratio_holds(ratio) ? "holds" : "MISSED";
-        sl_bench_sheet_row(&sheet,
-                           (const char *[]){ratio->name, median, ratio->count == 1 ? "" : quartiles,
-                                            target, target[0] == '\0' ? "" : verdict});
+        sl_bench_sheet_row(&sheet, (const char *[]){ratio->name, ratio->transport, median,
+                                                    ratio->count == 1 ? "" : quartiles, target,
+                                                    target[0] == '\0' ? "" : verdict});
     }
     (void)fputc('\n', to);
     sl_bench_sheet_print(&sheet, to);
@@ -187,6 +192,23 @@ static void print_spreads(const struct sl_bench_report *report, FILE *to)
     sl_bench_sheet_print(&sheet, to);
 }
 
+static void print_disturbances(const struct sl_bench_report *report, FILE *to)
+{
+    const double percent = 100 * SL_BENCH_QUIET_SHARE;
+    if (report->rounds_left_out > 0) {
+        (void)fprintf(to, "\n%u round%s left out: other programs took more than %g %% of a core\n",
+                      report->rounds_left_out, report->rounds_left_out == 1 ? " is" : "s are",
+                      percent);
+    }
+    if (report->rounds_disturbed > 0) {
+        (void)fprintf(
+            to,
+            "\n%u round%s counted although other programs took more than %g %% of a core: "
+            "there was no quiet one; repeat this on a quiet machine\n",
+            report->rounds_disturbed, report->rounds_disturbed == 1 ? " is" : "s are", percent);
+    }
+}
+
 void sl_bench_report_print(const struct sl_bench_report *report,
                            const struct sl_bench_common *common, FILE *to)
 {
@@ -200,4 +222,5 @@ void sl_bench_report_print(const struct sl_bench_report *report,
     if (report->ratio_count > 0) {
         print_ratios(report, to);
     }
+    print_disturbances(report, to);
 }

@@ -79,8 +79,9 @@ static int open_transport(const struct sl_bench_stream *stream, enum sl_endpoint
     }
     const struct sl_reactor_options options = {
         .name = "stream", .core = -1, .index = index, .polling = true};
-    const struct sl_transport_options of_transport = {.dpdk = receives ? stream->of_receiver
-                                                                       : stream->of_senders};
+    const struct sl_transport_options of_transport = {
+        .dpdk = receives ? stream->of_receiver : stream->of_senders,
+        .medium = receives ? (void *)(uintptr_t)stream->medium : NULL};
     int err = sl_reactor_create(&options, reactor);
     err = err != 0 ? err : sl_reactor_attach(*reactor);
     return err != 0 ? err : sl_transport_open(ops, *reactor, &of_transport, transport);
@@ -229,6 +230,7 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
     sl_assert(receiver->source_count < receiver->stream->senders);
     struct source *source = &receiver->sources[receiver->source_count++];
     source->receiver = receiver;
+    conn->is_welcome = true;
     conn->user = source;
 }
 

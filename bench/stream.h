@@ -17,6 +17,7 @@ struct sl_bench_stream {
     /* DPDK only. The sender with index i has those of the second's devices whose first reactor is
      * i. */
     const struct sl_dpdk_options *of_receiver, *of_senders;
+    const struct sl_dpdk_medium *medium; /* of the receiver; NULL: the plug-in */
     uint32_t senders;
     uint32_t bytes; /* of a payload, a multiple of a line of 64 */
     uint32_t depth; /* frames of each sender under way, each with memory of its own */

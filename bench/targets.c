@@ -24,9 +24,16 @@ struct part {
 };
 
 static const struct part parts[] = {
-    {"serving", {NULL}}, {"table", {"--bare", NULL}}, {"bulk", {"--sizes", "1M,16M", NULL}},
-    {"ratio", {NULL}},   {"scale", {NULL}},           {"ipc", {NULL}},
+    {"serving", {NULL}},
+    {"table", {"--bare", NULL}},
+    {"bulk", {"--sizes", "1M,16M", NULL}},
+    {"bulk", {"--sizes", "1M,16M", "--over", "shm", NULL}},
+    {"ratio", {NULL}},
+    {"ratio", {"--over", "shm", NULL}},
+    {"scale", {NULL}},
+    {"ipc", {NULL}},
     {"train", {NULL}},
+    {"train", {"--over", "shm", NULL}},
 };
 #define PART_COUNT (sizeof parts / sizeof parts[0])
 
@@ -94,7 +101,10 @@ static int take_ratios(const char *path, const char *benchmark, struct sl_bench_
             sl_bench_report_new_ratio(report, from->name, from->least, from->most);
         memcpy(to->samples, from->samples, from->count * sizeof *from->samples);
         to->count = from->count;
+        memcpy(to->transport, from->transport, sizeof to->transport);
     }
+    sl_bench_report_disturbed(report, part->rounds_left_out, true);
+    sl_bench_report_disturbed(report, part->rounds_disturbed, false);
     sl_bench_report_destroy(&part);
     return 0;
 }
@@ -153,6 +163,9 @@ static int check_only(const char *only)
     char known[128];
     size_t used = 0, characters = 0;
     for (size_t i = 0; i < PART_COUNT; i++) {
+        if (i > 0 && strcmp(parts[i].name, parts[i - 1].name) == 0) {
+            continue; /* over another transport */
+        }
         characters += is_listed(only, parts[i].name) ? strlen(parts[i].name) + 1 : 0;
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ",",
                                  parts[i].name);

@@ -24,11 +24,14 @@
 
 enum { MODELS = 3 };
 static const char *const MODEL_NAMES[MODELS] = {"lr", "fm", "deepfm"};
-static const char *const PROTOCOL_NAMES[] = {"star_server", "star_server_lite"};
+static const char *const PROTOCOL_NAMES[] = {
+    [SL_PROTOCOL_STAR_SERVER_LITE] = "star_server_lite",
+    [SL_PROTOCOL_STAR_SERVER] = "star_server",
+};
 
 struct options {
     uint64_t rows, workers, epochs, batch_rows, timeout_s;
-    int protocol;
+    int protocol, over;
     const char *data, *consistency, *congestion;
     struct sl_bench_common common;
 };
@@ -121,6 +124,8 @@ static int start_worker(const struct entry *entry, const char *coordinator, uint
                                        "WORKER_DISABLE_PIN_CORES=1",
                                        "STARLING_LOG=error",
                                        congestion,
+                                       options->over == SL_BENCH_OVER_TCP ? "STARLING_SHM=0"
+                                                                          : "STARLING_SHM=1",
                                        NULL};
     const struct sl_bench_child_options child = {
         .argv = argv, .environment = environment, .core = options->common.client_core};
@@ -263,6 +268,7 @@ static int prepare(struct bench *bench)
             .name = MODEL_NAMES[i],
             .quantities = QUANTITIES,
             .quantity_count = QUANTITY_COUNT,
+            .transport = sl_bench_over_names[options->over],
             .run = run_entry,
             .ctx = &bench->entries[i],
         };
@@ -282,9 +288,11 @@ static int measure(struct bench *bench)
     (void)snprintf(data, sizeof data, "%" PRIu64 " generated rows", options->rows);
     (void)snprintf(setting, sizeof setting,
                    "%" PRIu64 " workers on one core, one ps; %.90s, %" PRIu64
-                   " epochs, batches of %" PRIu64 ", %.20s, %s; processor time of all workers",
+                   " epochs, batches of %" PRIu64
+                   ", %.20s, %s, over %s; processor time of all workers",
                    options->workers, options->data == NULL ? data : options->data, options->epochs,
-                   options->batch_rows, options->consistency, PROTOCOL_NAMES[options->protocol]);
+                   options->batch_rows, options->consistency, PROTOCOL_NAMES[options->protocol],
+                   sl_bench_over_names[options->over]);
     const struct sl_bench_contest contest = {
         .benchmark = "train",
         .setting = setting,
@@ -330,8 +338,9 @@ int sl_bench_train_run(int argc, char **argv)
         sl_bench_number("batch-size", &options.batch_rows, 1, 1 << 20, "Rows of a step."),
         sl_bench_text("consistency", &options.consistency, "asp|bsp|ssp[:N]",
                       "What the workers wait for, as starling-worker has it."),
-        sl_bench_choice("protocol", &options.protocol, "star_server|star_server_lite",
+        sl_bench_choice("protocol", &options.protocol, "star_server_lite|star_server",
                         "How steps travel."),
+        sl_bench_over(&options.over),
         sl_bench_congestion(&options.congestion),
         sl_bench_number("timeout", &options.timeout_s, 1, 4000, "Seconds that a job may take."),
     };
