@@ -43,7 +43,7 @@ CONFINED = [
     (r"#include <openssl/", r"net/auth\.c|net/tcp/tls.*", "OpenSSL"),
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
-     r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|reactor/(aside|mailbox|reactor).*|"
+     r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(aside|mailbox|reactor).*|"
      r"net/shm/segment\.h|net/verbose\..|net/rdma/unmapped\.c|"
      r"bench/bare_spsc\.c",
      "atomics"),
@@ -52,6 +52,8 @@ CONFINED = [
      r"net/rdma/(cm|device|unmapped)\.c|net/dpdk/module/(device|memif|memory)\.c|"
      r"kv/engine.*",
      "a lock"),
+    (r"#include \"net/(fault|dpdk/port_fault)", r"net/fault.*|net/dpdk/(port_fault|faults)\..*|bench/dpdk\.c",
+     "a fault injector"),
     (r"#include \"config/",
      r"config/.*|bench/.*|launch/.*|kv/.*|(ps|worker|ckpt)/main\.c|worker/train/flags\..*", "config"),
 ]
@@ -61,6 +63,12 @@ FORBIDDEN = [
     (r"#include \"[^\"]*\.c\"", "a .c file is included"),
     (r"\b(strcpy|strcat|sprintf|gets|alloca|strtok)\s*\(", "an unsafe function"),
 ]
+# Where variables of the environment are read, and the table that has them all: what is not in it, a
+# launcher would not pass on to other hosts. Slurm's are the launcher's own, PATH and TMPDIR the system's.
+VARIABLE_TABLE = "config/variables.c"
+VARIABLE_FOLDERS = ("ckpt", "config", "core", "kv", "launch", "net", "ps", "reactor", "worker")
+VARIABLE = re.compile(r'"((?:STARLING|NETWORK|PS|WORKER|DMLC|MC|NCCL)_[A-Z0-9_]+|TF_CONFIG)"|'
+                      r'getenv\("(?!SLURM_|PATH"|TMPDIR")(\w+)"\)')
 FUNCTION_LINES_MAX = 70
 DISPATCH_LINES_MAX = 120  # a function that is one switch
 FILE_LINES_MAX = 600
@@ -141,6 +149,21 @@ def check_functions(path, code):
             yield first, f"global symbol {name} lacks the prefix of its file"
 
 
+def known_variables():
+    with open(os.path.join(ROOT, VARIABLE_TABLE), encoding="utf-8") as file:
+        return {name for name, _ in VARIABLE.findall(file.read())}
+
+
+def check_variables(path, text, known):
+    if path.split("/")[0] not in VARIABLE_FOLDERS or path == VARIABLE_TABLE:
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        for groups in VARIABLE.findall(line):
+            name = groups[0] or groups[1]
+            if name not in known:
+                yield number, f"the variable {name} is missing in {VARIABLE_TABLE}"
+
+
 def check_file(path, text):
     code = strip_comments(text)
     count = text.count("\n")
@@ -149,6 +172,7 @@ def check_file(path, text):
     yield from check_includes(path, text)
     yield from check_patterns(path, text, code)
     yield from check_functions(path, code)
+    yield from check_variables(path, text, KNOWN_VARIABLES)
 
 
 def sources():
@@ -165,10 +189,15 @@ def sources():
     return found
 
 
+KNOWN_VARIABLES = known_variables()
+
+
 def self_test():
     """Each rule must catch a breach of it."""
     long_body = "\n".join(["    x++;"] * 80)
     breaches = [
+        ("config/env.c", 'static const char *name = "STARLING_NOT_IN_THE_TABLE";\n'),
+        ("ps/a.c", 'static const char *f(void)\n{\n    return getenv("OTHER");\n}\n'),
         ("core/a.c", '#include "ps/shard.h"\n'),
         ("worker/a.c", '#include "ps/shard.h"\n'),
         ("ps/shard.c", '#include "config/env.h"\n'),

@@ -192,6 +192,44 @@ static void sink__refused_on_many_connections(void **state)
     world_close(world);
 }
 
+/* More connections wait for memory than there are receive buffers. A connection that came before
+ * them, and one that comes after them, are served meanwhile. */
+static void sink__refused_to_many_leaves_short_frames_alone(void **state)
+{
+    (void)state;
+    struct world *world = open_echo(NULL);
+    struct node *server = &world->nodes[0], *client = &world->nodes[1];
+    struct peer *peers[300];
+    /* Over packets only what has a place to wait is known: half of what the device lends. */
+    const bool is_packets = conformance_target->is_lossy || conformance_target->medium_open != NULL;
+    const uint32_t count = is_packets ? 12 : many(300, 12);
+    uint32_t long_bytes = 300000, short_bytes[] = {64, 0, 9000};
+    struct peer *early = peer_connect(client, &server->bound);
+    (void)node_peer(server, 0);
+    bool refuse = true;
+    node_run(server, set_refuse_sink, &refuse);
+    for (uint32_t i = 0; i < count; i++) {
+        peers[i] = peer_connect(client, &server->bound);
+        peer_send_from_test(peers[i], &long_bytes, 1);
+    }
+    for (uint32_t i = 1; i <= count; i++) {
+        WAIT_UNTIL(node_peer(server, i)->sink_refused);
+    }
+    struct peer *late = peer_connect(client, &server->bound);
+    for (uint32_t i = 1; i <= 20; i++) {
+        peer_send_from_test(early, short_bytes, 3);
+        peer_send_from_test(late, short_bytes, 3);
+        WAIT_UNTIL(early->received == 3 * i);
+        WAIT_UNTIL(late->received == 3 * i);
+    }
+    refuse = false;
+    node_run(server, set_refuse_sink, &refuse);
+    for (uint32_t i = 0; i < count; i++) {
+        WAIT_UNTIL(peers[i]->received == 1);
+    }
+    world_close(world);
+}
+
 /* A receiver that takes nothing: the sender's queue fills, and stays within its limit; then all
  * goes on where it stopped. */
 static void send_burst__short_then_writable(void **state)
@@ -443,6 +481,7 @@ const struct CMUnitTest conformance_transfer_cases[] = {
     cmocka_unit_test(echo__many_connections),
     cmocka_unit_test(sink__refused_then_given),
     cmocka_unit_test(sink__refused_on_many_connections),
+    cmocka_unit_test(sink__refused_to_many_leaves_short_frames_alone),
     cmocka_unit_test(send_burst__short_then_writable),
     cmocka_unit_test(release__late_and_out_of_order),
     cmocka_unit_test(release__after_all_buffers_were_held),

@@ -58,6 +58,7 @@ struct policy {
     bool hold;        /* keeps messages instead of releasing them */
     bool refuse_sink; /* has no memory for long payloads */
     bool disconnect_on_accept;
+    bool strangers;         /* accepted peers are not welcome */
     uint32_t disconnect_at; /* disconnects from inside the upcall for this frame; 0: never */
     struct node *owner;     /* hands accepted connections over to this node, at their first frame */
 };
@@ -150,6 +151,7 @@ struct peer {
     struct sl_transport_message held[HELD_MAX];
     uint32_t held_count;
     atomic_bool open;
+    atomic_bool sink_refused; /* at least once */
     atomic_uint received, sent, taken, given_back, shorts, writables, closed, handed_over;
     atomic_int close_err;
 };

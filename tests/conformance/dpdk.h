@@ -13,7 +13,7 @@ struct dpdk_target {
     /* Of all devices; addresses, and whose they are, are filled in. */
     struct sl_wire_device_options device;
     bool is_v6;
-    /* As STARLING_DPDK_FAULTS has them, which counts instead where it is set; NULL: none. */
+    /* As STARLING_TEST_FAULTS has them, which counts instead where it is set; NULL: none. */
     const char *faults;
 };
 

@@ -6,10 +6,10 @@
 bool dpdk_faults_read(const char *otherwise, struct sl_dpdk_faults *out)
 {
     char why[512];
-    const char *text = getenv("STARLING_DPDK_FAULTS");
+    const char *text = getenv("STARLING_TEST_FAULTS");
     text = text != NULL ? text : otherwise;
     if (text != NULL && sl_dpdk_faults_parse(text, out, why, sizeof why) != 0) {
-        fprintf(stderr, "STARLING_DPDK_FAULTS: %s\n", why);
+        fprintf(stderr, "STARLING_TEST_FAULTS: %s\n", why);
         exit(1);
     }
     return text != NULL;

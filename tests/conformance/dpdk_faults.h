@@ -4,7 +4,7 @@
 
 #include "net/dpdk/port_fault.h"
 
-/* As STARLING_DPDK_FAULTS says, or where it is not set as `otherwise`, which may be NULL: none.
+/* As STARLING_TEST_FAULTS says, or where it is not set as `otherwise`, which may be NULL: none.
  * Returns whether there are any; the program ends when they cannot be read. */
 bool dpdk_faults_read(const char *otherwise, struct sl_dpdk_faults *out);
 

@@ -237,6 +237,7 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
     sl_assert(conn->accepted);
     sl_assert(conn->state == SL_CONN_OPEN);
     sl_assert(conn->peer[0] != '\0');
+    conn->is_welcome = !node->policy.strangers;
     struct peer *before = conn->user; /* of the node that handed it over */
     struct peer *peer = peer_create(node);
     if (before != NULL) {
@@ -275,6 +276,7 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
     sl_assert(!peer->sink_named);
     peer->node->sink_asked++;
     if (peer->node->policy.refuse_sink) {
+        peer->sink_refused = true;
         return NULL;
     }
     bool shares = (conformance_target->ops->capabilities & SL_TRANSPORT_SHARES) != 0;

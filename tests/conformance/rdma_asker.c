@@ -101,6 +101,7 @@ static void on_accepted(void *ctx, struct sl_conn *conn)
 {
     struct node *node = ctx;
     struct listener *listener = conn->user;
+    conn->is_welcome = true;
     if (listener == NULL) {
         listener = calloc(1, sizeof *listener);
         sl_assert(listener != NULL);

@@ -455,7 +455,7 @@ static void believe_received(void *ctx, struct sl_conn *conn,
 static void believe_accepted(void *ctx, struct sl_conn *conn)
 {
     (void)ctx;
-    (void)conn;
+    conn->is_welcome = true;
     believers++;
 }
 

@@ -178,7 +178,7 @@ static void take_completions(struct rdma_raw *raw)
     int count = ibv_poll_cq(raw->cq, 16, done);
     for (int i = 0; i < count; i++) {
         if (done[i].status != IBV_WC_SUCCESS) {
-            raw->failed++;
+            raw->first_failure = raw->failed++ == 0 ? done[i].status : raw->first_failure;
         } else if ((done[i].wr_id & IS_A_RECEIVE) != 0) {
             raw->received_bytes[raw->received % RAW_RECEIVES] = done[i].byte_len;
             raw->received++;
@@ -194,27 +194,36 @@ static void look(struct rdma_raw *raw)
     (void)next_event(raw, LOOK_EVERY_MS, &event);
 }
 
-static void post_send(struct rdma_raw *raw, struct ibv_send_wr *wr, const void *from, size_t bytes)
+/* Whether there is room for one more. */
+static bool await_room(struct rdma_raw *raw)
 {
     uint64_t deadline_ns = 0;
     while (raw->posted - raw->completed == RAW_SENDS && !raw->ended &&
            !wait_expired(&deadline_ns)) {
         look(raw);
     }
-    if (raw->posted - raw->completed == RAW_SENDS) {
-        return;
-    }
-    uint8_t *slot = raw->memory + SENDS_AT + (size_t)(raw->posted % RAW_SENDS) * RAW_SEND_BYTES;
-    struct ibv_sge sge = {
-        .addr = (uintptr_t)slot, .length = (uint32_t)bytes, .lkey = raw->mr->lkey};
+    return raw->posted - raw->completed < RAW_SENDS;
+}
+
+static void post(struct rdma_raw *raw, struct ibv_send_wr *wr, const uint8_t *at, size_t bytes)
+{
+    struct ibv_sge sge = {.addr = (uintptr_t)at, .length = (uint32_t)bytes, .lkey = raw->mr->lkey};
     struct ibv_send_wr *bad;
-    memcpy(slot, from, bytes);
     wr->wr_id = raw->posted;
     wr->sg_list = &sge;
     wr->num_sge = 1;
     wr->send_flags = IBV_SEND_SIGNALED;
     if (ibv_post_send(raw->id->qp, wr, &bad) == 0) {
         raw->posted++;
+    }
+}
+
+static void post_send(struct rdma_raw *raw, struct ibv_send_wr *wr, const void *from, size_t bytes)
+{
+    if (await_room(raw)) {
+        uint8_t *slot = raw->memory + SENDS_AT + (size_t)(raw->posted % RAW_SENDS) * RAW_SEND_BYTES;
+        memcpy(slot, from, bytes);
+        post(raw, wr, slot, bytes);
     }
 }
 
@@ -231,6 +240,16 @@ void rdma_raw_write(struct rdma_raw *raw, uint64_t to, uint32_t key, uint32_t by
                              .wr.rdma = {.remote_addr = to, .rkey = key}};
     assert_in_range(bytes, 0, RAW_SEND_BYTES);
     post_send(raw, &wr, raw->lent, bytes);
+}
+
+void rdma_raw_read(struct rdma_raw *raw, uint64_t from, uint32_t key, uint32_t bytes)
+{
+    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_READ,
+                             .wr.rdma = {.remote_addr = from, .rkey = key}};
+    assert_in_range(bytes, 0, RAW_LENT_BYTES);
+    if (await_room(raw)) {
+        post(raw, &wr, raw->lent, bytes);
+    }
 }
 
 const struct sl_rdma_packet *rdma_raw_receive(struct rdma_raw *raw, uint32_t *bytes)

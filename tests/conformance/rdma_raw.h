@@ -23,7 +23,8 @@ struct rdma_raw {
     struct sl_rdma_hello theirs;
     uint32_t posted, completed; /* sends */
     uint32_t failed;            /* of them, and of the receives */
-    uint32_t received, read;    /* packets that came, and that rdma_raw_receive returned */
+    enum ibv_wc_status first_failure;
+    uint32_t received, read; /* packets that came, and that rdma_raw_receive returned */
     uint32_t received_bytes[RAW_RECEIVES];
     bool connected, ended;
 };
@@ -47,6 +48,9 @@ void rdma_raw_send(struct rdma_raw *raw, const void *packet, size_t bytes);
 
 /* Posts an RDMA write of the lent memory's first bytes to where it may not. */
 void rdma_raw_write(struct rdma_raw *raw, uint64_t to, uint32_t key, uint32_t bytes);
+
+/* Posts an RDMA read of so many bytes to the beginning of the lent memory. */
+void rdma_raw_read(struct rdma_raw *raw, uint64_t from, uint32_t key, uint32_t bytes);
 
 /* The next packet that came; NULL: the connection has ended. Valid until the one after it. */
 const struct sl_rdma_packet *rdma_raw_receive(struct rdma_raw *raw, uint32_t *bytes);

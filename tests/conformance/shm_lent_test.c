@@ -254,6 +254,70 @@ static void lent__more_than_there_are_addresses(void **state)
     shm_raw_close(&raw);
 }
 
+struct retired {
+    struct sl_conn *conn;
+    uint32_t count;
+};
+
+static void count_retired(struct node *node, void *ctx)
+{
+    (void)node;
+    struct retired *retired = ctx;
+    retired->count = ((struct sl_shm_conn *)retired->conn)->link.lent->retired_count;
+}
+
+/* Lends memory of so many pages and takes it back, one region after the other. */
+static void lend_and_withdraw(const struct shm_raw *raw, uint32_t number, uint32_t pages)
+{
+    const uint64_t bytes = pages * 4096ULL;
+    const int fd = make_memory(bytes, F_SEAL_SHRINK);
+    struct sl_shm_note note = {.kind = SL_SHM_NOTE_REGION,
+                               .region = number * SL_SHM_REGIONS,
+                               .access = SL_SHARED_WRITE,
+                               .bytes = bytes};
+    assert_true(shm_raw_note(raw, note, fd));
+    note.kind = SL_SHM_NOTE_WITHDRAW;
+    assert_true(shm_raw_note(raw, note, -1));
+    close(fd);
+}
+
+/* The number of ranges that are withdrawn, once all that the peer has said so far is known: a frame
+ * names what it lends last. */
+static uint32_t retired_after(struct shm_raw *raw, struct peer *accepted, uint32_t number)
+{
+    const uint32_t region = number * SL_SHM_REGIONS, before = accepted->received;
+    const int fd = make_memory(LENT_BYTES, F_SEAL_SHRINK);
+    lend(raw, region, SL_SHARED_WRITE, fd);
+    const struct sl_shm_slot slot = slot_with_landing(before + 1, region);
+    shm_raw_publish(raw, &slot);
+    WAIT_UNTIL(accepted->received == before + 1 || accepted->closed == 1);
+    assert_int_equal(accepted->closed, 0);
+    struct retired retired = {.conn = accepted->conn};
+    node_run(&world->nodes[0], count_retired, &retired);
+    const struct sl_shm_note note = {.kind = SL_SHM_NOTE_WITHDRAW, .region = region};
+    assert_true(shm_raw_note(raw, note, -1));
+    close(fd);
+    return retired.count;
+}
+
+/* Buffers that come and go cost no connection: of many sizes, they have the same addresses. */
+static void lent__many_sizes_one_after_the_other(void **state)
+{
+    (void)state;
+    struct shm_raw raw = shm_raw_connect(&world->nodes[0].bound);
+    struct peer *accepted = node_peer(&world->nodes[0], 0);
+    for (uint32_t i = 0; i < 1000; i++) {
+        lend_and_withdraw(&raw, i, 1 + i); /* each larger than all before */
+    }
+    const uint32_t before = retired_after(&raw, accepted, 1000);
+    for (uint32_t i = 1; i < 1000; i++) {
+        lend_and_withdraw(&raw, 1000 + i, 1 + i * 7919 % 1000);
+    }
+    assert_in_range(retired_after(&raw, accepted, 2000), 1, before + 1);
+    shm_raw_close(&raw);
+    WAIT_UNTIL(accepted->closed == 1);
+}
+
 /* It has closed its socket, and goes on writing into the ring, where there is always a frame. */
 static void ring__of_a_peer_without_a_socket_is_heard_no_more(void **state)
 {
@@ -287,6 +351,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(lent__anew_in_the_same_place, open_world, close_world),
         cmocka_unit_test_setup_teardown(lent__and_taken_back, open_world, close_world),
         cmocka_unit_test_setup_teardown(lent__more_than_there_are_addresses, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(lent__many_sizes_one_after_the_other, open_world,
                                         close_world),
         cmocka_unit_test_setup_teardown(ring__of_a_peer_without_a_socket_is_heard_no_more,
                                         open_world, close_world),

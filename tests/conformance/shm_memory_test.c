@@ -1,7 +1,9 @@
 /* Memory that is lent is read and written where it lies. */
 #include "shm.h"
 
+#include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -25,7 +27,7 @@ struct side {
     uint32_t rest_bytes;
     void *landing;
     uint32_t landing_bytes;
-    atomic_uint opened, received, sent, closed;
+    atomic_uint opened, asked, received, sent, closed;
 };
 
 static struct side sides[2]; /* serves; asks */
@@ -40,6 +42,7 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
 {
     (void)conn;
     (void)header;
+    ((struct side *)ctx)->asked++;
     return ((struct side *)ctx)->sink_answer;
 }
 
@@ -144,8 +147,12 @@ static int close_both(void **state)
 struct call {
     struct side *side;
     struct sl_transport_frame frame;
-    bool releases, unregisters;
-    atomic_bool done;
+    bool releases, unregisters, disconnects, sinks;
+    void *sink_answer;  /* sinks: from then on; unregisters, and then closes the memory to this
+                         * process: likewise */
+    atomic_bool *until; /* stands still before it writes `late` where the peer wants its answer */
+    uint8_t late;
+    atomic_bool begun, done;
 };
 
 static void run_call(void *ctx, uint64_t a, uint64_t b)
@@ -154,20 +161,40 @@ static void run_call(void *ctx, uint64_t a, uint64_t b)
     (void)b;
     struct call *call = ctx;
     struct side *side = call->side;
-    if (call->releases) {
+    call->begun = true;
+    if (call->until != NULL) {
+        while (!*call->until) {
+            sched_yield();
+        }
+        memset(side->landing, call->late, side->landing_bytes);
+    } else if (call->sinks) {
+        side->sink_answer = call->sink_answer;
+    } else if (call->disconnects) {
+        sl_transport_disconnect(side->conn);
+    } else if (call->releases) {
         sl_transport_release(side->conn, &side->message);
     } else if (call->unregisters) {
         sl_transport_memory_unregister(side->transport, side->lands.base);
+        if (call->sink_answer != NULL) {
+            sl_assert(mprotect(side->lands.base, REGION_BYTES, PROT_NONE) == 0);
+            side->sink_answer = call->sink_answer;
+        }
     } else {
         sl_assert(sl_transport_send_burst(side->conn, &call->frame, 1) == 1);
     }
     call->done = true;
 }
 
-static void run(struct call *call)
+static void begin(struct call *call)
 {
     struct sl_mail mail = {.run = run_call, .ctx = call};
     assert_int_equal(sl_mailbox_post(call->side->lane, mail), 0);
+    WAIT_UNTIL(call->begun);
+}
+
+static void run(struct call *call)
+{
+    begin(call);
     WAIT_UNTIL(call->done);
 }
 
@@ -290,6 +317,55 @@ static void landing__of_a_short_answer(void **state)
     land(SHORT_BYTES);
 }
 
+/* An answer waits for a sink, and the memory that it lies in is taken back: nothing is read there.
+ */
+static void landing__taken_back_while_its_answer_waits(void **state)
+{
+    (void)state;
+    struct side *server = &sides[0], *client = &sides[1];
+    static _Alignas(64) uint8_t sink[LONG_BYTES];
+    send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, client->lands.base, LONG_BYTES);
+    WAIT_UNTIL(server->received == 1);
+    uint8_t *landing = server->landing;
+    assert_non_null(landing);
+    release_last(server);
+    memset(landing, 0x33, LONG_BYTES);
+    send_frame(server, SL_FRAME_REPLY, 0, landing, LONG_BYTES, NULL, 0);
+    WAIT_UNTIL(client->asked > 0);
+    struct call take_back = {.side = client, .unregisters = true, .sink_answer = sink};
+    run(&take_back);
+    WAIT_UNTIL(client->closed == 1);
+    assert_int_equal(client->received, 0);
+}
+
+/* An answer waits for a sink, and the memory that it lies in is revoked for another peer's sake: it
+ * is read where this peer has written it. */
+static void landing__revoked_while_its_answer_waits(void **state)
+{
+    (void)state;
+    struct side *server = &sides[0], *client = &sides[1];
+    uint8_t *wanted = client->lands.base + 4096;
+    send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, LONG_BYTES);
+    WAIT_UNTIL(server->received == 1);
+    uint8_t *landing = server->landing;
+    assert_non_null(landing);
+    release_last(server);
+    memset(landing, 0x33, LONG_BYTES);
+    send_frame(server, SL_FRAME_REPLY, 0, landing, LONG_BYTES, NULL, 0);
+    WAIT_UNTIL(client->asked > 0);
+    assert_int_equal(sl_shared_revoke(&client->lands, client->lands.base, 64), 0);
+    const uint32_t asked = client->asked;
+    WAIT_UNTIL(client->asked > asked || client->closed == 1); /* a turn has passed */
+    struct call sink = {.side = client, .sinks = true, .sink_answer = wanted};
+    run(&sink);
+    WAIT_UNTIL(client->received == 1 || client->closed == 1);
+    assert_int_equal(client->received, 1);
+    for (uint32_t i = 0; i < LONG_BYTES; i++) {
+        assert_int_equal(wanted[i], 0x33);
+    }
+    release_last(client);
+}
+
 /* Only what may be written is lent for that. */
 static void landing__in_memory_that_is_read_only(void **state)
 {
@@ -325,6 +401,91 @@ static void landing__after_it_was_withdrawn(void **state)
     release_last(client);
 }
 
+/* A process that stood still while its peer went on writes where the answer was to go: the peer has
+ * the memory back, and sees nothing of it. */
+static void landing__of_a_peer_that_stood_still(void **state)
+{
+    (void)state;
+    struct side *server = &sides[0], *client = &sides[1];
+    uint8_t *wanted = client->lands.base + 8192 + 64;
+    atomic_bool goes_on = false;
+    memset(client->lands.base, 1, REGION_BYTES);
+    send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, LONG_BYTES);
+    WAIT_UNTIL(server->received == 1);
+    assert_non_null(server->landing);
+    release_last(server);
+    struct call slice = {.side = server, .until = &goes_on, .late = 3};
+    begin(&slice);
+    struct call disconnect = {.side = client, .disconnects = true};
+    run(&disconnect);
+    WAIT_UNTIL(client->closed == 1);
+    memset(wanted, 2, LONG_BYTES);
+    goes_on = true;
+    WAIT_UNTIL(slice.done);
+    for (uint32_t i = 0; i < LONG_BYTES; i++) {
+        assert_int_equal(wanted[i], 2);
+    }
+    assert_int_equal(wanted[-1], 1);
+    assert_int_equal(wanted[LONG_BYTES], 1);
+    assert_true(sl_shared_is_revoked(&client->lands));
+    WAIT_UNTIL(server->closed == 1);
+}
+
+/* One that closes its end writes no more: the memory stays what it is. */
+static void landing__of_a_peer_that_says_goodbye(void **state)
+{
+    (void)state;
+    struct side *server = &sides[0], *client = &sides[1];
+    send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, client->lands.base, LONG_BYTES);
+    WAIT_UNTIL(server->received == 1);
+    release_last(server);
+    struct call disconnect = {.side = client, .disconnects = true};
+    run(&disconnect);
+    WAIT_UNTIL(client->closed == 1 && server->closed == 1);
+    assert_true(sl_shared_may_land(&client->lands));
+}
+
+/* What was asked for before comes all the same; later answers are copied. */
+static void landing__in_memory_that_another_peer_has_lost(void **state)
+{
+    (void)state;
+    struct side *server = &sides[0], *client = &sides[1];
+    uint8_t *wanted = client->lands.base + 4096 + 64;
+    client->sink_answer = wanted;
+    memset(client->lands.base, 1, REGION_BYTES);
+    send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, LONG_BYTES);
+    WAIT_UNTIL(server->received == 1);
+    uint8_t *landing = server->landing;
+    release_last(server);
+    assert_int_equal(sl_shared_revoke(&client->lands, wanted - 64, 64), 0);
+    memset(landing, 0x77, LONG_BYTES);
+    send_frame(server, SL_FRAME_REPLY, 0, landing, LONG_BYTES, NULL, 0);
+    WAIT_UNTIL(client->received == 1);
+    for (uint32_t i = 0; i < LONG_BYTES; i++) {
+        assert_int_equal(wanted[i], 0x77);
+    }
+    assert_int_equal(wanted[-1], 1);
+    release_last(client);
+    send_frame(client, SL_FRAME_REQUEST, 48, NULL, 0, wanted, LONG_BYTES);
+    WAIT_UNTIL(server->received == 2);
+    assert_null(server->landing);
+    release_last(server);
+    memset(server->sends.base + SL_FRAME_HEADER_BYTES, 0x55, LONG_BYTES);
+    send_frame(server, SL_FRAME_REPLY, LONG_BYTES, NULL, 0, NULL, 0);
+    WAIT_UNTIL(client->received == 2);
+    assert_int_equal(wanted[LONG_BYTES - 1], 0x55);
+    release_last(client);
+    /* What lies there is not read by the peer where it lies, either. */
+    memset(wanted, 0x66, LONG_BYTES);
+    server->sink_answer = SL_TRANSPORT_IN_PLACE;
+    send_frame(client, SL_FRAME_REQUEST, 48, wanted, LONG_BYTES, NULL, 0);
+    WAIT_UNTIL(server->received == 3);
+    const uint8_t *last = server->rest_bytes > 0 ? server->rest + server->rest_bytes
+                                                 : server->message.payload + 48 + LONG_BYTES;
+    assert_int_equal(last[-1], 0x66);
+    release_last(server);
+}
+
 int main(void)
 {
     sl_log_setup(SL_LOG_OFF, "shm memory");
@@ -335,9 +496,18 @@ int main(void)
                                         close_both),
         cmocka_unit_test_setup_teardown(landing__of_a_long_answer, open_both, close_both),
         cmocka_unit_test_setup_teardown(landing__of_a_short_answer, open_both, close_both),
+        cmocka_unit_test_setup_teardown(landing__taken_back_while_its_answer_waits, open_both,
+                                        close_both),
+        cmocka_unit_test_setup_teardown(landing__revoked_while_its_answer_waits, open_both,
+                                        close_both),
         cmocka_unit_test_setup_teardown(landing__in_memory_that_is_read_only, open_both,
                                         close_both),
         cmocka_unit_test_setup_teardown(landing__after_it_was_withdrawn, open_both, close_both),
+        cmocka_unit_test_setup_teardown(landing__of_a_peer_that_stood_still, open_both, close_both),
+        cmocka_unit_test_setup_teardown(landing__of_a_peer_that_says_goodbye, open_both,
+                                        close_both),
+        cmocka_unit_test_setup_teardown(landing__in_memory_that_another_peer_has_lost, open_both,
+                                        close_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "net/tcp/internal.h"
 #include "reactor/ring.h"
 
 /* A label of more than 63 bytes: refused without asking anybody. */

@@ -68,9 +68,6 @@ static void check_again(const struct sl_dpdk_parsed *parsed)
     uint8_t packet[PACKET_BYTES];
     struct sl_dpdk_route route;
     struct sl_dpdk_parsed again;
-    if (IN6_IS_ADDR_V4MAPPED(&parsed->from.ip) != IN6_IS_ADDR_V4MAPPED(&parsed->to.ip)) {
-        return; /* IPv6 packets may name such addresses */
-    }
     sl_dpdk_route_build(&route, parsed->from_mac, parsed->from_mac, &parsed->from, &parsed->to);
     uint32_t at = sl_dpdk_write(packet, &route, &parsed->header);
     memcpy(packet + at, parsed->sack, 8 * parsed->sack_words);

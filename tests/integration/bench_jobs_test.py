@@ -203,7 +203,7 @@ class BenchTest(harness.StarlingTest):
 
     def test_pslite_of_many_and_by_variables(self):
         of, setting, output = self.pslite(
-            1, "--workers", 2, "--servers", 2, "--handler", "sum", "--no-shm", "--client", "reactor",
+            1, "--workers", 2, "--servers", 2, "--handler", "sum", "--over", "tcp", "--client", "reactor",
             env={"NUM_KEY_PER_SERVER": "3", "LOG_DURATION": "2", "TOTAL_DURATION": "5"})
         self.assertIn("3 keys of each server, which adds pushes up; TCP", setting)
         for worker in (0, 1):

@@ -120,6 +120,12 @@ class Flags(CheckpointTest):
                 for word in words:
                     self.assertIn(word, said)
 
+    def test_folder_of_another_job(self):
+        ps, _ = self.cluster()
+        said = self.refused(*self.flags())
+        self.assertIn(f"{self.checkpoints}: ps 0 of another job", said)
+        self.drain(ps)
+
     def test_folder_is_a_file(self):
         said = self.refused("--checkpoint-dir", self.file("c", "not a folder"))
         self.assertIn("nothing can be written there: Not a directory", said)
@@ -151,6 +157,24 @@ class SaveAndRestore(CheckpointTest):
         ps[0].wait_line("checkpoint 2 is complete")
         with self.client(flags[1]) as client:
             self.assertGreater(self.ask(client), 2)
+        self.drain(ps)
+
+    def test_stray_folder_is_ignored(self):
+        os.makedirs(self.folder_of(10**12 - 1))
+        ps, coordinator = self.cluster(2, more=["--restore", "newest"])
+        with self.client(coordinator) as client:
+            model = Model(client, 1)
+            model.push()
+            self.assertEqual(self.ask(client), 1)
+            saved = model.state()
+        self.drain(ps)
+        for process in ps:
+            self.assertEqual(process.output.count("checkpoint-999999999999 is ignored"), 1,
+                             process.output)
+        ps, coordinator = self.cluster(2, more=["--restore", "newest"])
+        with self.client(coordinator) as client:
+            self.assertEqual(Model(client, 1).state(), saved)
+            self.assertIn(self.ask(client), (2, 3))  # the orderly end may have made 2
         self.drain(ps)
 
     def test_same_cluster(self):
@@ -205,7 +229,7 @@ class SaveAndRestore(CheckpointTest):
             saved = model.state()
         self.drain(ps)
         self.assertIn("the last one", ps[0].output + ps[1].output)
-        self.assertEqual(os.listdir(self.checkpoints), ["checkpoint-000001"])
+        self.assertEqual(harness.visible(self.checkpoints), ["checkpoint-000001"])
         ps, coordinator = self.cluster(2, more=["--restore", "newest"])
         with self.client(coordinator) as client:
             self.assertEqual(Model(client, 1).state(), saved)
@@ -231,7 +255,7 @@ class SaveAndRestore(CheckpointTest):
             Model(client, 1).push()
             self.ask(client)
         self.drain(ps)
-        self.assertEqual(os.listdir(self.checkpoints), ["checkpoint-000001"])
+        self.assertEqual(harness.visible(self.checkpoints), ["checkpoint-000001"])
 
     def test_old_ones_are_removed(self):
         ps, coordinator = self.cluster(more=["--checkpoint-keep", "2", "--checkpoint-adds", "1"])
@@ -242,7 +266,7 @@ class SaveAndRestore(CheckpointTest):
                 number = self.ask(client)
         self.assertEqual(number, 7)
         # 7 is full, 6 adds to 5.
-        self.assertEqual(sorted(os.listdir(self.checkpoints)),
+        self.assertEqual(harness.visible(self.checkpoints),
                          [f"checkpoint-{n:06d}" for n in (5, 6, 7)])
         self.drain(ps)
 
@@ -323,7 +347,7 @@ class FoldersOfTheirOwn(CheckpointTest):
         self.assertEqual(self.restored("--checkpoint-keep", "1"), (state, 4))
         self.restored("--checkpoint-keep", "1")
         for task in range(2):
-            self.assertEqual(sorted(os.listdir(f"{self.checkpoints}-{task}")),
+            self.assertEqual(harness.visible(f"{self.checkpoints}-{task}"),
                              ["checkpoint-000004", "checkpoint-000005"])
 
     def test_one_that_comes_later_after_going_back(self):
@@ -374,7 +398,7 @@ class Damage(CheckpointTest):
         said = self.refused(*self.flags("--restore", "newest"))
         for word in (*words, "--restore-fallback"):
             self.assertIn(word, said)
-        self.assertEqual(sorted(os.listdir(self.checkpoints)),
+        self.assertEqual(harness.visible(self.checkpoints),
                          [f"checkpoint-{n:06d}" for n in (1, 2, 3)])
         ps, coordinator = self.cluster(more=["--restore", "newest", "--restore-fallback"])
         for word in (*words, "checkpoint 3 is passed over", f"checkpoint {to} is restored"):
@@ -563,6 +587,193 @@ class KilledPs(CheckpointTest):
                 held |= {push for push in job.noted("acknowledged") if push[1] == 1}
                 job.check(restarted={0, 1}, held=held, last=False)
                 cluster.drain()
+
+
+def descendants(pid):
+    """Every process below this one."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
+    children = {}
+    for child, parent in (map(int, line.split()) for line in listed.stdout.splitlines()):
+        children.setdefault(parent, []).append(child)
+    found = []
+    for child in children.get(pid, []):
+        found += [child, *descendants(child)]
+    return found
+
+
+class Signals(CheckpointTest):
+    """Launcher, ps and workers get their signals at once, and again: the last checkpoint is made."""
+
+    def stop_all(self, *numbers):
+        data = self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 2000)
+        launcher = self.start("starling-launch", "--ps", 2, "--workers", 2, *self.flags(), "--",
+                              "--data", data, "--model", "lr", "--epochs", 100000, "--batch-size", 100)
+        launcher.wait_line("loss")
+        everybody = [launcher.pid, *descendants(launcher.pid)]
+        for number in numbers:
+            for pid in everybody:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        # Of several signals that wait, the kernel may deliver another one first.
+        self.assertIn(launcher.wait(), [128 + number for number in numbers], launcher.output)
+        self.assertEqual(launcher.output.count("is the last one"), 2, launcher.output)
+        self.assertEqual(self.manifest(1)["number"], 1)
+
+    def test_term_to_all(self):
+        self.stop_all(signal.SIGTERM)
+
+    def test_repeated_to_all(self):
+        self.stop_all(signal.SIGTERM, signal.SIGINT, signal.SIGTERM)
+
+    def test_timeout_program(self):
+        """GNU timeout sends the signal to its child, then to the group of both."""
+        data = self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 2000)
+        log = os.path.join(self.folder, "log")
+        with open(log, "wb") as out:
+            timeout = subprocess.Popen(
+                ["timeout", "600", harness.program("starling-launch"), "--ps", "2", "--workers", "2",
+                 *self.flags(), "--", "--data", data, "--model", "lr", "--epochs", "100000",
+                 "--batch-size", "100"],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.folder,
+                env=harness.environment(), preexec_fn=harness.end_with_parent)
+        self.addCleanup(timeout.wait)
+        self.addCleanup(timeout.kill)
+        end = time.monotonic() + harness.DEADLINE_S
+        while "loss" not in self.read(log):
+            self.assertLess(time.monotonic(), end, self.read(log))
+            time.sleep(0.05)
+        timeout.terminate()  # it passes it on to its child and to its group, as when its time is up
+        timeout.wait(harness.DEADLINE_S)
+        self.assertEqual(self.read(log).count("is the last one"), 2, self.read(log))
+
+    def read(self, path):
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    def test_quit_ends_at_once(self):
+        ps, coordinator = self.cluster()
+        with self.client(coordinator) as client:
+            Model(client, 1).push()
+        ps[0].signal(signal.SIGQUIT)
+        self.assertEqual(ps[0].wait(), 128 + signal.SIGQUIT, ps[0].output)
+        self.assertEqual(harness.visible(self.checkpoints), [])
+
+
+class Lost(CheckpointTest):
+    """Values that are lost, and checkpoints that cannot be made, fail the job."""
+
+    def launch(self, *flags, ps=2):
+        data = self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 2000)
+        launcher = self.start("starling-launch", "--ps", ps, "--workers", 2, *self.flags("--restore", "newest"),
+                              "--restart-ps", 3, *flags, "--", "--data", data, "--model", "lr",
+                              "--epochs", 100000, "--batch-size", 100)
+        launcher.wait_line("loss")
+        return launcher
+
+    def kill_ps(self, launcher, task):
+        wanted = f"--task-index\0{task}\0"
+        for pid in descendants(launcher.pid):
+            with open(f"/proc/{pid}/cmdline", encoding="utf-8") as file:
+                if wanted in file.read() + "\0":
+                    os.kill(pid, signal.SIGKILL)
+                    return
+        self.fail(launcher.output)
+
+    def lose(self, launcher, task, *words):
+        self.kill_ps(launcher, task)
+        self.assertNotEqual(launcher.wait(), 0, launcher.output)
+        for word in words:
+            self.assertIn(word, launcher.output)
+        self.assertNotIn("is complete", launcher.output)
+        self.assertFalse(os.path.exists(os.path.join(self.folder_of(1), "manifest.json")))
+
+    def test_ps_that_returns_with_nothing(self):
+        self.lose(self.launch(), 1, "ps/1 was started again without the values of its shards",
+                  "no last checkpoint: ps/1 was started again")
+
+    def test_workers_that_are_started_again(self):
+        self.lose(self.launch("--restart-workers", 3), 1,
+                  "ps/1 was started again without the values that it had: start the job again")
+
+    def test_ps_of_the_coordinator(self):
+        self.lose(self.launch("--restart-workers", 3), 0,
+                  "ps/0 was started again without the values that it had: start the job again")
+
+    def test_last_checkpoint_that_cannot_be_made(self):
+        ps, coordinator = self.cluster()
+        with self.client(coordinator) as client:
+            Model(client, 1).push()
+        os.makedirs(os.path.join(self.folder_of(1), "manifest.json"))
+        for process in ps:
+            process.signal(signal.SIGTERM)
+        for process in ps:
+            self.assertEqual(process.wait(), 1, process.output)
+            self.assertIn("no last checkpoint", process.output)
+
+
+class Stopped(CheckpointTest):
+    """A job that was stopped in order goes on with the same command where it was: each worker trains
+    each of its batches once."""
+
+    BATCHES = 20  # of each worker, in each epoch
+
+    def command(self, consistency, epochs):
+        data = self.file("data", "1 1:1 2:1\n0 3:1 4:1\n" * 100 * self.BATCHES)
+        return ["--ps", 2, "--workers", 2, *self.flags("--restore", "newest"), "--", "--data", data,
+                "--test", data, "--model", "lr", "--epochs", epochs, "--batch-size", 100,
+                "--consistency", consistency, "--report", os.path.join(self.folder, "report")]
+
+    def batches(self):
+        """That the last run has trained, by worker."""
+        counts = []
+        for name in ("report", "report.1"):
+            path = os.path.join(self.folder, name)
+            with open(path, encoding="utf-8") as file:
+                counts.append(json.load(file)["batches"])
+            os.remove(path)
+        return counts
+
+    def stop_in_the_middle(self, launcher):
+        launcher.wait_line("loss")
+        launcher.signal(signal.SIGTERM)
+        self.assertEqual(launcher.wait(), 128 + signal.SIGTERM, launcher.output)
+        self.assertIn("is the last one", launcher.output)
+
+    def goes_on(self, consistency, epochs):
+        command = self.command(consistency, epochs)
+        launcher = self.start("starling-launch", *command)
+        self.stop_in_the_middle(launcher)
+        done = self.batches()
+        for stopped in (True, False):
+            launcher = self.start("starling-launch", *command)
+            if stopped:
+                launcher.wait_line("goes on with iteration")
+                self.stop_in_the_middle(launcher)
+            else:
+                self.assertEqual(launcher.wait(), 0, launcher.output)
+            for count in done:
+                self.assertIn(f"goes on with iteration {count}, where the job is", launcher.output)
+            done = [before + now for before, now in zip(done, self.batches())]
+        self.assertEqual(done, [epochs * self.BATCHES] * 2)
+        self.assertIn("test AUC", launcher.output)
+        self.assertNotIn("a new job begins", launcher.output)
+
+    def test_asp(self):
+        self.goes_on("asp", 1000)
+
+    def test_bsp(self):
+        self.goes_on("bsp", 300)
+
+    def test_ssp(self):
+        self.goes_on("ssp:2", 400)
+
+    def test_a_finished_job_is_not_trained_again_in_silence(self):
+        command = self.command("asp", epochs=1)
+        self.run_to_end("starling-launch", *command)
+        self.batches()
+        output = self.run_to_end("starling-launch", *command)
+        self.assertRegex(output, r" W ps/0 .*a new job begins with its values, at iteration 0")
+        self.assertEqual(self.batches(), [self.BATCHES] * 2)
 
 
 class Launched(CheckpointTest):

@@ -461,7 +461,7 @@ class RealPs(checkpoint_test.CheckpointTest):
             again.push()
             wanted = again.state()
         self.drain(ps)
-        for folder in os.listdir(self.checkpoints):
+        for folder in harness.visible(self.checkpoints):
             subprocess.run(["rm", "-r", os.path.join(self.checkpoints, folder)], check=True)
         self.tool("import", exported, "--out", self.checkpoints, "--shards", "3")
         ps, coordinator = self.cluster(more=["--restore", "newest"])

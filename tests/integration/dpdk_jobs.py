@@ -63,7 +63,8 @@ class DpdkTest(failures_test.FaultTest):
         """Whoever is a worker has the device of its index, and is where that is."""
         env = {"STARLING_SHM": "0", "PS_VERBOSE": "1", **(env or {})}
         if self.faults is not None:
-            env["STARLING_DPDK_FAULTS"] = self.faults
+            env["STARLING_DPDK_MODULE"] = os.path.join(harness.BIN, "../tests/starling-dpdk-faulty.so")
+            env["STARLING_TEST_FAULTS"] = self.faults
         if self.links is not None and name in ("starling-worker", "sum_worker"):
             index = args[args.index("--task-index") + 1]
             args = [*args, "--dpdk-device", self.links.of_worker(index)]
@@ -103,6 +104,8 @@ class DpdkTest(failures_test.FaultTest):
             self.assertNotIn("connection lost", worker.output)
             self.assertNotIn("over TCP", worker.output)
         self.drain([server])
+        for process in [server, *processes] if self.faults is not None else []:
+            self.assertIn("faults on purpose", process.output)
         self.assertGreaterEqual(accepted(server), 0 if links is None else workers * options.get("reactors", 1))
         with open(report, encoding="utf-8") as file:
             return json.load(file)["test"]

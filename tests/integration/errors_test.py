@@ -22,6 +22,33 @@ class FlagErrors(harness.StarlingTest):
         for name in ("starling-ps", "starling-worker"):
             self.refuses(name, ["--ps-host", "127.0.0.1:1"], "--ps-host", "--ps-hosts")
         self.refuses("starling-launch", ["--worker", "1"], "--worker", "--workers")
+        self.refuses("starling-worker", ["-e", "2"], "-e", "two dashes")
+        self.refuses("starling-ps", ["docter"], "docter", "doctor")
+
+    def test_settings_without_effect(self):
+        for args, words in ((["--staleness", "3"], ("--staleness", "asp")),
+                            (["--consistency", "ssp:2", "--staleness", "3"], ("--staleness", "ssp:2")),
+                            (["--beta1", "0.5"], ("--beta1", "adagrad", "adam")),
+                            (["--factors", "4"], ("--factors", "lr", "fm"))):
+            self.refuses("starling-worker", ["--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a", "--data",
+                                             "d", *args], *words)
+
+    def test_settings_of_optimizers(self):
+        """Each optimizer takes the settings that its formula reads, and no others."""
+        adams = ("adam", "adamw", "adam_async")
+        adagrads = ("adagrad", "adagrad_decay")
+        ftrls = ("ftrl", "ftrl_group")
+        reads = {"--momentum": ("momentum", "rmsprop"), "--rho": ("rmsprop", "adagrad_decay"),
+                 "--beta1": adams, "--epsilon": (*adams, *adagrads, "rmsprop"),
+                 "--weight-decay": ("adamw",), "--initial-accumulator": (*adagrads, *ftrls),
+                 "--l1": ftrls, "--decay-baseline": ("adagrad_decay",)}
+        for setting, owners in reads.items():
+            for optimizer in ("sum", "sgd", "momentum", "rmsprop", *adams, *adagrads, *ftrls):
+                with self.subTest(setting=setting, optimizer=optimizer):
+                    self.refuses("starling-worker",
+                                 ["--data", "d", "--optimizer", optimizer, setting, "0.5"],
+                                 "no ps hosts" if optimizer in owners
+                                 else f"{setting} has no effect with --optimizer {optimizer}")
 
     def test_no_cluster(self):
         self.refuses("starling-ps", [], "--ps-hosts", "TF_CONFIG")
@@ -93,6 +120,13 @@ class EnvironmentErrors(harness.StarlingTest):
     def test_log_level(self):
         self.refuses("STARLING_LOG", "loud", "debug")
 
+    def test_empty_paths(self):
+        self.refuses("STARLING_SECRET_FILE", "", "path of a file")
+        self.refuses("STARLING_CHECKPOINT_DIR", "", "path of a folder")
+
+    def test_restore_without_a_folder(self):
+        self.refuses("STARLING_RESTORE", "latest", "--checkpoint-dir")
+
 
 class EndpointMapErrors(harness.StarlingTest):
     def refuses(self, text, *words):
@@ -118,6 +152,15 @@ class EndpointMapErrors(harness.StarlingTest):
         for line in ("127.0.0.1:3333=127.0.0.1:1,127.0.0.1:2", "127.0.0.1:3333=rdma://h:1,shm://h:2",
                      "127.0.0.1:3333=rdma://h:1,h:2,h:3", "127.0.0.1:3333=tcp://h:1,", "127.0.0.1:3333=,tcp://h:1"):
             self.refuses(line + "\n", ":1:", line.split("=")[1], "one of rdma and one of tcp")
+
+    def test_a_map_without_this_ps(self):
+        for text, words in (("127.0.0.1:4444=127.0.0.1:1\n", ("no line for ps 0", "127.0.0.1:3333=DATA_URI")),
+                            ("# nothing\n", ("no line for ps 0",))):
+            path = self.file("map", text)
+            output = self.run_to_end("starling-ps", "--endpoint-map", path, "--ps-hosts", "127.0.0.1:3333",
+                                     "--worker-hosts", "a", status=2)
+            for word in (path, *words):
+                self.assertIn(word, output)
 
     def test_missing_file(self):
         output = self.run_to_end("starling-ps", "--endpoint-map", "/nonexistent/map", status=2)
@@ -163,6 +206,35 @@ class DataErrors(harness.StarlingTest):
     def test_binary_rubbish(self):
         self.worker_says("d", bytes(range(256)) * 64, "libsvm", ":1")
 
+    def test_no_row(self):
+        self.worker_says("d", "\n# nothing\n", "libsvm", "no row")
+
+    def test_rows_of_many_features(self):
+        """Only deepfm has a limit: its tower has an input for each field."""
+        features = " ".join(f"{key}:1" for key in range(5000))
+        path = self.file("d", f"1 {features}\n0 {features}\n")
+        servers, flags = self.start_ps()
+        worker = self.start_workers(flags, 1, ["--data", path, "--model", "lr"])[0]
+        self.assertEqual(worker.wait(), 0, worker.output)
+        self.drain(servers)
+        worker = self.start_workers(flags, 1, ["--data", path, "--model", "deepfm"])[0]
+        self.assertEqual(worker.wait(), 1, worker.output)
+        self.assertIn("5000 features", worker.output)
+        self.assertIn("4096 fields", worker.output)
+
+    def test_compressed(self):
+        self.worker_says("d", b"\x1f\x8b\x08" + bytes(16), "libsvm", "gzip")
+
+    def test_model_that_diverges(self):
+        """The worker fails at the loss that is no number, and pushes nothing of it."""
+        path = self.file("d", "1 1:1e30 2:1e30\n0 1:1e30 2:1e30\n" * 200)
+        servers, flags = self.start_ps()
+        worker = self.start_workers(flags, 1, ["--data", path, "--model", "fm", "--optimizer", "sgd",
+                                               "--lr", "1e6", "--epochs", "50"])[0]
+        self.assertEqual(worker.wait(), 1, worker.output)
+        self.assertIn("diverged", worker.output)
+        self.drain(servers)
+
     def test_missing_file(self):
         servers, flags = self.start_ps()
         worker = self.start_workers(flags, 1, ["--data", "/nonexistent", "--test", "/nonexistent"])[0]
@@ -200,6 +272,36 @@ class StartErrors(harness.StarlingTest):
         self.assertIn(f"127.0.0.1:{port}", output)
         self.assertIn("coordinator", output)
 
+    def test_counts_of_workers_that_disagree(self):
+        """Else a part of the data would be nobody's."""
+        data = self.file("d", "1 1:1 2:1\n0 3:1 4:1\n" * 50)
+        servers, flags = self.start_ps(worker_count=2)
+        servers[0].wait_line("ready")
+        args = ["--job-name", "worker", "--data", data, "--model", "lr", "--start-timeout", "10"]
+        hosts = flags[1]
+        tf_config = json.dumps({"cluster": {"ps": [hosts], "worker": ["a:1", "b:1", "c:1"]}})
+        for more, env, source in ((["--ps-hosts", hosts, "--worker-hosts", "a,b,c"], {}, "--worker-hosts"),
+                                  ([], {"TF_CONFIG": tf_config}, "TF_CONFIG")):
+            workers = [self.start("starling-worker", *args, *more, "--task-index", i, env=env)
+                       for i in range(2)]
+            for i, worker in enumerate(workers):
+                self.assertEqual(worker.wait(), 1, worker.output)
+                self.assertIn(f"worker/{i} expects 3 workers, the coordinator (--worker-hosts) 2",
+                              worker.output)
+                self.assertIn(f"by {source} 3 workers", worker.output)
+        self.drain(servers)
+
+    def test_servers_that_were_told_other_counts(self):
+        hosts = ",".join(f"127.0.0.1:{port}" for port in harness.free_ports(2))
+        first, second = [self.start("starling-ps", "--ps-hosts", hosts, "--worker-hosts", workers,
+                                    "--job-name", "ps", "--task-index", i)
+                         for i, workers in enumerate(("a,b", "a,b,c"))]
+        second.wait()
+        self.assertIn("ps/1 expects 3 workers, the coordinator (--worker-hosts) 2", second.output)
+        self.assertIn("it was told 2 ps and 3 workers, by --worker-hosts", second.output)
+        first.signal(signal.SIGTERM)
+        self.assertEqual(first.wait(), 0, first.output)
+
     def test_table_opened_with_another_dim(self):
         data = self.file("d", "1 1:1 2:1\n0 3:1 4:1\n" * 500)
         servers, flags = self.start_ps(worker_count=2)
@@ -228,6 +330,12 @@ class StartErrors(harness.StarlingTest):
         self.assertEqual(worker.wait(), 1, worker.output)
         self.assertIn("/dev/full", worker.output)
         self.drain(servers)
+
+    def test_report_into_a_missing_folder(self):
+        data = self.file("d", "1 1:1\n")
+        output = self.run_to_end("starling-worker", "--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a", "--data",
+                                 data, "--report", "/nonexistent/report", status=2)
+        self.assertIn("--report /nonexistent/report", output)
 
 
 if __name__ == "__main__":

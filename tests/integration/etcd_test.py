@@ -141,6 +141,20 @@ class Cluster(sum_job.Cluster):
     def found(self):
         return self.etcd.coordinator()[1]
 
+    def reach(self, kind, *more):
+        """A connection or client of the coordinator's host, as soon as a ps hosts it."""
+        end = time.monotonic() + harness.DEADLINE_S
+        while True:
+            try:
+                return kind(self.found, *more)
+            except (protocol_client.Refused, protocol_client.Closed, OSError):
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+    def client(self):
+        return self.reach(protocol_client.Client)
+
     def host(self, other_than=None):
         """Index of the ps that hosts the coordinator."""
         return int(self.etcd.coordinator(other_than)[0].removeprefix("ps/"))
@@ -156,15 +170,7 @@ class StoreTest(harness.StarlingTest):
         return cluster, job, workers
 
     def connect(self, cluster):
-        """A client of whoever hosts the coordinator, as soon as somebody does."""
-        end = time.monotonic() + harness.DEADLINE_S
-        while True:
-            try:
-                return protocol_client.Connection(cluster.found, protocol_client.PURPOSE_CONTROL)
-            except (protocol_client.Refused, protocol_client.Closed, OSError):
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.1)
+        return cluster.reach(protocol_client.Connection, protocol_client.PURPOSE_CONTROL)
 
     def end_well(self, workers):
         for worker in workers:

@@ -26,7 +26,7 @@ SKIPPED = 77  # a program's exit status (CMake: SKIP_RETURN_CODE)
 
 # The variables that the programs read: a test sets those that it means, and no others leak in.
 OWN_VARIABLES = ("NETWORK_", "PS_", "WORKER_", "STARLING_LOG", "STARLING_TCP",
-                 "STARLING_SECRET", "STARLING_CLUSTER", "STARLING_SHM", "STARLING_RDMA", "STARLING_DPDK_DEVICE", "STARLING_DPDK_FAULTS", "MC_GID_INDEX",
+                 "STARLING_SECRET", "STARLING_CLUSTER", "STARLING_SHM", "STARLING_RDMA", "STARLING_DPDK_DEVICE", "STARLING_TEST_FAULTS", "MC_GID_INDEX",
                  "NCCL_IB_GID_INDEX", "TF_CONFIG", "SLURM_", "DMLC_",
                  "NUM_KEY_PER_SERVER", "LOG_DURATION", "TOTAL_DURATION")
 
@@ -41,6 +41,11 @@ def adult(kind):
     if not os.path.exists(path):
         raise unittest.SkipTest(f"{path} is not there (set STARLING_DATA)")
     return path
+
+
+def visible(folder):
+    """The names in the folder, sorted, without hidden ones such as the locks of checkpoint folders."""
+    return sorted(name for name in os.listdir(folder) if not name.startswith("."))
 
 
 # Below those that starling-launch and starling-bench choose from, so that these do not take a port that

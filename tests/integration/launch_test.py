@@ -219,15 +219,39 @@ class Local(LaunchTest):
         self.assertIn("[ps/0] drained", process.output)
         self.assertNotIn("is killed", process.output)
 
-    def test_second_signal_kills(self):
+    def test_repeated_signals_change_nothing(self):
+        """A control group, timeout(1) and a batch system send it to the launcher more than once."""
+        self.worker("trap 'echo told; while [ ! -e \"$FOLDER/end\" ]; do sleep 0.05; done; echo end; "
+                    "exit 0' TERM\necho up\nwhile :; do sleep 0.05; done\n")
+        process = self.launch()
+        process.wait_line("[worker/0] up")
+        process.signal(signal.SIGTERM)
+        process.wait_line("[worker/0] told")
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            process.signal(number)
+            time.sleep(0.1)
+        self.file("end", "")
+        self.assertEqual(process.wait(), 128 + signal.SIGTERM, process.output)
+        self.assertIn("[worker/0] end", process.output)
+        self.assertIn("[ps/0] drained", process.output)
+        self.assertNotIn("killed", process.output.replace("SIGQUIT kills it", ""))
+
+    def test_quit_kills(self):
         self.worker("trap 'echo no' TERM\necho up\n"
                     "while :; do sleep 0.05; done\n")
         process = self.launch()
         process.wait_line("[worker/0] up")
         process.signal(signal.SIGTERM)
         process.wait_line("[worker/0] no")
-        process.signal(signal.SIGTERM)
+        process.signal(signal.SIGQUIT)
         self.assertEqual(process.wait(), 128 + signal.SIGTERM, process.output)
+        self.ps_is_gone()
+        self.forget()
+        process = self.launch()
+        process.wait_line("[worker/0] up")
+        process.signal(signal.SIGQUIT)
+        self.assertEqual(process.wait(), 128 + signal.SIGQUIT, process.output)
+        self.ps_is_gone()
 
     def test_ends_though_nobody_reads(self):
         """Neither a signal nor --timeout waits for who should read the output."""
@@ -287,10 +311,28 @@ class Local(LaunchTest):
         self.assertEqual("".join(longs), "x" * 20000)
         self.assertIn("[worker/0] last line without end", lines)
 
+    def test_more_polling_reactors_than_cores_is_a_warning(self):
+        cores = os.cpu_count()
+        output = self.launched("--workers", cores, "--worker-reactors", 2, env={"WORKER_ENABLE_POLLING": "1"})
+        self.assertIn(f"{2 * cores} reactors of this job poll on {cores} cores", output)
+        self.assertIn("WORKER_ENABLE_POLLING=2: accepts", self.launched(status=2, env={"WORKER_ENABLE_POLLING": "2"}))
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        with open("/dev/full", "wb") as full:
+            launcher = subprocess.run([harness.program("starling-launch"), "--bin-dir", self.folder], stdout=full,
+                                      stderr=subprocess.PIPE, timeout=harness.DEADLINE_S, check=False,
+                                      env=harness.environment({"FOLDER": self.folder}), text=True)
+        self.assertEqual(launcher.returncode, 1, launcher.stderr)
+        self.assertIn("some of its output is lost: No space left on device", launcher.stderr)
+
     def test_bad_flags(self):
         for args, words in ((["--worker", "3"], "--workers"), (["--bind", "0.0.0.0"], "127.0.0.1 or ::1"),
                             (["--ps-args", "'open"], "a quote is not closed"),
                             (["--slurm", "--host-list", "x"], "contradict"),
+                            (["--ps", "0"], "--ps=0: accepts a whole number from 1"),
+                            (["--workers", "0"], "--workers=0: accepts a whole number from 1"),
                             (["--slurm"], "SLURM_JOB_ID"), (["data"], "unexpected argument"),
                             (["--host-list", "/nonexistent"], "/nonexistent")):
             self.assertIn(words, self.launched(*args, status=2))
@@ -525,10 +567,12 @@ class Security(LaunchTest):
 
 
 FAKE_SSH = """#!/bin/sh
-# As ssh does: the command is one string for the login shell of the other machine.
+# As ssh does: the command is one string for the login shell of the other machine, whose environment
+# is its own.
 echo "ssh to $1" >&2
 [ "$1" = unreachable ] && exit 255
-exec sh -c "$2"
+[ "$1" = bare ] && set -- bare "$(echo "$2" | sed "s,$PWD,$PWD/not-there,")"
+exec env -i PATH="$PATH" FOLDER="$FOLDER" sh -c "$2"
 """
 
 
@@ -580,6 +624,24 @@ class Ssh(LaunchTest):
     def test_working_folder_goes_along(self):
         self.worker("pwd\n")
         self.assertIn(f"[worker/0] {os.path.realpath(self.folder)}", self.by_ssh("a ps\nb worker\n"))
+
+    def test_missing_working_folder_ends_the_start(self):
+        self.worker("echo started\n")
+        output = self.by_ssh("a ps\nbare worker\n", status=1)
+        self.assertIn(f"cannot enter the working folder {os.path.realpath(self.folder)}/not-there on bare",
+                      output)
+        self.assertIn("worker/0 on bare failed: exit status 127", output)
+        self.assertNotIn("started", output)
+
+    def test_variables_go_along_uncut(self):
+        long = "/" + "x" * 3000
+        self.worker("env | grep STARLING_ | sort\n")
+        env = {"STARLING_CLUSTER_STORE": "etcd://h:1/job", "STARLING_CLUSTER_STORE_USER_FILE": "u",
+               "STARLING_DPDK_EAL_ARGS": long, "STARLING_DPDK_DEVICE": "one's own"}
+        output = self.by_ssh("a ps\nb worker\n", env=env)
+        for name, value in env.items():
+            said = f"[worker/0] {name}={value}\n" in output + "\n"
+            self.assertEqual(said, name != "STARLING_DPDK_DEVICE", name)
 
     def test_status_of_a_failing_worker(self):
         self.worker("exit 9\n")

@@ -127,7 +127,8 @@ SCHEMA = {
         "name": (1, "string"), "kind": (2, "uint"), "dim": (3, "uint"), "length": (4, "uint"),
         "optimizer": (5, "Optimizer"), "initializer": (6, "Initializer"),
         "consistency": (7, "Consistency")},
-    "TableOpen": {"spec": (1, "TableSpec"), "table_id": (2, "uint"), "keep_id": (3, "uint")},
+    "TableOpen": {"spec": (1, "TableSpec"), "table_id": (2, "uint"), "keep_id": (3, "uint"),
+                  "ask": (4, "uint")},
     "TableOpened": {"table_id": (1, "uint")},
     "Barrier": {"name": (1, "string"), "count": (2, "uint"), "timeout_ms": (3, "uint")},
     "BarrierDone": {},
@@ -140,7 +141,7 @@ SCHEMA = {
         "name": (1, "string"), "rows": (2, "uint"), "bytes": (3, "uint"),
         "pulled_rows": (4, "uint"), "pushed_rows": (5, "uint")},
     "Goodbye": {},
-    "Challenge": {"nonce": (1, "bytes"), "proof": (2, "bytes")},
+    "Challenge": {"nonce": (1, "bytes")},
     "Proof": {"proof": (1, "bytes")},
     "Heartbeat": {},
     "Lost": {"role": (1, "uint"), "task_index": (2, "uint"), "client_id": (3, "uint"),
@@ -526,9 +527,10 @@ class Connection:
 
     def _authenticate(self, hello, secret, wait_s):
         challenge = self.ask("hello", "challenge", wait_s, **hello)
-        if challenge["proof"] != prove(secret, b"server", hello, challenge["nonce"]):
-            raise ValueError("the server has another secret")
         self.tell("proof", 1, proof=prove(secret, b"client", hello, challenge["nonce"]))
+        answer = self.answer(1, "proof", wait_s)
+        if answer["proof"] != prove(secret, b"server", hello, challenge["nonce"]):
+            raise ValueError("the server has another secret")
 
     def close(self):
         self.socket.close()

@@ -150,8 +150,10 @@ class Page(unittest.TestCase):
             self.assertEqual(pc.dense_ranges(length, count, table)[index], (shard, start, end))
 
     def test_control_messages(self):
-        names = ("hello", "welcome", "hello-with-nonce", "challenge", "proof", "register", "cluster",
-                 "heartbeat", "lost", "barrier", "table-open", "table-opened", "join", "joined",
+        names = ("hello", "welcome", "hello-with-nonce", "challenge", "proof-of-the-client",
+                 "proof-of-the-server", "register", "cluster",
+                 "heartbeat", "lost", "barrier", "table-open", "table-opened", "table-ask", "join",
+                 "joined",
                  "goodbye")
         for name in names:
             data = pc.encode("Control", self.control(name))
@@ -164,9 +166,10 @@ class Page(unittest.TestCase):
         secret = b"the secret of this cluster"
         hello = self.control("hello-with-nonce")["hello"]
         challenge = self.control("challenge")["challenge"]
-        self.assertEqual(pc.prove(secret, b"server", hello, challenge["nonce"]), challenge["proof"])
-        self.assertEqual(pc.prove(secret, b"client", hello, challenge["nonce"]),
-                         self.control("proof")["proof"]["proof"])
+        self.assertEqual(list(challenge), ["nonce"])
+        for side in ("client", "server"):
+            self.assertEqual(pc.prove(secret, side.encode(), hello, challenge["nonce"]),
+                             self.control("proof-of-the-" + side)["proof"]["proof"])
 
     def test_requests(self):
         table = Table(5, {"dim": 3})
@@ -464,6 +467,15 @@ class Members(ClusterTest):
         self.assertEqual(opened["table_id"], table.id)
         self.assertEqual(other.open(**SPARSE_SUM).id, table.id)
         spec = {"name": "sum", "dim": 4}
+        told = self.connection().ask("table_open", "table_open", spec={"name": "sum"}, ask=1)
+        self.assertEqual(told["table_id"], table.id)
+        shard = other.shards[0]
+        again = shard.ask("table_open", "table_opened", spec=told["spec"], table_id=table.id)
+        self.assertEqual(again["table_id"], table.id)
+        with self.refused(pc.NOT_FOUND, "nobody has opened a table"):
+            self.connection().ask("table_open", "table_open", spec={"name": "summ"}, ask=1)
+        with self.refused(pc.INVALID, "the coordinator is"):
+            shard.ask("table_open", "table_open", spec={"name": "sum"}, ask=1)
         with self.refused(pc.EXISTS, "dim"):
             other.open(**spec)
         with self.refused(pc.EXISTS, "dim"):
@@ -603,15 +615,18 @@ class Secret(ClusterTest):
             connection.goodbye()
 
     def impostor(self, purpose):
-        """Has no secret, and sends the server's own proof back."""
+        """Has no secret, and sends back all that the server has sent."""
         connection = self.raw()
         hello = {"protocol_version": 1, "purpose": purpose, "role": pc.ROLE_CLIENT,
                  "client_id": 5, "nonce": bytes(32)}
         message = pc.encode("Control", {"id": 1, "hello": hello})
         connection.sendall(pc.frame_bytes(Frame(pc.CONTROL, message)))
         size = pc.check_header(connection.recv(32, socket.MSG_WAITALL))
-        challenge = pc.decode("Control", connection.recv(size, socket.MSG_WAITALL))["challenge"]
-        proof = pc.encode("Control", {"id": 1, "proof": {"proof": challenge["proof"]}})
+        challenge = connection.recv(size, socket.MSG_WAITALL)
+        nonce = pc.decode("Control", challenge)["challenge"]["nonce"]
+        # Nothing that depends on the secret comes before the proof.
+        self.assertEqual(challenge, pc.encode("Control", {"id": 1, "challenge": {"nonce": nonce}}))
+        proof = pc.encode("Control", {"id": 1, "proof": {"proof": nonce}})
         connection.sendall(pc.frame_bytes(Frame(pc.CONTROL, proof)))
         received = self.assert_raw_ended(connection)
         error = pc.decode("Control", received[32:])["error"]

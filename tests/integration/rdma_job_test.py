@@ -280,7 +280,8 @@ class Faults(FaultsTest):
         cluster.ps[1].signal(signal.SIGKILL)
         self.assert_ends(cluster.ps[1], status=-signal.SIGKILL)
         for worker in workers:
-            self.assertIn("ps/1 shard 0", worker.wait_line("failed: deadline"))
+            # On a loaded machine ps/0 may miss a deadline, too.
+            worker.wait_line("failed: deadline: ps/1 shard 0")
         cluster.ps[1] = cluster.start_ps(1)
         for worker in workers:
             worker.wait_line("the ps was restarted: its tables began anew")

@@ -59,6 +59,9 @@ class Cluster:
         """Where the coordinator is, without a proxy."""
         return f"{self.behind}:{self.ports[0][0]}"
 
+    def client(self):
+        return protocol_client.Client(self.found)
+
     def host(self):
         """Index of the ps that hosts the coordinator."""
         return 0
@@ -155,7 +158,7 @@ class SumJob:
         Shards that were started anew in between may have lost what came before, but for what was
         `held`, by a checkpoint; with `last`, the last push of each worker must be there."""
         asked, acknowledged = self.noted("asked"), self.noted("acknowledged")
-        client = protocol_client.Client(self.cluster.found)
+        client = self.cluster.client()
         try:
             for name, kind in TABLES:
                 table = client.open(**self._spec(name, kind))

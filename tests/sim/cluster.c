@@ -132,6 +132,15 @@ static void watch_breach(void *ctx, const char *what)
     sl_sim_oracle_fail(&cluster->oracle, "transport", "%s", what);
 }
 
+static void watch_cut_off(void *ctx, const char *peer)
+{
+    struct sl_sim_cluster *cluster = ctx;
+    sl_sim_oracle_fail(&cluster->oracle, "getting on",
+                       "a server closes its connection from %s in the middle of a frame that "
+                       "gets on",
+                       peer);
+}
+
 /* ---- Processes ------------------------------------------------------------------------------- */
 
 static struct sl_sim_place *place_of(const struct sl_sim_cluster *cluster, uint32_t host)
@@ -362,6 +371,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 static void moment(struct sl_sim_cluster *cluster)
 {
     uint64_t next_ns = sl_sim_faults_run(cluster);
+    sl_sim_cluster_limit_backups(cluster);
     if (cluster->observe_ns <= cluster->now_ns) {
         observe(cluster);
     }
@@ -404,6 +414,7 @@ static void create(struct sl_sim_cluster *cluster)
         .wake = watch_wake,
         .packet = watch_packet,
         .breach = watch_breach,
+        .cut_off = watch_cut_off,
         .ctx = cluster,
     };
     cluster->ps = calloc(plan->ps_count, sizeof *cluster->ps);

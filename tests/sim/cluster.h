@@ -44,6 +44,7 @@ struct sl_sim_cluster {
     uint32_t inspected_count;                /* checkpoints: inspect.h */
     uint64_t complete;                       /* checkpoint, as the coordinator has it */
     struct sl_sim_pair pairs[SL_SIM_PS_MAX]; /* with replicas */
+    bool is_without_memory[SL_SIM_PS_MAX];   /* its backups can make no new rows */
     struct sl_sim_place observer;
     struct sl_sim_place *places; /* [tasks] */
     uint64_t *hurt_ns;           /* [hosts] for how long each was out of reach, at the worst */
@@ -116,6 +117,9 @@ void sl_sim_faults_restored(struct sl_sim_cluster *cluster);
 /* disks: what all ps have, and what befalls them. True: the ps has crashed. */
 bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index);
 
+/* There are disks, and the job has lost no values: checkpoints are to become complete. */
+bool sl_sim_cluster_saves(const struct sl_sim_cluster *cluster);
+
 /* The coordinator has had a turn: a checkpoint may be complete. */
 void sl_sim_cluster_look_at_complete(struct sl_sim_cluster *cluster);
 
@@ -135,6 +139,8 @@ void sl_sim_cluster_run_scheduler(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_kill_scheduler(struct sl_sim_cluster *cluster, bool silent, uint64_t for_ns);
 
 /* What the coordinator has decided since, and who believes it. After each moment. */
+/* Once a moment: whoever is a backup, or is one still, on a ps whose backups have no memory. */
+void sl_sim_cluster_limit_backups(struct sl_sim_cluster *cluster);
 void sl_sim_cluster_look_at_pairs(struct sl_sim_cluster *cluster);
 
 /* Of the oracle: a push was acknowledged; ctx: the cluster. */

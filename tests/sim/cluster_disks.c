@@ -93,11 +93,23 @@ void sl_sim_cluster_look_at_complete(struct sl_sim_cluster *cluster)
     const bool is_kept = !sl_sim_records_lack(&cluster->records, SL_COORDINATOR_RECORD_JOB);
     if (coordinator != NULL && is_kept && complete != cluster->complete) {
         cluster->complete = complete;
-        if (complete != 0) {
+        if (complete != 0 && coordinator->values_lost != 0) {
+            sl_sim_oracle_fail(&cluster->oracle, "values",
+                               "checkpoint %u is complete, although the job has lost the values of "
+                               "ps/%u",
+                               (uint32_t)complete, coordinator->values_lost - 1);
+        } else if (complete != 0) {
             sl_sim_oracle_complete(&cluster->oracle, complete);
             sl_sim_inspect(cluster, complete);
         }
     }
+}
+
+bool sl_sim_cluster_saves(const struct sl_sim_cluster *cluster)
+{
+    const struct sl_coordinator *coordinator =
+        cluster->disks == NULL ? NULL : sl_sim_cluster_coordinator(cluster);
+    return cluster->disks != NULL && (coordinator == NULL || coordinator->values_lost == 0);
 }
 
 bool sl_sim_cluster_look_at_disk(struct sl_sim_cluster *cluster, uint32_t index)

@@ -159,6 +159,21 @@ static void look_at_pair(struct sl_sim_cluster *cluster, uint32_t owner,
                                  .generation = generation(cluster)};
 }
 
+void sl_sim_cluster_limit_backups(struct sl_sim_cluster *cluster)
+{
+    for (uint32_t i = 0; cluster->plan->replica.is_there && i < cluster->plan->ps_count; i++) {
+        const struct sl_sim_ps *ps = &cluster->ps[i];
+        for (uint32_t k = 0; ps->running && k < sl_sim_ps_server_count(ps); k++) {
+            const struct sl_server_replica *replica = ps->servers[k]->replica;
+            const bool is_backup = !replica->pair.is_primary || replica->takes_over;
+            const bool is_limited = cluster->is_without_memory[i] && is_backup;
+            if (ps->servers[k]->shard != NULL) {
+                ps->servers[k]->shard->options.memory_bytes_max = is_limited ? 1 : 0;
+            }
+        }
+    }
+}
+
 void sl_sim_cluster_look_at_pairs(struct sl_sim_cluster *cluster)
 {
     const struct sl_coordinator *coordinator =

@@ -36,11 +36,12 @@ struct end {
     uint32_t host;
     const struct sl_transport_events *events; /* of the layer above */
     void *ctx;
-    struct pair *pair; /* NULL: a listener; or it is moving, or arriving */
+    struct pair *pair; /* NULL: a listener; or it is moving, or arriving; or it is a stranger's */
     bool connector;
     struct taken *queue; /* [capacity], from first on */
     uint32_t first, count, capacity;
     bool breaks;
+    bool is_strangers; /* whose frames nobody has noted: strangers.h */
 };
 
 /* A transport that is open. */
@@ -200,14 +201,18 @@ static struct end *arrive(struct sl_conn *conn)
 {
     struct end *end = conn->ctx;
     const struct sl_dpdk_conn *inner = (const struct sl_dpdk_conn *)conn;
-    if (end->pair != NULL) {
+    if (end->pair != NULL || end->is_strangers) {
         return end; /* it was handed over */
     }
     struct end *own = end_make(end->network, end->host, end->events, end->ctx);
     own->pair = pair_find(end->network->dpdk, inner->id_peers);
-    sl_assert(own->pair != NULL); /* somebody of ours has asked for it */
-    own->pair->hosts[false] = own->host;
     conn->ctx = own;
+    if (own->pair == NULL) { /* nobody of ours has asked for it */
+        sl_assert(end->network->options.ether.strangers > 0);
+        own->is_strangers = true;
+        return own;
+    }
+    own->pair->hosts[false] = own->host;
     return own;
 }
 
@@ -230,9 +235,8 @@ static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *hea
     return end->events->sink(end->ctx, conn, header);
 }
 
-static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
+static void check_received(const struct end *end, const struct sl_transport_message *message)
 {
-    const struct end *end = ctx;
     struct flow *flow = &end->pair->flows[!end->connector];
     uint32_t sum = sl_hash_crc32c(0, &message->header, sizeof message->header);
     sum = sl_hash_crc32c(sum, message->payload, message->header.payload_bytes);
@@ -243,13 +247,23 @@ static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transpo
         complain(end, "it is not what was sent", number);
     }
     tell_watch(end, &message->header, message->payload, true);
+}
+
+static void on_received(void *ctx, struct sl_conn *conn, const struct sl_transport_message *message)
+{
+    const struct end *end = ctx;
+    /* What is not in a sink lies in memory for short frames, whoever sent it. */
+    sl_assert(message->token == NULL ||
+              message->header.payload_bytes <= SL_LIMIT_INLINE_PAYLOAD_BYTES);
+    if (!end->is_strangers) {
+        check_received(end, message);
+    }
     end->events->received(end->ctx, conn, message);
 }
 
 /* It, and those that go with it. */
-static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
+static void check_sent(struct end *end, const void *cookie)
 {
-    struct end *end = ctx;
     bool is_next = end->count > 0 && end->queue[end->first].frame.cookie == cookie;
     if (!is_next) {
         complain(end, "another is said to be sent", 0);
@@ -263,6 +277,14 @@ static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
         end->first++;
         end->count--;
     } while (end->count > 0 && end->queue[end->first].frame.cookie == SL_TRANSPORT_JOINED);
+}
+
+static void on_sent(void *ctx, struct sl_conn *conn, void *cookie)
+{
+    struct end *end = ctx;
+    if (!end->is_strangers) {
+        check_sent(end, cookie);
+    }
     end->events->sent(end->ctx, conn, cookie);
 }
 
@@ -272,13 +294,20 @@ static void on_writable(void *ctx, struct sl_conn *conn)
     end->events->writable(end->ctx, conn);
 }
 
-static void on_closed(void *ctx, struct sl_conn *conn, int err)
+static void tell_closed(const struct end *end, int err)
 {
-    struct end *end = ctx;
     const struct sl_sim_watch *watch = &end->network->watch;
     watch->ended(watch->ctx, end->host, end->pair->number, end->connector, err);
     if (err == SL_ERR_PROTOCOL) {
         complain(end, "its peer is said to have broken the protocol", 0);
+    }
+}
+
+static void on_closed(void *ctx, struct sl_conn *conn, int err)
+{
+    struct end *end = ctx;
+    if (!end->is_strangers) {
+        tell_closed(end, err);
     }
     end->events->closed(end->ctx, conn, err);
     end_free(end);
@@ -370,6 +399,7 @@ static int hand_over(struct sl_conn *conn, struct sl_transport *to,
     sl_assert(end->count == 0);
     struct end *there = end_make(end->network, end->host, events, ctx);
     there->pair = end->pair;
+    there->is_strangers = end->is_strangers;
     int err = sl_dpdk_ops.hand_over(conn, to, &watched, there, user);
     end_free(err == 0 ? end : there);
     return err;
@@ -397,7 +427,7 @@ static uint32_t send_burst(struct sl_conn *conn, const struct sl_transport_frame
     const bool is_short = count > 0 && sl_sim_chance(random, options->short_permille / 4);
     const uint32_t taken = is_short ? take_part(conn, frames, sl_sim_below(random, count))
                                     : sl_dpdk_ops.send_burst(conn, frames, count);
-    for (uint32_t i = 0; i < taken; i++) {
+    for (uint32_t i = 0; i < taken && !end->is_strangers; i++) {
         note_taken(end, &frames[i]);
         end->breaks = end->breaks || (options->break_per_10000 != 0 &&
                                       sl_sim_below(random, 10000) < options->break_per_10000);

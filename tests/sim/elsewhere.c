@@ -210,7 +210,8 @@ void sl_sim_elsewhere_run(struct sl_sim_cluster *cluster,
 {
     uint64_t random = sl_hash_key(cluster->plan->seed ^ (SALT + 1));
     const uint64_t began_ns = cluster->now_ns;
-    if (cluster->disks == NULL || is_any_damaged(cluster) || !sl_sim_chance(&random, SHARE)) {
+    if (!sl_sim_cluster_saves(cluster) || is_any_damaged(cluster) ||
+        !sl_sim_chance(&random, SHARE)) {
         return;
     }
     while (goes_on(cluster) && !has_checkpoint_since(cluster, began_ns)) {

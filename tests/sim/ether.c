@@ -68,6 +68,7 @@ struct sl_sim_ether *sl_sim_ether_create(struct sl_sim_network *network)
         device->place = i % SL_SIM_ETHER_PLACES;
         set_self(device);
     }
+    sl_sim_strangers_init(&ether->strangers, ether);
     return ether;
 }
 
@@ -380,6 +381,21 @@ static void befall(struct sl_sim_ether *ether, const struct parcel *parcel)
     }
 }
 
+void sl_sim_ether_inject(struct sl_sim_device *to, const uint8_t *bytes, uint32_t length,
+                         uint16_t queue, uint64_t at_ns)
+{
+    const struct parcel parcel = {
+        .from = to, .to = to, .bytes = bytes, .length = length, .queue = queue};
+    if (!to->ether->network->hosts[to->host].dead) {
+        deliver(&parcel, at_ns, true, "a stranger's");
+    }
+}
+
+void sl_sim_ether_calm(struct sl_sim_ether *ether)
+{
+    ether->strangers.permille = 0;
+}
+
 uint64_t sl_sim_ether_carry(struct sl_sim_device *from, const uint8_t *bytes, uint32_t length,
                             uint16_t queue)
 {
@@ -396,6 +412,9 @@ uint64_t sl_sim_ether_carry(struct sl_sim_device *from, const uint8_t *bytes, ui
     parcel.to = is_group ? NULL : find(ether, bytes);
     if (parcel.to != NULL) {
         befall(ether, &parcel);
+        sl_sim_strangers_see(&ether->strangers, parcel.to, bytes, length);
+    } else if (!is_group) {
+        sl_sim_strangers_hear(&ether->strangers, from, bytes, length);
     }
     for (uint32_t i = 0; is_group && i < ether->device_count; i++) {
         parcel.to = &ether->devices[i];

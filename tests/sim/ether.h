@@ -37,6 +37,8 @@ struct sl_sim_ether_options {
     uint32_t lost, doubled, overtaken, corrupted;
     uint32_t ancient; /* come again seconds later */
     uint32_t forged;  /* followed by one with wild numbers, from the same address */
+    /* Followed by one of somebody who is no host: strangers.h. */
+    uint32_t strangers;
 };
 
 /* One packet, as it leaves. */
@@ -63,6 +65,8 @@ uint64_t sl_sim_ether_next(const struct sl_sim_ether *ether, uint32_t host,
 
 /* What waits at the host is lost; what is on its way is not, and finds whoever is there then. */
 void sl_sim_ether_forget(struct sl_sim_ether *ether, uint32_t host);
+/* No more strangers come. */
+void sl_sim_ether_calm(struct sl_sim_ether *ether);
 /* Another process begins there. */
 void sl_sim_ether_revive(struct sl_sim_ether *ether, uint32_t host);
 

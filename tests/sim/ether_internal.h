@@ -4,6 +4,7 @@
 
 #include "tests/sim/network_internal.h"
 #include "tests/sim/process.h"
+#include "tests/sim/strangers.h"
 
 #define SL_SIM_ETHER_QUEUES   (2U * SL_SIM_REACTORS_MAX)
 #define SL_SIM_ETHER_STRAIGHT 6U /* a multiple of all numbers of reactors that are drawn */
@@ -73,6 +74,7 @@ struct sl_sim_ether {
     uint64_t random;
     struct sl_sim_device *devices; /* [hosts][SL_SIM_ETHER_PLACES] */
     uint32_t device_count;
+    struct sl_sim_strangers strangers;
 };
 
 /* ---- ether.c ---- */
@@ -80,6 +82,9 @@ struct sl_sim_ether {
 /* A packet leaves now, by this queue, and is on the cable until the time that is returned. */
 uint64_t sl_sim_ether_carry(struct sl_sim_device *from, const uint8_t *bytes, uint32_t length,
                             uint16_t queue);
+/* One of nobody's arrives at the device, unless its host is dead. */
+void sl_sim_ether_inject(struct sl_sim_device *to, const uint8_t *bytes, uint32_t length,
+                         uint16_t queue, uint64_t at_ns);
 void sl_sim_queue_remove(struct sl_sim_queue *queue, struct sl_sim_packet *packet);
 
 /* A multiple of the reactors; where queues lead straight to others, all devices have the same. */

@@ -7,7 +7,12 @@
 #include "tests/sim/random.h"
 
 /* Who is cut off for longer may take so long to come back: back-off. */
-#define COME_BACK_NS (2 * SL_CLOCK_NS_PER_S)
+#define COME_BACK_NS  (2 * SL_CLOCK_NS_PER_S)
+
+/* How long the first death of a ps waits for a complete checkpoint, in steps of: without one the
+ * job has lost values, and writes no checkpoints any more. */
+#define FIRST_WAIT_NS (5 * SL_CLOCK_NS_PER_S)
+#define FIRST_STEP_NS (50 * SL_CLOCK_NS_PER_MS)
 
 void sl_sim_faults_schedule(struct sl_sim_cluster *cluster)
 {
@@ -195,6 +200,9 @@ static void begin(struct sl_sim_cluster *cluster, const struct sl_sim_fault *fau
     case SL_SIM_FAULT_JOIN:
         join(cluster, fault);
         break;
+    case SL_SIM_FAULT_MEMORY:
+        cluster->is_without_memory[fault->a] = true;
+        break;
     default:
         leave(cluster, fault);
         break;
@@ -209,7 +217,18 @@ static void end(struct sl_sim_cluster *cluster, const struct sl_sim_fault *fault
         slow(cluster, fault, false);
     } else if (fault->kind == SL_SIM_FAULT_REFUSE) {
         sl_sim_network_refuse(cluster->network, fault->a, false);
+    } else if (fault->kind == SL_SIM_FAULT_MEMORY) {
+        cluster->is_without_memory[fault->a] = false;
     }
+}
+
+/* One seed in four does not wait. */
+static bool waits_for_checkpoint(const struct sl_sim_cluster *cluster,
+                                 const struct sl_sim_fault *fault)
+{
+    return fault->kind == SL_SIM_FAULT_KILL_PS && cluster->disks != NULL &&
+           cluster->oracle.complete_count == 0 && cluster->plan->seed % 4 != 0 &&
+           cluster->now_ns < fault->at_ns + FIRST_WAIT_NS;
 }
 
 uint64_t sl_sim_faults_run(struct sl_sim_cluster *cluster)
@@ -218,7 +237,9 @@ uint64_t sl_sim_faults_run(struct sl_sim_cluster *cluster)
     cluster->faults_are_over = true;
     for (uint32_t i = 0; i < cluster->plan->fault_count; i++) {
         const struct sl_sim_fault *fault = &cluster->plan->faults[i];
-        if (cluster->fault_begin_ns[i] <= cluster->now_ns) {
+        if (cluster->fault_begin_ns[i] <= cluster->now_ns && waits_for_checkpoint(cluster, fault)) {
+            cluster->fault_begin_ns[i] = cluster->now_ns + FIRST_STEP_NS;
+        } else if (cluster->fault_begin_ns[i] <= cluster->now_ns) {
             cluster->fault_begin_ns[i] = SL_CLOCK_NEVER;
             cluster->fault_end_ns[i] = cluster->now_ns + fault->duration_ns;
             sl_sim_cluster_trace(cluster, "fault %u begins: kind %d", i, (int)fault->kind);

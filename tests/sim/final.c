@@ -119,7 +119,7 @@ static void check_rest(struct sl_sim_cluster *cluster, uint64_t turns, uint64_t 
 /* Once all is healed, and the disks too. */
 static void check_checkpoints(struct sl_sim_cluster *cluster, uint32_t before)
 {
-    if (cluster->disks != NULL && cluster->oracle.complete_count == before) {
+    if (sl_sim_cluster_saves(cluster) && cluster->oracle.complete_count == before) {
         sl_sim_oracle_fail(&cluster->oracle, "checkpoints",
                            "all is healed, and no checkpoint becomes complete");
     }

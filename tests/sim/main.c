@@ -38,9 +38,14 @@ static void usage(void)
         "  --faults MASK kinds of faults that may happen, as bits; 0: none\n"
         "  --transport T stream: the simulation's own, whose frames are never lost; or dpdk:\n"
         "                net/dpdk, on packet devices whose packets are\n"
+        "  --strangers   over packets: strangers on the network in all seeds, and not only one in\n"
+        "                four\n"
         "  --disks       with disks and checkpoints\n"
         "  --replicas    all seeds with backups of the shards, and not only one in four; not over\n"
         "                packets; with --disks all ps share one\n"
+        "  --link        all hosts share a slow link, on which many push megabytes at once; "
+        "without\n"
+        "                packets, disks and replicas\n"
         "  --twice       runs each seed twice and compares, and not only one in 64\n"
         "  --all         goes on after a breach\n"
         "  --verbose     prints the plan and all that happens\n");
@@ -48,12 +53,14 @@ static void usage(void)
 
 static bool parse_bare(const char *text, struct flags *flags)
 {
-    bool *const flag = strcmp(text, "--verbose") == 0    ? &flags->verbose
-                       : strcmp(text, "--all") == 0      ? &flags->all
-                       : strcmp(text, "--twice") == 0    ? &flags->twice
-                       : strcmp(text, "--disks") == 0    ? &flags->choice.disks
-                       : strcmp(text, "--replicas") == 0 ? &flags->choice.replicas
-                                                         : NULL;
+    bool *const flag = strcmp(text, "--verbose") == 0     ? &flags->verbose
+                       : strcmp(text, "--all") == 0       ? &flags->all
+                       : strcmp(text, "--twice") == 0     ? &flags->twice
+                       : strcmp(text, "--disks") == 0     ? &flags->choice.disks
+                       : strcmp(text, "--replicas") == 0  ? &flags->choice.replicas
+                       : strcmp(text, "--strangers") == 0 ? &flags->choice.strangers
+                       : strcmp(text, "--link") == 0      ? &flags->choice.link
+                                                          : NULL;
     if (flag != NULL) {
         *flag = true;
     }
@@ -93,6 +100,10 @@ static bool parse(int argc, char **argv, struct flags *flags)
     if (!seeded && flags->minutes > 0) {
         flags->first = (uint64_t)time(NULL) * 1000;
     }
+    const struct sl_sim_choice *choice = &flags->choice;
+    if (choice->link && (choice->packets || choice->disks || choice->replicas)) {
+        return false;
+    }
     return (seeded && flags->first <= flags->last) || flags->minutes > 0;
 }
 
@@ -128,10 +139,12 @@ static void set_replay(const struct flags *flags, uint64_t seed)
     if (flags->choice.faults != UINT32_MAX) {
         snprintf(faults, sizeof faults, " --faults 0x%x", flags->choice.faults);
     }
-    snprintf(replay, sizeof replay, "replay: starling-sim%s%s%s --seed %" PRIu64 "%s --verbose\n",
+    snprintf(replay, sizeof replay,
+             "replay: starling-sim%s%s%s%s%s --seed %" PRIu64 "%s --verbose\n",
              flags->choice.packets ? " --transport dpdk" : "",
-             flags->choice.disks ? " --disks" : "", flags->choice.replicas ? " --replicas" : "",
-             seed, faults);
+             flags->choice.strangers ? " --strangers" : "", flags->choice.disks ? " --disks" : "",
+             flags->choice.replicas ? " --replicas" : "", flags->choice.link ? " --link" : "", seed,
+             faults);
 }
 
 static void on_abort(int signal_number)

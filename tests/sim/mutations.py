@@ -26,12 +26,14 @@ SECONDS_MAX = 240  # of one mutation
 QUICK = {"replays are carried out again", "ssp admits one step early", "bsp commits at arrival",
          "a step's deadline is not armed", "credit is not given back", "sessions end with their "
          "connection", "dpdk: what finds no room is acknowledged",
+         "strangers: an answer between the address families is built",
          "disks: a restored session has no last write", "disks: a file is not synced",
          "disks: the checksum of a block is not looked at",
          "disks: slots are not loaded", "disks: other numbers: the last shard's file is not read",
          "disks: nobody is told of a checkpoint that failed",
          "replicas: replies do not wait for the backup", "replicas: epochs are not kept",
-         "replicas: a take-over gives nobody a lease"}
+         "replicas: a take-over gives nobody a lease",
+         "link: a long frame has ten seconds in total"}
 
 # name, file, what stands there (once), what shall stand there
 MUTATIONS = [
@@ -159,6 +161,16 @@ DPDK_MUTATIONS = [
      "        dpdk->awake = false; /* whoever was to be visited is gone */", ""),
 ]
 
+# The same, of what strangers send: with --strangers.
+STRANGER_MUTATIONS = [
+    ("strangers: an answer between the address families is built", "net/dpdk/wire.c",
+     "    if (IN6_IS_ADDR_V4MAPPED(&out->from.ip) || IN6_IS_ADDR_V4MAPPED(&out->to.ip)) {",
+     "    if (out->from_mac == NULL) {"),
+    ("strangers: they may hold the memory of all", "net/dpdk/receive.c",
+     "    const enum sl_dpdk_share share = !conn->base.is_welcome && !(is_head && is_whole)",
+     "    const enum sl_dpdk_share share = !conn->base.is_welcome && !is_head && is_whole"),
+]
+
 # Of checkpoints: with --disks.
 DISK_MUTATIONS = [
     # One cut.
@@ -252,6 +264,8 @@ DISK_MUTATIONS = [
     # It goes on.
     ("disks: long pushes wait for ever once there was a cut", "ps/shard_cut.c",
      "    shard->cut_wanted = false;\n    struct sl_shard_cut *cut;", "    struct sl_shard_cut *cut;"),
+    ("disks: checkpoints go on without values that were lost", "ps/coordinator_checkpoint.c",
+     "    if (coordinator->values_lost != 0) {", "    if (coordinator->values_lost > 1 + SL_LIMIT_PS) {"),
     ("disks: nobody is told of a checkpoint that failed", "ps/process_checkpoint.c",
      "    process->checkpoints->waited = 0;\n    sl_member_checkpoint_fail(process->member, number, err, why);\n",
      "    process->checkpoints->waited = 0;\n    (void)err;\n"),
@@ -288,6 +302,9 @@ REPLICA_MUTATIONS = [
     # One primary in an epoch, and none of an older one.
     ("replicas: epochs are not kept", "ps/coordinator_record.c",
      '"epoch", id_json(ps->epoch), "primary"', '"epoch", id_json(1), "primary"'),
+    ("replicas: the end of an old lease ends a new term", "ps/election.c",
+     "    if (election->state == HOLDING && ask->lease == election->lease) {",
+     "    if (election->state == HOLDING && ask->lease != 0) {"),
     ("replicas: a take-over is not kept", "ps/coordinator_replica.c",
      "    sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, (uint32_t)(pair - coordinator->ps));\n",
      "    (void)pair;\n"),
@@ -299,6 +316,13 @@ REPLICA_MUTATIONS = [
      "    if (replica->pair.is_primary && conn->hello.state == 0) {\n        return refuse("),
     ("replicas: the backup keeps what it had in another epoch", "ps/server_replica.c",
      "    } else {\n        sl_server_replica_forget(server);\n    }\n", "    }\n"),
+    ("replicas: a backup out of step is promoted", "ps/server_replica.c",
+     "    if (replica->is_broken || replica->is_loading) {", "    if (replica->is_loading) {"),
+    ("replicas: an epoch during a promotion is that of a primary", "ps/server_replica.c",
+     "    if (replica->takes_over) {\n        return;", "    if (replica->takes_over && was_told == false) {\n        return;"),
+    ("replicas: a shard hands over by itself", "ps/server_replica.h",
+     "(replica->hands_over || (replica->pair_hands_over &&",
+     "(replica->hands_over || (!replica->has_given_up &&"),
     # It goes on.
     ("replicas: a take-over gives nobody a lease", "ps/server_replica.c",
      "    sl_server_sessions_await(server, TAKE_OVER_LEASES);\n", ""),
@@ -337,7 +361,19 @@ UNIT_TESTS = {
     "replicas: the end of unknown sessions is not heard of": "unit_ps_server_replica_strangers",
     "replicas: the backup keeps what it had in another epoch": "unit_ps_server_replica",
     "replicas: nobody connects again to a backup in step": "unit_ps_server_replica",
+    "replicas: a shard hands over by itself": "unit_ps_server_replica_promotion",
+    "replicas: the end of an old lease ends a new term": "unit_ps_election",
+    "replicas: an epoch during a promotion is that of a primary":
+        "unit_ps_server_replica_promotion",
 }
+
+LINK_MUTATIONS = [
+    ("link: a long frame has ten seconds in total", "ps/server_watch.c",
+     "++conn->sink_looks >= LOOKS_MAX_FRAME", "++conn->sink_looks >= LOOKS_MAX"),
+    ("link: a long reply has ten seconds in total", "ps/server_watch.c",
+     "const bool gets_on = is_done || taken_bytes != conn->taken_bytes;",
+     "const bool gets_on = is_done;"),
+]
 
 
 def copy_tree(to):
@@ -414,8 +450,10 @@ def try_mutation(work, mutation, seeds):
             what = run_unit_test(work, test)
             return what or "SURVIVES", 0, what is not None
         flags = ["--transport", "dpdk"] if mutation in DPDK_MUTATIONS else \
+            ["--transport", "dpdk", "--strangers"] if mutation in STRANGER_MUTATIONS else \
             ["--disks"] if mutation in DISK_MUTATIONS else \
-            ["--replicas"] if mutation in REPLICA_MUTATIONS else []
+            ["--replicas"] if mutation in REPLICA_MUTATIONS else \
+            ["--link"] if mutation in LINK_MUTATIONS else []
         what, count = hunt(work, seeds, flags)
     finally:
         with open(target, "w", encoding="utf-8") as file:
@@ -425,7 +463,8 @@ def try_mutation(work, mutation, seeds):
 
 def check_apply():
     """What is wrong with the lists above, as they and the source are now."""
-    mutations = MUTATIONS + DPDK_MUTATIONS + DISK_MUTATIONS + REPLICA_MUTATIONS
+    mutations = (MUTATIONS + DPDK_MUTATIONS + STRANGER_MUTATIONS + DISK_MUTATIONS + REPLICA_MUTATIONS
+                 + LINK_MUTATIONS)
     names = [mutation[0] for mutation in mutations]
     wrong = []
     for name, path, old, new in mutations:
@@ -475,7 +514,8 @@ def main():
         if not built:
             sys.exit(words)
         print(f"{'mutation':<52} {'found by':<18} seeds")
-        for mutation in MUTATIONS + DPDK_MUTATIONS + DISK_MUTATIONS + REPLICA_MUTATIONS:
+        for mutation in (MUTATIONS + DPDK_MUTATIONS + STRANGER_MUTATIONS + DISK_MUTATIONS
+                         + REPLICA_MUTATIONS + LINK_MUTATIONS):
             if flags.only not in mutation[0] or (flags.quick and mutation[0] not in QUICK):
                 continue
             what, count, found = try_mutation(work, mutation, flags.seeds)

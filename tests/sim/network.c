@@ -167,6 +167,7 @@ void sl_sim_inbox_empty(struct sl_sim_conn *conn)
     conn->inbox_bytes = 0;
     conn->sink = NULL;
     conn->landed_ns = 0;
+    conn->landed_bytes = conn->piece_bytes = 0;
 }
 
 void sl_sim_inbox_cut(struct sl_sim_conn *conn, uint64_t last_ns)
@@ -317,6 +318,10 @@ void sl_sim_break_pair(struct sl_sim_conn *conn, uint32_t told_us_max)
 void sl_sim_network_calm(struct sl_sim_network *network)
 {
     network->options.break_per_10000 = network->options.connect_fail_permille = 0;
+    if (network->ether != NULL) {
+        sl_sim_ether_calm(network->ether);
+    }
+    network->options.link_bytes_per_ms = 0;
 }
 
 struct breaking {

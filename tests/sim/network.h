@@ -28,10 +28,12 @@ struct sl_sim_network_options {
     uint32_t delay_us_min, delay_us_max; /* one way, of most frames */
     uint32_t late_permille, late_us_max; /* and of some */
     uint32_t bytes_per_us;               /* of one direction of a connection */
-    uint32_t window_bytes;               /* that a receiver takes while it does not poll */
-    uint32_t short_permille;             /* bursts of which a part is taken */
-    uint32_t break_per_10000;            /* frames with which their connection breaks */
-    uint32_t connect_fail_permille;      /* attempts that fail for no reason */
+    uint32_t link_bytes_per_ms;     /* of each direction of the link that the long payloads of all
+                                     * connections share; 0: each goes at the speed of its own */
+    uint32_t window_bytes;          /* that a receiver takes while it does not poll */
+    uint32_t short_permille;        /* bursts of which a part is taken */
+    uint32_t break_per_10000;       /* frames with which their connection breaks */
+    uint32_t connect_fail_permille; /* attempts that fail for no reason */
     uint32_t host_count;
     uint32_t peer_timeout_ms; /* of transports that ask for the default; 0: 10 s */
 };
@@ -56,6 +58,8 @@ struct sl_sim_watch {
     void (*packet)(void *ctx, const struct sl_sim_passage *passage);
     /* A transport has broken its contract. */
     void (*breach)(void *ctx, const char *what);
+    /* A server has closed a connection of whose frame more came a moment ago. */
+    void (*cut_off)(void *ctx, const char *peer);
     void *ctx;
 };
 
@@ -115,7 +119,7 @@ void sl_sim_network_kill(struct sl_sim_network *network, uint32_t host, bool sil
 /* Its transports are closed; another process may run there. */
 void sl_sim_network_revive(struct sl_sim_network *network, uint32_t host);
 
-/* From now on no connection breaks, and no connect fails, by chance. */
+/* From now on no connection breaks, and no connect fails, by chance; and nobody shares a link. */
 void sl_sim_network_calm(struct sl_sim_network *network);
 
 /* Connects to the host fail from now on, while `refuse` is set. */

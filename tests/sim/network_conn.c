@@ -7,7 +7,9 @@
 
 #define CLOSING_NS    SL_CLOCK_NS_PER_S /* that a disconnect may wait for what was taken */
 #define RETRY_NS      (200 * SL_CLOCK_NS_PER_MS)
-#define ASK_AGAIN_US  500 /* at most, before a receiver without room is asked for it again */
+#define ASK_AGAIN_US  500   /* at most, before a receiver without room is asked for it again */
+#define ASK_SLOWLY_US 50000 /* likewise, where frames take seconds */
+#define PIECE_BYTES   (64U << 10) /* of a long payload, before those of others, on a shared link */
 #define POISON        0xa5
 #define DELIVERED_MAX 8 /* of one connection, in one poll */
 
@@ -251,9 +253,26 @@ static void carry_due(struct sl_sim_conn *conn)
     }
 }
 
+/* Over a shared link what was sent counts as sent when it has landed. */
+static bool is_underway(const struct sl_sim_conn *conn)
+{
+    if (conn->peer == NULL || !sl_sim_is_slow(sl_sim_network_of(conn))) {
+        return false;
+    }
+    const struct sl_sim_message *message = conn->peer->inbox_first;
+    while (message != NULL &&
+           message->bytes <= SL_FRAME_HEADER_BYTES + SL_LIMIT_INLINE_PAYLOAD_BYTES) {
+        message = message->next;
+    }
+    return message != NULL;
+}
+
 static uint32_t report_sent(struct sl_sim_conn *conn)
 {
     uint32_t count = 0;
+    if (is_underway(conn)) {
+        return 0;
+    }
     while (conn->sent != conn->carried && conn->base.state != SL_CONN_CLOSED &&
            conn->queue[conn->sent % SL_SIM_QUEUE_FRAMES].sent_ns <= now_of(conn)) {
         void *cookie = conn->queue[conn->sent++ % SL_SIM_QUEUE_FRAMES].frame.cookie;
@@ -309,13 +328,38 @@ static bool ask_for_sink(struct sl_sim_conn *conn, const struct sl_frame *header
     }
     uint8_t *memory = sl_conn_ask_sink(&conn->base, header);
     conn->landed_ns =
-        network->now_ns + SL_CLOCK_NS_PER_US * sl_sim_between(&network->random, 1, ASK_AGAIN_US);
+        network->now_ns +
+        SL_CLOCK_NS_PER_US * sl_sim_between(&network->random, 1,
+                                            sl_sim_is_slow(network) ? ASK_SLOWLY_US : ASK_AGAIN_US);
     if (memory == NULL || conn->base.state != SL_CONN_OPEN) {
         return false;
     }
     conn->sink = memory;
     memset(memory, POISON, header->payload_bytes);
     return true;
+}
+
+/* Over a shared link a payload lands piece by piece, in turn with those of others. True: all of it
+ * has; else landed_ns is when the next piece will have. */
+static bool has_landed(struct sl_sim_conn *conn, uint32_t payload_bytes)
+{
+    struct sl_sim_network *network = sl_sim_network_of(conn);
+    uint64_t *free_ns = &network->link_free_ns[conn->connector];
+    if (conn->piece_bytes > 0 && conn->peer != NULL) {
+        conn->peer->base.taken_bytes += conn->piece_bytes;
+    }
+    conn->landed_bytes += conn->piece_bytes;
+    conn->piece_bytes = 0;
+    const uint32_t left = payload_bytes - conn->landed_bytes;
+    if (left == 0 || !sl_sim_is_slow(network)) {
+        conn->landed_bytes = 0;
+        return true;
+    }
+    conn->piece_bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
+    *free_ns = (*free_ns > network->now_ns ? *free_ns : network->now_ns) +
+               conn->piece_bytes * SL_CLOCK_NS_PER_MS / network->options.link_bytes_per_ms;
+    conn->landed_ns = *free_ns;
+    return false;
 }
 
 static void assert_poison(const uint8_t *memory, uint32_t bytes)
@@ -331,7 +375,7 @@ static bool deliver_into_sink(struct sl_sim_conn *conn, const struct sl_frame *h
     if (conn->sink == NULL && !ask_for_sink(conn, header)) {
         return false;
     }
-    if (conn->landed_ns > now_of(conn)) {
+    if (conn->landed_ns > now_of(conn) || !has_landed(conn, header->payload_bytes)) {
         return false;
     }
     uint8_t *memory = conn->sink;
@@ -339,6 +383,9 @@ static bool deliver_into_sink(struct sl_sim_conn *conn, const struct sl_frame *h
     conn->landed_ns = 0;
     assert_poison(memory, header->payload_bytes);
     struct sl_sim_message *message = inbox_pop(conn);
+    if (conn->peer != NULL) {
+        sl_sim_wake(conn->peer, now_of(conn)); /* what was sent counts as sent from now on */
+    }
     memcpy(memory, message->data + SL_FRAME_HEADER_BYTES, header->payload_bytes);
     sl_sim_message_free(sl_sim_network_of(conn), message);
     struct sl_transport_message received = {.header = *header, .payload = memory};
@@ -468,7 +515,7 @@ uint64_t sl_sim_conn_next(const struct sl_sim_conn *conn)
     if (may_carry(conn)) {
         next_ns = sooner(next_ns, conn->queue[conn->carried % SL_SIM_QUEUE_FRAMES].leave_ns);
     }
-    if (conn->sent != conn->carried) {
+    if (conn->sent != conn->carried && !is_underway(conn)) {
         next_ns = sooner(next_ns, conn->queue[conn->sent % SL_SIM_QUEUE_FRAMES].sent_ns);
     }
     return next_ns;

@@ -54,6 +54,8 @@ struct sl_sim_conn {
     uint64_t last_arrival_ns; /* of what the peer sends: it stays in order */
     uint8_t *sink;            /* where the first of the inbox is landing */
     uint64_t landed_ns;       /* when the rest of it has arrived; or when to ask for a sink again */
+    /* Over the shared link: of its payload, what has landed, and what is on its way. */
+    uint32_t landed_bytes, piece_bytes;
 
     uint64_t end_ns; /* when the end is known here, after what arrived before */
     int end_err;
@@ -98,6 +100,7 @@ struct sl_sim_network {
     uint64_t random;
     uint64_t now_ns;
     uint64_t pair_count;
+    uint64_t link_free_ns[2]; /* of the shared link: to those who listen, to those who connect */
     uint64_t message_count;
     struct sl_sim_host *hosts;
     uint8_t *blocked;           /* [from][to], how often */
@@ -124,6 +127,12 @@ static inline bool sl_sim_is_blocked(const struct sl_sim_network *network, uint3
                                      uint32_t to)
 {
     return *sl_sim_way(network, from, to) != 0;
+}
+
+/* Long payloads share a link. */
+static inline bool sl_sim_is_slow(const struct sl_sim_network *network)
+{
+    return network->options.link_bytes_per_ms != 0;
 }
 
 static inline bool sl_sim_is_gone(const struct sl_sim_conn *conn)

@@ -179,6 +179,11 @@ static void sim_disconnect(struct sl_conn *base)
     if (base->state == SL_CONN_CONNECTING) {
         conn->end_ns = conn->settle_ns = 0;
     }
+    const struct sl_sim_network *network = sl_sim_network_of(conn);
+    if (!conn->connector && conn->peer != NULL && network->watch.cut_off != NULL &&
+        (conn->landed_bytes > 0 || conn->peer->landed_bytes > 0)) {
+        network->watch.cut_off(network->watch.ctx, base->peer);
+    }
     base->state = SL_CONN_CLOSING; /* poll does the rest */
 }
 

@@ -171,6 +171,15 @@ void sl_sim_oracle_gone(struct sl_sim_oracle *oracle, uint32_t instance)
     oracle->instances[instance].is_gone = true;
 }
 
+void sl_sim_oracle_lost(struct sl_sim_oracle *oracle, uint32_t task)
+{
+    const struct sl_sim_instance *instance = &oracle->instances[oracle->task_instance[task]];
+    if (oracle->plan->network.link_bytes_per_ms != 0 && !instance->is_gone) {
+        sl_sim_oracle_fail(oracle, "leases",
+                           "worker/%u is lost, though no fault is as long as its lease", task);
+    }
+}
+
 void sl_sim_oracle_taint(struct sl_sim_oracle *oracle, uint32_t instance)
 {
     if (!oracle->instances[instance].tainted) {

@@ -148,6 +148,9 @@ void sl_sim_oracle_note(struct sl_sim_oracle *oracle, const char *format, ...)
 uint32_t sl_sim_oracle_instance(struct sl_sim_oracle *oracle, uint32_t task, bool has_clock);
 void sl_sim_oracle_started(struct sl_sim_oracle *oracle, uint32_t instance, uint32_t clock);
 void sl_sim_oracle_gone(struct sl_sim_oracle *oracle, uint32_t instance);
+
+/* The coordinator takes the worker for lost. Over a shared link it has no reason to. */
+void sl_sim_oracle_lost(struct sl_sim_oracle *oracle, uint32_t task);
 void sl_sim_oracle_taint(struct sl_sim_oracle *oracle, uint32_t instance);
 void sl_sim_oracle_crashed(struct sl_sim_oracle *oracle, uint32_t ps);
 

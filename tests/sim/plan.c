@@ -108,8 +108,22 @@ static void draw_troubles(struct sl_sim_ether_options *ether, uint64_t *random)
     ether->forged = draw_share(random, (const uint16_t[]){1, 5, 50, 200});
 }
 
+/* On a network that is no bottleneck: connections may end by themselves where there is one, and
+ * then strangers would only change which. */
+static void draw_strangers(struct sl_sim_plan *plan, uint64_t *random)
+{
+    static const uint32_t shares[] = {5, 20, 100, 300};
+    struct sl_sim_network_options *network = &plan->network;
+    network->ether.strangers = shares[sl_sim_below(random, 4)];
+    network->ether.lost = network->ether.lost < 20 ? network->ether.lost : 20;
+    network->bytes_per_us = network->bytes_per_us > 160 ? network->bytes_per_us : 160;
+    network->window_bytes = network->window_bytes > 1U << 18 ? network->window_bytes : 1U << 18;
+    plan->peer_timeout_ms = plan->peer_timeout_ms > 2000 ? plan->peer_timeout_ms : 2000;
+    network->peer_timeout_ms = plan->peer_timeout_ms;
+}
+
 /* Drawn apart from the rest, which is the same for both transports. */
-static void draw_ether(struct sl_sim_plan *plan)
+static void draw_ether(struct sl_sim_plan *plan, bool has_strangers)
 {
     uint64_t random = sl_hash_key(plan->seed ^ 0xe7e4);
     struct sl_sim_ether_options *ether = &plan->network.ether;
@@ -129,6 +143,9 @@ static void draw_ether(struct sl_sim_plan *plan)
     ether->packets = (uint16_t)(2 * queues[1 + sl_sim_below(&random, 3)]);
     if (!sl_sim_chance(&random, 200)) { /* else: all is well */
         draw_troubles(ether, &random);
+    }
+    if (sl_sim_chance(&random, 250) || has_strangers) {
+        draw_strangers(plan, &random);
     }
     plan->network.has_packets = true;
 }
@@ -254,18 +271,20 @@ void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_s
     }
     draw_faults(plan, choice->faults, &random);
     if (choice->packets) {
-        draw_ether(plan);
+        draw_ether(plan, choice->strangers);
     }
     sl_sim_plan_draw_disk(plan, choice);
     sl_sim_plan_draw_losses(plan, choice);
+    sl_sim_plan_draw_link(plan, choice);
 }
 
 /* ---- Words ----------------------------------------------------------------------------------- */
 
 static void print_fault(const struct sl_sim_fault *fault)
 {
-    static const char *const names[] = {"break",  "partition",   "pause",   "slow", "jump",
-                                        "refuse", "kill-worker", "kill-ps", "join", "leave"};
+    static const char *const names[] = {"break", "partition", "pause",       "slow",
+                                        "jump",  "refuse",    "kill-worker", "kill-ps",
+                                        "join",  "leave",     "disks",       "memory"};
     printf("fault at +%" PRIu64 " us: %s a=%u b=%d for %" PRIu64 " us%s%s%s amount=%u\n",
            sl_sim_us(fault->at_ns), names[fault->kind], fault->a, (int)fault->b,
            sl_sim_us(fault->duration_ns), fault->one_way ? " one-way" : "",
@@ -282,9 +301,10 @@ static void print_ether(const struct sl_sim_ether_options *ether)
            ether->queue_packets, ether->send_packets, ether->gathers ? ", gathers" : "",
            ether->sums ? ", sums" : "", ether->wakes ? "" : ", sleeps",
            ether->moves ? ", moves" : "");
-    printf("of 1000: %u lost, %u doubled, %u overtaken, %u corrupted, %u ancient, %u forged\n",
+    printf("of 1000: %u lost, %u doubled, %u overtaken, %u corrupted, %u ancient, %u forged, "
+           "%u of strangers\n",
            ether->lost, ether->doubled, ether->overtaken, ether->corrupted, ether->ancient,
-           ether->forged);
+           ether->forged, ether->strangers);
 }
 
 void sl_sim_plan_print(const struct sl_sim_plan *plan)
@@ -305,6 +325,9 @@ void sl_sim_plan_print(const struct sl_sim_plan *plan)
            plan->network.delay_us_min, plan->network.delay_us_max, plan->network.late_permille,
            plan->network.bytes_per_us, plan->network.window_bytes, plan->network.short_permille,
            plan->network.connect_fail_permille, plan->network.break_per_10000);
+    if (plan->network.link_bytes_per_ms != 0) {
+        printf("all share a link of %u kB/s\n", plan->network.link_bytes_per_ms);
+    }
     if (plan->network.has_packets) {
         print_ether(&plan->network.ether);
     }

@@ -36,11 +36,13 @@ enum sl_sim_fault_kind {
     SL_SIM_FAULT_KILL_PS,
     SL_SIM_FAULT_JOIN, /* one more worker comes */
     SL_SIM_FAULT_LEAVE,
-    SL_SIM_FAULT_KIND_COUNT
+    SL_SIM_FAULT_KIND_COUNT,
+    /* Not drawn as the others are. */
+    SL_SIM_FAULT_DISKS = SL_SIM_FAULT_KIND_COUNT, /* what befalls the disks: plan_disk.c */
+    SL_SIM_FAULT_MEMORY /* the backups that a ps has cannot make new rows: plan_replicas.c */
 };
 
-/* Not drawn as the others are: what befalls the disks. */
-#define SL_SIM_FAULTS_OF_DISKS (1U << SL_SIM_FAULT_KIND_COUNT)
+#define SL_SIM_FAULTS_OF_DISKS (1U << SL_SIM_FAULT_DISKS)
 
 struct sl_sim_fault {
     enum sl_sim_fault_kind kind;
@@ -92,13 +94,18 @@ struct sl_sim_plan {
 };
 
 struct sl_sim_choice {
-    uint32_t faults; /* bit k allows those of kind k; then SL_SIM_FAULTS_OF_DISKS */
+    uint32_t faults; /* bit k allows those of kind k */
     bool packets;    /* the transport is DPDK's */
+    bool strangers;  /* with it: there are some; else in some seeds */
     bool disks;      /* ps hosts have disks, and make checkpoints; else those of some seeds do */
     bool replicas;   /* shards have backups, where there are no packets */
+    bool link;       /* all hosts share a slow link, on which much is sent; none of the former */
 };
 
 void sl_sim_plan_make(struct sl_sim_plan *plan, uint64_t seed, const struct sl_sim_choice *choice);
+
+/* plan_link.c: in the end. */
+void sl_sim_plan_draw_link(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);
 
 /* plan_disk.c */
 void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice *choice);

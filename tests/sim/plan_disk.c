@@ -115,7 +115,8 @@ static bool has_disks(const struct sl_sim_plan *plan, const struct sl_sim_choice
 {
     uint64_t random = sl_hash_key(plan->seed ^ 0xd15c05);
     const bool is_drawn = sl_sim_chance(&random, SHARE);
-    return choice->disks || (is_drawn && !plan->replica.is_there && !choice->packets);
+    const bool is_alone = !plan->replica.is_there && !choice->packets && !choice->link;
+    return choice->disks || (is_drawn && is_alone);
 }
 
 void sl_sim_plan_draw_disk(struct sl_sim_plan *plan, const struct sl_sim_choice *choice)

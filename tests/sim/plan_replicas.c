@@ -2,20 +2,23 @@
 #include "tests/sim/plan.h"
 #include "tests/sim/random.h"
 
-#define MS        SL_CLOCK_NS_PER_MS
-#define LEASE_NS  (10 * SL_CLOCK_NS_PER_S)
-#define KILLS_MAX 3
-#define CUTS_MAX  3
-#define SHORT_MS  400
-#define LONG_MS   30000
-#define SPREAD    3 /* horizons */
-#define SHARE     250
+#define MS           SL_CLOCK_NS_PER_MS
+#define LEASE_NS     (10 * SL_CLOCK_NS_PER_S)
+#define KILLS_MAX    3
+#define CUTS_MAX     3
+#define SHORT_MS     400
+#define LONG_MS      30000
+#define SPREAD       3 /* horizons */
+#define SHARE        250
+/* Of 1000 seeds with backups, those in which one breaks; and how long before or after the loss. */
+#define BROKEN_SHARE 300
+#define BROKEN_MS    20
 
 void sl_sim_plan_draw_replicas(struct sl_sim_plan *plan, const struct sl_sim_choice *choice)
 {
     uint64_t random = sl_hash_key(plan->seed ^ 0x2ba5e);
     const bool is_drawn = sl_sim_chance(&random, SHARE);
-    const bool is_alone = !choice->packets && !choice->disks;
+    const bool is_alone = !choice->packets && !choice->disks && !choice->link;
     plan->replica.is_there = choice->replicas ? !choice->packets : is_drawn && is_alone;
     if (!plan->replica.is_there) {
         return;
@@ -74,6 +77,35 @@ static void draw_cut(struct sl_sim_plan *plan, uint64_t *random)
     }
 }
 
+/* A backup fails an entry, and the coordinator does not hear of it before it declares the primary
+ * dead: the primary is cut off from it, or killed. There are no other faults then, which would
+ * break the pair in other ways. */
+static void draw_broken_backup(struct sl_sim_plan *plan)
+{
+    uint64_t random = sl_hash_key(plan->seed ^ 0xb20ce);
+    if (!sl_sim_chance(&random, BROKEN_SHARE)) {
+        return;
+    }
+    plan->fault_count = 0;
+    const bool is_cut = sl_sim_chance(&random, 700);
+    struct sl_sim_fault *loss =
+        add_fault(plan, is_cut ? SL_SIM_FAULT_PARTITION : SL_SIM_FAULT_KILL_PS, &random);
+    struct sl_sim_fault *memory = add_fault(plan, SL_SIM_FAULT_MEMORY, &random);
+    const uint64_t apart_ns = sl_sim_below(&random, BROKEN_MS) * MS;
+    loss->a = loss->a == sl_sim_plan_coordinator_host(plan) ? 1 : loss->a;
+    memory->a = (loss->a + 1) % plan->ps_count;
+    memory->duration_ns = plan->lease_ns / 2; /* it stays broken */
+    loss->duration_ns = 2 * plan->lease_ns + sl_sim_between(&random, 1, SHORT_MS) * MS;
+    loss->at_ns = memory->at_ns = sl_hash_random(&random) % plan->horizon_ns;
+    loss->one_way = false;
+    if (is_cut) { /* first */
+        loss->b = sl_sim_plan_coordinator_host(plan);
+        memory->at_ns = loss->at_ns + apart_ns;
+    } else {
+        loss->at_ns = memory->at_ns + apart_ns;
+    }
+}
+
 /* While the coordinator's process is no part of what may be lost. */
 static void spare_coordinator(struct sl_sim_plan *plan)
 {
@@ -107,6 +139,9 @@ void sl_sim_plan_draw_losses(struct sl_sim_plan *plan, const struct sl_sim_choic
     }
     for (uint32_t i = 0; cut && i < cuts && plan->fault_count < most; i++) {
         draw_cut(plan, &random);
+    }
+    if (kill && cut && (choice->faults & 1U << SL_SIM_FAULT_MEMORY) != 0) {
+        draw_broken_backup(plan);
     }
     spare_coordinator(plan);
 }

@@ -139,6 +139,12 @@ static void is_written(void *ctx, const struct sl_message_checkpoint_complete *c
     sl_process_on_checkpoint_complete(&ps->wiring, complete);
 }
 
+static bool has_tables(void *ctx)
+{
+    const struct sl_sim_ps *ps = ctx;
+    return sl_process_has_tables(&ps->wiring);
+}
+
 void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_member_options *member)
 {
     if (ps->options.disk != NULL) {
@@ -147,6 +153,7 @@ void sl_sim_ps_wire_member(struct sl_sim_ps *ps, struct sl_member_options *membe
         member->checkpoint_newest = found.greatest;
         member->complete = found.complete;
         member->unfinished = found.unfinished;
+        member->has_tables = has_tables;
         member->checkpoint = begins;
         member->checkpoint_complete = is_written;
     }

@@ -115,6 +115,16 @@ static bool has_failed(const struct sl_sim_windows *windows, const struct sl_sim
     return i < count;
 }
 
+/* The ps has loaded a checkpoint with the first sections of a request that it had answered since:
+ * its client does not send that again, and has gone on with the next. */
+static bool is_superseded(const struct sl_sim_oracle *oracle, const struct sl_sim_window *window,
+                          const struct sl_sim_unit *unit)
+{
+    const uint32_t ps = sl_sim_oracle_ps_of(oracle->plan, unit->shard);
+    return window != NULL && unit->acked && unit->epoch_begun < oracle->epochs[ps] &&
+           unit->request_id < window->partial_id;
+}
+
 /* Ids below the last write's are also of requests that have failed, or never came. And BSP drops
  * what it has kept aside of a worker that has gone. */
 static bool is_surely_done(const struct sl_sim_oracle *oracle, const struct sl_sim_window *window,
@@ -136,7 +146,8 @@ void sl_sim_windows_check(const struct sl_sim_windows *windows, struct sl_sim_or
     const struct sl_sim_window *window = find(windows, unit->shard, instance->client_id);
     /* A client that has gone, or was believed lost, may be forgotten, or begin anew. */
     const bool must = is_there && !instance->is_gone && !instance->tainted;
-    const bool is_known = is_done(window, unit) || has_failed(windows, window, unit);
+    const bool is_known = is_done(window, unit) || has_failed(windows, window, unit) ||
+                          is_superseded(oracle, window, unit);
     if (unit->request_id == 0) { /* it was not sent, or in several requests */
         return;
     }

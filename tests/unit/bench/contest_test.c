@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include "bench/contest.h"
+#include "bench/quiet.h"
+#include "bench/report_parts.h"
 
 /* Every run in turn: who, by the address of its letter. */
 static char order[64];
@@ -25,6 +27,21 @@ static int run(void *ctx, const struct sl_bench_common *common, double *values)
     values[0] = runner->letter * 100 + runner->runs;
     values[1] = common->seconds;
     return runner->runs == runner->fail_in_run ? SL_ERR_DEADLINE : 0;
+}
+
+/* In place of bench/quiet.c: the runs that are disturbed, as bits in the order of runs. */
+static uint32_t disturbed_runs;
+static uint32_t runs_seen;
+
+void sl_bench_quiet_begin(struct sl_bench_quiet *quiet)
+{
+    (void)quiet;
+}
+
+bool sl_bench_quiet_was_disturbed(const struct sl_bench_quiet *quiet)
+{
+    (void)quiet;
+    return (disturbed_runs >> runs_seen++ & 1) != 0;
 }
 
 static const struct sl_bench_quantity quantities[] = {{"requests", "1/s"}, {"p99", "us"}};
@@ -73,11 +90,59 @@ static void contest_run__ends_with_the_first_failure(void **state)
     sl_bench_report_destroy(&report);
 }
 
+/* Two contestants, four rounds. */
+static void run_disturbed(uint32_t runs, struct sl_bench_contestant contestants[2],
+                          struct sl_bench_report **report)
+{
+    static struct runner runners[2];
+    runners[0] = (struct runner){'a', 0, 0};
+    runners[1] = (struct runner){'b', 0, 0};
+    contestants[0] = contestant("A", &runners[0]);
+    contestants[1] = contestant("B", &runners[1]);
+    memset(order, 0, sizeof order);
+    disturbed_runs = runs;
+    runs_seen = 0;
+    assert_int_equal(sl_bench_report_create("contest", "", report), 0);
+    assert_int_equal(sl_bench_contest_run(contestants, 2, &common, *report), 0);
+    disturbed_runs = 0;
+}
+
+static void contest_run__leaves_out_rounds_that_others_disturbed(void **state)
+{
+    (void)state;
+    struct sl_bench_contestant contestants[2];
+    struct sl_bench_report *report;
+    run_disturbed(1U << 3 | 1U << 4, contestants, &report); /* the second round and the third */
+    for (int i = 0; i < 2; i++) {
+        const struct sl_bench_figure *figure = contestants[i].figures[0];
+        assert_int_equal(figure->count, 2);
+        assert_true(figure->samples[0] == ('a' + i) * 100 + 1);
+        assert_true(figure->samples[1] == ('a' + i) * 100 + 4);
+    }
+    assert_int_equal(report->rounds_left_out, 2);
+    assert_int_equal(report->rounds_disturbed, 0);
+    sl_bench_report_destroy(&report);
+}
+
+static void contest_run__counts_disturbed_rounds_where_there_is_no_other(void **state)
+{
+    (void)state;
+    struct sl_bench_contestant contestants[2];
+    struct sl_bench_report *report;
+    run_disturbed(0xff, contestants, &report);
+    assert_int_equal(contestants[0].figures[0]->count, 4);
+    assert_int_equal(report->rounds_left_out, 0);
+    assert_int_equal(report->rounds_disturbed, 4);
+    sl_bench_report_destroy(&report);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(contest_run__turns_the_order),
         cmocka_unit_test(contest_run__ends_with_the_first_failure),
+        cmocka_unit_test(contest_run__leaves_out_rounds_that_others_disturbed),
+        cmocka_unit_test(contest_run__counts_disturbed_rounds_where_there_is_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,11 @@
 
 #include <dirent.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/report_parts.h"
@@ -378,6 +380,43 @@ static void report_plot__names_the_package_that_is_missing(void **state)
     assert_int_equal(err, SL_ERR_NOT_FOUND);
 }
 
+/* In a process of its own, which an assertion ends. */
+static int ratio_ends_by(const char *over, const char *other)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        struct sl_bench_report *report = make();
+        struct sl_bench_figure *a = add(report, "a", "1/s", (double[]){6}, 1);
+        struct sl_bench_figure *b = add(report, "b", "1/s", (double[]){3}, 1);
+        sl_bench_figure_over(a, over);
+        sl_bench_figure_over(b, other);
+        (void)freopen("/dev/null", "w", stderr);
+        (void)sl_bench_report_ratio(report, "a / b", a, b, 0, 0);
+        _exit(0);
+    }
+    int status;
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void report_ratio__is_of_one_transport(void **state)
+{
+    (void)state;
+    assert_int_equal(ratio_ends_by("TCP", "TCP"), 0);
+    assert_int_equal(ratio_ends_by("TCP", NULL), 0);
+    assert_int_equal(ratio_ends_by("TCP", "shared memory"), SIGABRT);
+    struct sl_bench_report *report = make();
+    struct sl_bench_figure *a = add(report, "a", "1/s", (double[]){6}, 1);
+    struct sl_bench_figure *b = add(report, "b", "1/s", (double[]){3}, 1);
+    sl_bench_figure_over(b, "TCP");
+    assert_string_equal(sl_bench_report_ratio(report, "a / b", a, b, 0, 0)->transport, "TCP");
+    sl_bench_figure_over(a, "shared memory");
+    assert_true(sl_bench_report_ratio_of_transports(report, "shm / tcp", a, b, 0, 0)->samples[0] ==
+                2);
+    sl_bench_report_destroy(&report);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -386,6 +425,7 @@ int main(void)
         CASE(bench_quantile__lies_between_samples),
         CASE(report_ratio__is_of_each_round),
         CASE(report_ratio__to_nothing_holds_nothing),
+        CASE(report_ratio__is_of_one_transport),
         CASE(report_figure__stays_where_it_is),
         CASE(report_print__tells_medians_spread_and_targets),
         CASE(report_print__leaves_out_quantiles_that_it_cannot_know),

@@ -61,8 +61,6 @@ static void refuse(struct sl_checkpoint_choice_flags flags, const char *const *w
 static void read__says_nothing_where_nothing_is_set(void **state)
 {
     (void)state;
-    set("STARLING_CHECKPOINT_DIR", "");
-    set("STARLING_CHECKPOINT_EVERY", "nonsense"); /* of what is not asked for */
     struct sl_checkpoint_choice choice = read_all(FLAGS(0), false);
     assert_null(choice.dir);
     assert_int_equal(choice.restore, SL_CHECKPOINT_RESTORE_NONE);
@@ -146,6 +144,18 @@ static void read__refuses_what_says_nothing(void **state)
     refuse(FLAGS(.restore = "newest"), WORDS("--restore", "without --checkpoint-dir"));
     refuse(FLAGS(.fall_back = true), WORDS("--restore-fallback", "without --checkpoint-dir"));
     refuse(FLAGS(.dir = "/c", .fall_back = true), WORDS("--restore-fallback", "without --restore"));
+    set("STARLING_RESTORE", "latest");
+    refuse(FLAGS(0), WORDS("STARLING_RESTORE", "without --checkpoint-dir"));
+}
+
+static void read__refuses_an_empty_variable(void **state)
+{
+    (void)state;
+    set("STARLING_CHECKPOINT_DIR", "");
+    refuse(FLAGS(0), WORDS("STARLING_CHECKPOINT_DIR=: ", "path of a folder"));
+    set("STARLING_CHECKPOINT_DIR", "/c");
+    set("STARLING_RESTORE", "");
+    refuse(FLAGS(0), WORDS("STARLING_RESTORE=: ", "newest"));
 }
 
 static void check__makes_the_folder_and_says_why_it_cannot(void **state)
@@ -179,6 +189,26 @@ static void check__makes_the_folder_and_says_why_it_cannot(void **state)
     assert_int_equal(sl_checkpoint_choice_check(&choice, reason, sizeof reason), 0);
 }
 
+/* flock is of the open file, so one process can meet itself. */
+static void lock__is_of_one_process_for_each_ps(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/sl_checkpoint_choice_XXXXXX", path[64], reason[512] = "", pid[32];
+    assert_non_null(mkdtemp(folder));
+    const struct sl_checkpoint_choice choice = {.dir = folder};
+    assert_int_equal(sl_checkpoint_choice_lock(&choice, 0, reason, sizeof reason), 0);
+    assert_int_equal(sl_checkpoint_choice_lock(&choice, 1, reason, sizeof reason), 0);
+    assert_int_equal(sl_checkpoint_choice_lock(&choice, 0, reason, sizeof reason), SL_ERR_IN_USE);
+    (void)snprintf(pid, sizeof pid, "process %ld", (long)getpid());
+    assert_non_null(strstr(reason, folder));
+    assert_non_null(strstr(reason, pid));
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof path, "%s/.ps-%d.lock", folder, i);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +218,8 @@ int main(void)
         cmocka_unit_test_setup(read__of_a_scheduler_needs_no_folder, unset_all),
         cmocka_unit_test_setup(read__refuses_what_is_out_of_range, unset_all),
         cmocka_unit_test_setup(read__refuses_what_says_nothing, unset_all),
+        cmocka_unit_test_setup(read__refuses_an_empty_variable, unset_all),
+        cmocka_unit_test(lock__is_of_one_process_for_each_ps),
         cmocka_unit_test_setup(check__makes_the_folder_and_says_why_it_cannot, unset_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

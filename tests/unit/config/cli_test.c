@@ -196,6 +196,7 @@ static void cli_parse__unknown_flag_names_the_nearest(void **state)
         const char *argument, *reason;
     } cases[] = {
         {"--wroker-hosts", "unknown flag --wroker-hosts; did you mean --worker-hosts?"},
+        {"-e", "unknown flag -e: flags begin with two dashes"},
         {"--worker-host=a", "unknown flag --worker-host; did you mean --worker-hosts?"},
         {"--ofset", "did you mean --offset?"},
         {"-quiet", "did you mean --quiet?"},

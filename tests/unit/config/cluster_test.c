@@ -88,6 +88,7 @@ static void cluster_resolve__by_flags(void **state)
         NULL);
     assert_int_equal(cluster.ps_count, 2);
     assert_int_equal(cluster.worker_count, 3);
+    assert_string_equal(cluster.worker_count_source, "--worker-hosts");
     assert_int_equal(cluster.task_index, 1);
     assert_string_equal(cluster.ps[1].control.host, "b");
     assert_memory_equal(&cluster.ps[1].control, &cluster.ps[1].data, sizeof cluster.ps[1].data);
@@ -116,6 +117,7 @@ static void cluster_resolve__by_tf_config(void **state)
         resolve(SL_CLUSTER_WORKER, (struct sl_cluster_flags)NOTHING, TF("worker", "0"));
     assert_int_equal(cluster.ps_count, 2);
     assert_int_equal(cluster.worker_count, 2);
+    assert_string_equal(cluster.worker_count_source, "TF_CONFIG");
     assert_int_equal(cluster.task_index, 1);
     sl_cluster_fini(&cluster);
 }
@@ -156,7 +158,7 @@ static void cluster_resolve__a_named_map_goes_before_the_one_in_the_folder(void 
     write_map("map", "b:2=b:3\n");
     struct sl_cluster cluster = resolve(
         SL_CLUSTER_PS,
-        (struct sl_cluster_flags){.ps_hosts = "a:1,b:2", .endpoint_map = "map", .task_index = 0},
+        (struct sl_cluster_flags){.ps_hosts = "a:1,b:2", .endpoint_map = "map", .task_index = 1},
         NULL);
     assert_int_equal(cluster.ps_count, 2);
     assert_int_equal(cluster.ps[0].data.port, 1);
@@ -279,6 +281,10 @@ static void cluster_resolve__errors_of_a_source_pass_through(void **state)
            (struct sl_cluster_flags){
                .ps_hosts = "a:1", .endpoint_map = "/nonexistent/map", .task_index = 0},
            NULL, WORDS("/nonexistent/map"));
+    write_map(".endpoint_map", "b:2=b:3\n");
+    refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
+           (struct sl_cluster_flags){.ps_hosts = "a:1,b:2", .task_index = 0}, NULL,
+           WORDS(".endpoint_map: no line for ps 0", "\"a:1=DATA_URI\""));
     write_map(".endpoint_map", "a:1=b:2\nrubbish\n");
     refuse(SL_ERR_INVALID, SL_CLUSTER_PS,
            (struct sl_cluster_flags){.ps_hosts = "a:1", .task_index = 0}, NULL,

@@ -39,9 +39,10 @@ static void security_resolve__the_flag_goes_before_the_variable(void **state)
     assert_memory_equal(security.secret.bytes, "the secret of the variable", 26);
     assert_int_equal(sl_security_resolve(&flags, NULL, &security, reason, sizeof reason), 0);
     assert_int_equal(security.secret.byte_count, 0);
-    assert_int_equal(sl_security_resolve(&flags, "", &security, reason, sizeof reason), 0);
-    assert_int_equal(security.secret.byte_count, 0);
     assert_false(security.tls);
+    assert_int_equal(sl_security_resolve(&flags, "", &security, reason, sizeof reason),
+                     SL_ERR_INVALID);
+    assert_non_null(strstr(reason, "STARLING_SECRET_FILE=: "));
     (void)unlink(a);
     (void)unlink(b);
 }

@@ -80,7 +80,7 @@ static void read__says_nothing_where_nothing_is_set(void **state)
     set(SL_STORE_CHOICE_USER_FILE, "/nonsense"); /* of what is not asked for */
     assert_false(read_flag(NULL).is_given);
     set(SL_STORE_CHOICE_VARIABLE, "");
-    assert_false(read_flag(NULL).is_given);
+    refuse(NULL, SL_ERR_INVALID, WORDS("STARLING_CLUSTER_STORE=: "));
 }
 
 static void read__one_server(void **state)
@@ -187,7 +187,7 @@ static void user__is_the_first_line_of_the_file(void **state)
         assert_string_equal(choice.password, "a:b c");
     }
     set(SL_STORE_CHOICE_USER_FILE, "");
-    assert_string_equal(read_flag("etcd://a:1/v").user, "");
+    refuse("etcd://a:1/v", SL_ERR_NOT_FOUND, WORDS("STARLING_CLUSTER_STORE_USER_FILE=: "));
 }
 
 static void user__of_up_to_127_characters_each(void **state)

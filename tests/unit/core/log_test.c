@@ -127,6 +127,21 @@ static void log_parse_level__takes_any_case_and_nothing_else(void **state)
     assert_int_equal(level, SL_LOG_OFF);
 }
 
+static void log_limit_allows__eight_lines_a_second(void **state)
+{
+    (void)state;
+    struct sl_log_limit limit = {0};
+    sl_log_setup(SL_LOG_OFF, "test");
+    for (uint64_t second = 0; second < 3; second++) {
+        uint32_t allowed = 0;
+        for (uint64_t i = 0; i < 20; i++) {
+            allowed += sl_log_limit_allows(&limit, second * 1000000000 + i) ? 1 : 0;
+        }
+        assert_int_equal(allowed, 8);
+        assert_int_equal(limit.suppressed, 12);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +151,7 @@ int main(void)
         cmocka_unit_test(log_write__long_line_is_cut_and_still_ends),
         cmocka_unit_test(log_write__leaves_errno_alone),
         cmocka_unit_test(log_rename__counts_once_after_setup),
+        cmocka_unit_test(log_limit_allows__eight_lines_a_second),
         cmocka_unit_test(log_parse_level__takes_any_case_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

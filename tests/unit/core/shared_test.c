@@ -5,6 +5,9 @@
 
 #include <cmocka.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -195,6 +198,140 @@ static void shared_hollow__is_there_and_holds_nothing(void **state)
     sl_shared_destroy(&made);
 }
 
+/* ---- Revoking ---------------------------------------------------------------------------------
+ */
+
+/* As another process has it. */
+static struct sl_shared attach_again(const struct sl_shared *shared)
+{
+    struct sl_shared attached;
+    const int fd = dup(shared->fd);
+    assert_true(fd >= 0);
+    assert_int_equal(sl_shared_attach(fd, shared->bytes, shared->bytes, SL_SHARED_WRITE, &attached),
+                     0);
+    return attached;
+}
+
+static void shared_revoke__late_writes_do_not_show(void **state)
+{
+    (void)state;
+    struct sl_shared shared = create(8 * PAGE, SL_SHARED_WRITE);
+    struct sl_shared late = attach_again(&shared);
+    memset(shared.base, 1, shared.bytes);
+    assert_true(sl_shared_may_land(&shared));
+    assert_ptr_equal(sl_shared_at_peers(&shared), shared.base);
+    uint8_t *const at = shared.base + PAGE + 100;
+    memset(late.base + PAGE + 100, 2, 2 * PAGE);
+    assert_int_equal(sl_shared_revoke(&shared, at, 3 * PAGE), 0);
+    memset(late.base + PAGE + 100, 3, 3 * PAGE);
+    for (uint32_t i = 0; i < 3 * PAGE; i++) {
+        assert_int_equal(at[i], i < 2 * PAGE ? 2 : 1);
+        assert_int_equal(sl_shared_at_peers(&shared)[PAGE + 100 + i], 3);
+    }
+    assert_int_equal(at[-1], 1);
+    assert_int_equal(at[3 * PAGE], 1);
+    assert_false(sl_shared_may_land(&shared));
+    assert_true(sl_shared_is_revoked(&shared));
+    assert_null(sl_shared_find(at, 1));
+    /* What the creator writes is its own, also beyond what was revoked. */
+    memset(shared.base, 4, shared.bytes);
+    assert_int_equal(late.base[0], 1);
+    assert_int_equal(late.base[7 * PAGE], 1);
+    /* Of another peer, later. */
+    assert_int_equal(sl_shared_revoke(&shared, shared.base + 7 * PAGE, PAGE), 0);
+    late.base[7 * PAGE] = 5;
+    assert_int_equal(shared.base[7 * PAGE], 4);
+    sl_shared_detach(&late);
+    sl_shared_destroy(&shared);
+}
+
+struct writer {
+    uint8_t *at; /* in a page that is revoked for the sake of its other bytes */
+    atomic_bool begun, ends;
+    uint64_t count;
+};
+
+static void *write_on(void *ctx)
+{
+    struct writer *writer = ctx;
+    while (!writer->ends) {
+        uint64_t seen;
+        memcpy(&seen, writer->at, sizeof seen);
+        if (seen != writer->count) {
+            return writer->at;
+        }
+        seen = ++writer->count;
+        memcpy(writer->at, &seen, sizeof seen);
+        writer->begun = true;
+    }
+    return NULL;
+}
+
+/* Another thread's writes beside it are not lost, whenever they come. */
+static void shared_revoke__other_threads_go_on(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 100; i++) {
+        struct sl_shared shared = create(4 * PAGE, SL_SHARED_WRITE);
+        struct writer writer = {.at = shared.base + 2 * PAGE + 64};
+        void *wrong;
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, write_on, &writer), 0);
+        while (!writer.begun) {
+            sched_yield();
+        }
+        assert_int_equal(sl_shared_revoke(&shared, shared.base + PAGE, PAGE + 64), 0);
+        writer.ends = true;
+        assert_int_equal(pthread_join(thread, &wrong), 0);
+        assert_null(wrong);
+        sl_shared_destroy(&shared);
+    }
+}
+
+/* A device would go on with the old pages. */
+static void shared_revoke__not_of_what_a_device_has(void **state)
+{
+    (void)state;
+    struct sl_shared shared = create(4 * PAGE, SL_SHARED_WRITE);
+    uint8_t elsewhere[8];
+    sl_shared_pin(elsewhere, sizeof elsewhere);
+    assert_true(sl_shared_may_land(&shared));
+    sl_shared_pin(shared.base + PAGE, PAGE);
+    assert_false(sl_shared_may_land(&shared));
+    assert_int_equal(sl_shared_revoke(&shared, shared.base, PAGE), SL_ERR_UNSUPPORTED);
+    assert_ptr_equal(sl_shared_at_peers(&shared), shared.base);
+    assert_non_null(sl_shared_find(shared.base, PAGE));
+    sl_shared_destroy(&shared);
+}
+
+/* A part of it takes something else; the rest stays, and both are one again. */
+static void shared_split__and_join(void **state)
+{
+    (void)state;
+    struct sl_shared made = create(PAGE, SL_SHARED_WRITE);
+    struct sl_shared big = create(3 * PAGE, SL_SHARED_WRITE), range, rest, fresh;
+    assert_int_equal(sl_shared_attach(dup(big.fd), 3 * PAGE, 3 * PAGE, SL_SHARED_WRITE, &range), 0);
+    assert_true(sl_shared_hollow(&range));
+    uint8_t *at = range.base;
+    assert_true(sl_shared_split(&range, PAGE, &rest));
+    assert_int_equal(range.bytes, PAGE);
+    assert_ptr_equal(rest.base, at + PAGE);
+    assert_int_equal(rest.bytes, 2 * PAGE);
+    assert_int_equal(sl_shared_attach(dup(made.fd), PAGE, PAGE, SL_SHARED_WRITE, &fresh), 0);
+    assert_true(sl_shared_move_into(&fresh, &range));
+    at[0] = 7;
+    at[PAGE] = 8;
+    assert_int_equal(made.base[0], 7);
+    assert_false(sl_shared_join(&rest, &fresh)); /* the other way round */
+    assert_true(sl_shared_hollow(&fresh));
+    assert_true(sl_shared_join(&fresh, &rest));
+    assert_int_equal(fresh.bytes, 3 * PAGE);
+    assert_null(rest.base);
+    sl_shared_detach(&fresh);
+    sl_shared_destroy(&big);
+    sl_shared_destroy(&made);
+}
+
 int main(void)
 {
     sl_log_setup(SL_LOG_OFF, "shared-test");
@@ -208,7 +345,11 @@ int main(void)
         cmocka_unit_test(shared_attach__writes_only_where_it_may),
         cmocka_unit_test(shared_attach__refuses_what_it_cannot_trust),
         cmocka_unit_test(shared_attach__leaves_mappings_to_others),
+        cmocka_unit_test(shared_split__and_join),
         cmocka_unit_test(shared_hollow__is_there_and_holds_nothing),
+        cmocka_unit_test(shared_revoke__late_writes_do_not_show),
+        cmocka_unit_test(shared_revoke__other_threads_go_on),
+        cmocka_unit_test(shared_revoke__not_of_what_a_device_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,9 +5,11 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/variables.h"
 #include "launch/plan.h"
 
 static char *no_arguments[] = {NULL};
@@ -146,6 +148,52 @@ static void plan_check_security__other_addresses_do(void **state)
     assert_int_equal(check("node7:2", &options, reason), SL_ERR_INVALID);
 }
 
+static bool has_word(const struct sl_words *words, const char *word)
+{
+    for (uint32_t i = 0; i < words->count; i++) {
+        if (strcmp(words->items[i], word) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void plan_append_variables__passes_on_those_of_the_job(void **state)
+{
+    (void)state;
+    uint32_t count;
+    const struct sl_variable *variables = sl_variables_all(&count);
+    struct sl_words words = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(setenv(variables[i].name, variables[i].name, 1), 0);
+    }
+    assert_int_equal(sl_plan_append_variables(&words), 0);
+    for (uint32_t i = 0; i < count; i++) {
+        char pair[128];
+        (void)snprintf(pair, sizeof pair, "%s=%s", variables[i].name, variables[i].name);
+        assert_int_equal(has_word(&words, pair), variables[i].scope == SL_VARIABLE_OF_JOB);
+        assert_int_equal(unsetenv(variables[i].name), 0);
+    }
+    sl_words_fini(&words);
+    assert_int_equal(sl_plan_append_variables(&words), 0);
+    assert_int_equal(words.count, 0);
+}
+
+static void plan_append_variables__cuts_nothing(void **state)
+{
+    (void)state;
+    char value[20001];
+    memset(value, 'x', sizeof value - 1);
+    value[sizeof value - 1] = '\0';
+    assert_int_equal(setenv("STARLING_DPDK_EAL_ARGS", value, 1), 0);
+    struct sl_words words = {0};
+    assert_int_equal(sl_plan_append_variables(&words), 0);
+    assert_int_equal(words.count, 1);
+    assert_int_equal(strlen(words.items[0]), strlen("STARLING_DPDK_EAL_ARGS=") + sizeof value - 1);
+    assert_int_equal(unsetenv("STARLING_DPDK_EAL_ARGS"), 0);
+    sl_words_fini(&words);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +201,8 @@ int main(void)
         cmocka_unit_test(plan_command__hands_on_what_is_for_all),
         cmocka_unit_test(plan_command__replicas_need_two_ps),
         cmocka_unit_test(plan_command__devices_are_of_the_role),
+        cmocka_unit_test(plan_append_variables__passes_on_those_of_the_job),
+        cmocka_unit_test(plan_append_variables__cuts_nothing),
         cmocka_unit_test(plan_check_security__loopback_needs_no_secret),
         cmocka_unit_test(plan_check_security__other_addresses_do),
     };

@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,7 +47,7 @@ static void assert_written(int fd, const char *expected)
 static void relay_pump__prefixes_whole_lines(void **state)
 {
     (void)state;
-    struct sl_relay relay;
+    struct sl_relay relay = {0};
     sl_relay_init(&relay, child[0], shown[1], -1, "ps/0");
     assert_int_equal(sl_relay_pump(&relay), SL_RELAY_IDLE);
     say("one\ntwo\nthr");
@@ -64,7 +65,7 @@ static void relay_pump__prefixes_whole_lines(void **state)
 static void relay_fini__passes_on_what_is_left_and_ends_the_line(void **state)
 {
     (void)state;
-    struct sl_relay relay;
+    struct sl_relay relay = {0};
     sl_relay_init(&relay, child[0], shown[1], copied[1], NULL);
     say("a\nunfinished");
     /* The write end stays open, as by a grandchild: fini must not wait for it. */
@@ -79,7 +80,7 @@ static void relay_fini__passes_on_what_is_left_and_ends_the_line(void **state)
 static void relay_pump__copy_has_no_prefix(void **state)
 {
     (void)state;
-    struct sl_relay relay;
+    struct sl_relay relay = {0};
     sl_relay_init(&relay, child[0], shown[1], copied[1], "worker/0");
     say("x\n");
     sl_relay_pump(&relay);
@@ -95,7 +96,7 @@ static void relay_pump__breaks_a_line_too_long(void **state)
     static char text[SL_RELAY_LINE_BYTES * 2];
     static char got[SL_RELAY_LINE_BYTES * 4];
     memset(text, 'y', sizeof text - 1);
-    struct sl_relay relay;
+    struct sl_relay relay = {0};
     sl_relay_init(&relay, child[0], shown[1], -1, "w");
     say(text);
     close(child[1]);
@@ -110,6 +111,24 @@ static void relay_pump__breaks_a_line_too_long(void **state)
     assert_int_equal(lines, 3);
 }
 
+/* Output that a full disk has swallowed is remembered; a reader that has gone wants none. */
+static void relay_pump__remembers_lost_output(void **state)
+{
+    (void)state;
+    const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    if (full < 0) {
+        skip();
+    }
+    struct sl_relay relay = {0};
+    sl_relay_init(&relay, child[0], full, -1, NULL);
+    say("one\n");
+    assert_int_equal(sl_relay_pump(&relay), SL_RELAY_MORE);
+    assert_int_equal(relay.lost_errno, ENOSPC);
+    close(child[1]);
+    sl_relay_fini(&relay);
+    close(full);
+}
+
 #define WITH_PIPES(test) cmocka_unit_test_setup_teardown(test, open_pipes, close_pipes)
 
 int main(void)
@@ -119,6 +138,7 @@ int main(void)
         WITH_PIPES(relay_fini__passes_on_what_is_left_and_ends_the_line),
         WITH_PIPES(relay_pump__copy_has_no_prefix),
         WITH_PIPES(relay_pump__breaks_a_line_too_long),
+        WITH_PIPES(relay_pump__remembers_lost_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

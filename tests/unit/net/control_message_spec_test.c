@@ -161,6 +161,50 @@ static void message_check_spec__refuses_each_bad_hyper_parameter(void **state)
     spec.optimizer.decay_baseline = 0.1f;
     assert_refused(&spec, "optimizer.decay_steps");
     spec.optimizer.decay_steps = 1;
+    spec.optimizer.initial_accumulator = 0.1f;
+    assert_accepted(&spec);
+}
+
+static void message_check_spec__accepts_the_defaults(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
+        struct sl_table_spec spec = good_spec();
+        spec.optimizer = sl_optimizer_defaults((enum sl_optimizer_kind)kind);
+        assert_int_equal(spec.optimizer.kind, kind);
+        assert_accepted(&spec);
+    }
+}
+
+/* A coordinate whose first gradient is 0 would be 0 / 0 from then on. */
+static void message_check_spec__refuses_what_divides_by_zero(void **state)
+{
+    (void)state;
+    static const enum sl_optimizer_kind by_epsilon[] = {
+        SL_OPTIMIZER_ADAM, SL_OPTIMIZER_ADAMW, SL_OPTIMIZER_ADAM_ASYNC, SL_OPTIMIZER_RMSPROP};
+    struct sl_table_spec spec = good_spec();
+    for (size_t i = 0; i < sizeof by_epsilon / sizeof by_epsilon[0]; i++) {
+        spec.optimizer = sl_optimizer_defaults(by_epsilon[i]);
+        spec.optimizer.epsilon = 0;
+        assert_refused(&spec, "optimizer.epsilon is 0; accepted is > 0");
+        spec.optimizer.epsilon = 1e-30F;
+        assert_accepted(&spec);
+    }
+    static const enum sl_optimizer_kind by_either[] = {SL_OPTIMIZER_ADAGRAD,
+                                                       SL_OPTIMIZER_ADAGRAD_DECAY};
+    for (size_t i = 0; i < sizeof by_either / sizeof by_either[0]; i++) {
+        spec.optimizer = sl_optimizer_defaults(by_either[i]);
+        spec.optimizer.epsilon = 0;
+        assert_accepted(&spec);
+        spec.optimizer.initial_accumulator = 0;
+        assert_refused(&spec, "one of them > 0");
+        spec.optimizer.epsilon = 1e-8F;
+        assert_accepted(&spec);
+    }
+    /* Where nothing is divided by it. */
+    spec.optimizer = sl_optimizer_defaults(SL_OPTIMIZER_FTRL);
+    spec.optimizer.epsilon = 0;
+    spec.optimizer.initial_accumulator = 0;
     assert_accepted(&spec);
 }
 
@@ -179,6 +223,13 @@ static void message_check_spec__refuses_bad_initializers(void **state)
     assert_refused(&spec, "a < b");
     spec.initializer = (struct sl_initializer_spec){.kind = SL_INITIALIZER_NORMAL, .b = -1};
     assert_refused(&spec, "initializer.b");
+    for (int kind = SL_INITIALIZER_NORMAL; kind <= SL_INITIALIZER_TRUNCATED_NORMAL; kind++) {
+        spec.initializer = (struct sl_initializer_spec){
+            .kind = (enum sl_initializer_kind)kind, .a = -1e38F, .b = 3e37F};
+        assert_refused(&spec, "|a| + 9 b");
+        spec.initializer.b = 2e37F;
+        assert_accepted(&spec);
+    }
 }
 
 static void message_check_spec__wants_workers_where_clocks_count(void **state)
@@ -255,6 +306,8 @@ int main(void)
         cmocka_unit_test(message_check_spec__refuses_shapes_outside_the_limits),
         cmocka_unit_test(message_check_spec__wants_a_kv_table_plain),
         cmocka_unit_test(message_check_spec__refuses_each_bad_hyper_parameter),
+        cmocka_unit_test(message_check_spec__accepts_the_defaults),
+        cmocka_unit_test(message_check_spec__refuses_what_divides_by_zero),
         cmocka_unit_test(message_check_spec__refuses_bad_initializers),
         cmocka_unit_test(message_check_spec__wants_workers_where_clocks_count),
         cmocka_unit_test(message_compare_specs__names_the_first_difference),

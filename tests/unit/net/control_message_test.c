@@ -89,6 +89,7 @@ static void random_register(uint64_t *seed, struct sl_message_register *to)
     to->restore = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
     to->checkpoint_newest = sl_hash_random(seed) % 2 == 0 ? 0 : random_message_number(seed);
     to->serving = sl_hash_random(seed) % 2 == 0;
+    to->has_tables = sl_hash_random(seed) % 2 == 0;
     random_message_lists(seed, to);
 }
 
@@ -136,6 +137,7 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         to->table_open.spec = random_message_spec(seed);
         to->table_open.table_id = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
         to->table_open.keep_id = sl_hash_random(seed) % 2 == 0;
+        to->table_open.asks = sl_hash_random(seed) % 2 == 0;
         break;
     case SL_MESSAGE_TABLE_OPENED:
         to->table_id = (uint32_t)(sl_hash_random(seed) % SL_LIMIT_TABLES);
@@ -147,7 +149,6 @@ static void random_body(uint64_t *seed, struct sl_message *to)
         break;
     case SL_MESSAGE_CHALLENGE:
         random_bytes(seed, to->challenge.nonce, sizeof to->challenge.nonce);
-        random_bytes(seed, to->challenge.proof, sizeof to->challenge.proof);
         break;
     case SL_MESSAGE_PROOF:
         random_bytes(seed, to->proof.proof, sizeof to->proof.proof);
@@ -222,6 +223,7 @@ static void assert_same(struct sl_message *a, struct sl_message *b)
         assert_true(a->cluster.restore == b->cluster.restore);
         assert_true(a->cluster.abandoned_above == b->cluster.abandoned_above);
         assert_true(a->cluster.abandoned_to == b->cluster.abandoned_to);
+        assert_int_equal(a->cluster.values_lost, b->cluster.values_lost);
     } else if (a->kind == SL_MESSAGE_STATS) {
         assert_int_equal(a->stats.table_count, b->stats.table_count);
         assert_memory_equal(a->stats.tables, b->stats.tables,
@@ -396,19 +398,14 @@ static int decode_bytes(const uint8_t *bytes, size_t byte_count)
     return sl_message_decode(bytes, byte_count, &decoded);
 }
 
-/* A Proof, or with two fields a Challenge, whose fields have these lengths. */
-static int decode_proof_of(uint8_t kind, uint8_t first_bytes, uint8_t second_bytes)
+/* A Proof, or a Challenge, whose field has this length. */
+static int decode_proof_of(uint8_t kind, uint8_t field_bytes)
 {
     uint8_t bytes[160] = {0};
     size_t at = 2;
     bytes[at++] = 1 << 3 | 2;
-    bytes[at++] = first_bytes;
-    at += first_bytes;
-    if (second_bytes != 0) {
-        bytes[at++] = 2 << 3 | 2;
-        bytes[at++] = second_bytes;
-        at += second_bytes;
-    }
+    bytes[at++] = field_bytes;
+    at += field_bytes;
     /* Field numbers from 16 on take two bytes. */
     uint8_t message[168];
     size_t head = 0;
@@ -426,14 +423,14 @@ static int decode_proof_of(uint8_t kind, uint8_t first_bytes, uint8_t second_byt
 static void message_decode__refuses_nonces_and_proofs_of_other_lengths(void **state)
 {
     (void)state;
-    assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 32, 0), SL_OK);
-    assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 31, 0), SL_ERR_PROTOCOL);
-    assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 33, 0), SL_ERR_PROTOCOL);
-    assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 0, 0), SL_ERR_PROTOCOL);
-    assert_int_equal(decode_proof_of(SL_MESSAGE_CHALLENGE, 32, 32), SL_OK);
-    assert_int_equal(decode_proof_of(SL_MESSAGE_CHALLENGE, 32, 0), SL_ERR_PROTOCOL);
-    assert_int_equal(decode_proof_of(SL_MESSAGE_CHALLENGE, 32, 31), SL_ERR_PROTOCOL);
-    assert_int_equal(decode_proof_of(SL_MESSAGE_CHALLENGE, 1, 32), SL_ERR_PROTOCOL);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 32), SL_OK);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 31), SL_ERR_PROTOCOL);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 33), SL_ERR_PROTOCOL);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_PROOF, 0), SL_ERR_PROTOCOL);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_CHALLENGE, 32), SL_OK);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_CHALLENGE, 31), SL_ERR_PROTOCOL);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_CHALLENGE, 33), SL_ERR_PROTOCOL);
+    assert_int_equal(decode_proof_of(SL_MESSAGE_CHALLENGE, 0), SL_ERR_PROTOCOL);
     /* Hello {2: 2, 3: 2, 9: nonce of one byte}. */
     static const uint8_t hello[] = {0x12, 7, 0x10, 2, 0x18, 2, 0x4a, 1, 'x'};
     assert_int_equal(decode_bytes(hello, sizeof hello), SL_ERR_PROTOCOL);
@@ -456,6 +453,20 @@ static void message_decode__refuses_odd_losses(void **state)
     assert_int_equal(decode_bytes(lost, sizeof lost), SL_ERR_PROTOCOL);
 }
 
+/* Returns the receiver's result of decoding the message. */
+static int decode_encoded(const struct sl_message *message)
+{
+    struct sl_message decoded;
+    size_t bytes;
+    uint8_t *encoded = encode(message, &bytes);
+    const int err = sl_message_decode(encoded, bytes, &decoded);
+    if (err == SL_OK) {
+        sl_message_fini(&decoded);
+    }
+    free(encoded);
+    return err;
+}
+
 static int register_with_fast(const char *fast, uint32_t shard_count)
 {
     struct sl_message message = {.kind = SL_MESSAGE_REGISTER, .reg = {.shard_count = shard_count}};
@@ -463,11 +474,7 @@ static int register_with_fast(const char *fast, uint32_t shard_count)
         snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://h:1");
     }
     snprintf(message.reg.fast_endpoint, sizeof message.reg.fast_endpoint, "%s", fast);
-    size_t bytes;
-    uint8_t *encoded = encode(&message, &bytes);
-    int err = decode_bytes(encoded, bytes);
-    free(encoded);
-    return err;
+    return decode_encoded(&message);
 }
 
 static void message_decode__leaves_odd_fast_endpoints_to_who_uses_them(void **state)
@@ -482,12 +489,7 @@ static void message_decode__leaves_odd_fast_endpoints_to_who_uses_them(void **st
     struct sl_message_ps ps = {.shard_count = 1, .data_endpoint = "tcp://h:1"};
     snprintf(ps.fast_endpoint, sizeof ps.fast_endpoint, "carrier://h:1");
     struct sl_message cluster = {.kind = SL_MESSAGE_CLUSTER, .cluster = {.ps = &ps, .ps_count = 1}};
-    size_t bytes;
-    uint8_t *encoded = encode(&cluster, &bytes);
-    struct sl_message decoded;
-    assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_OK);
-    sl_message_fini(&decoded);
-    free(encoded);
+    assert_int_equal(decode_encoded(&cluster), SL_OK);
 }
 
 static void message_decode__defuses_texts_for_people(void **state)
@@ -558,22 +560,15 @@ static void message_decode__takes_the_largest_cluster(void **state)
         memset(ps->fast_endpoint + 7, 'h', HOST_BYTES_MAX);
         memcpy(ps->fast_endpoint + 7 + HOST_BYTES_MAX, ":65535", 7);
     }
-    size_t bytes;
-    uint8_t *encoded = encode(&message, &bytes);
-    struct sl_message decoded;
-    assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_OK);
-    assert_int_equal(decoded.cluster.ps_count, SL_LIMIT_PS);
-    sl_message_fini(&decoded);
-    free(encoded);
+    assert_int_equal(decode_encoded(&message), SL_OK);
     message.cluster.ps[SL_LIMIT_PS - 1].shard_count++;
-    encoded = encode(&message, &bytes);
-    assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_ERR_PROTOCOL);
-    free(encoded);
+    assert_int_equal(decode_encoded(&message), SL_ERR_PROTOCOL);
     message.cluster.ps[SL_LIMIT_PS - 1].shard_count--;
+    message.cluster.values_lost = SL_LIMIT_PS + 1;
+    assert_int_equal(decode_encoded(&message), SL_ERR_PROTOCOL);
+    message.cluster.values_lost = SL_LIMIT_PS;
     message.cluster.ps[1].task_index = 0;
-    encoded = encode(&message, &bytes);
-    assert_int_equal(sl_message_decode(encoded, bytes, &decoded), SL_ERR_PROTOCOL);
-    free(encoded);
+    assert_int_equal(decode_encoded(&message), SL_ERR_PROTOCOL);
     sl_message_fini(&message);
 }
 

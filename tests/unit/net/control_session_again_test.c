@@ -52,6 +52,48 @@ static void session_lost__connects_again_without_end(void **state)
     session_fixture_teardown(&fixture);
 }
 
+static bool has_received_or_is_closed(void *ctx)
+{
+    return session_fixture_has_received(ctx) || session_fixture_is_closed(ctx);
+}
+
+/* Up to the next hello, or the end. */
+static void refuse(struct session_fixture *fixture, int err)
+{
+    session_fixture_send_error(fixture, 0, err, "never again");
+    session_fixture_until(fixture, session_fixture_is_acceptor_closed);
+    fixture->received_count = 0;
+    session_fixture_until(fixture, has_received_or_is_closed);
+}
+
+/* Without a secret nobody can prove to be the peer: a refusal may come from a stranger. */
+static void session_lost__outlasts_refusals_shorter_than_the_lease(void **state)
+{
+    (void)state;
+    static const int final[] = {SL_ERR_VERSION, SL_ERR_PROTOCOL, SL_ERR_REFUSED, SL_ERR_EXISTS,
+                                SL_ERR_INVALID};
+    for (size_t i = 0; i < sizeof final / sizeof final[0]; i++) {
+        struct session_fixture fixture;
+        setup(&fixture);
+        fixture.lease_ms = 5000;
+        session_fixture_greet(&fixture);
+        session_fixture_lose(&fixture);
+        fixture.received_count = 0;
+        session_fixture_until(&fixture, session_fixture_has_received);
+        const uint64_t before_ns = fixture.pair.now_ns;
+        while (fixture.pair.now_ns - before_ns < 4 * SL_CLOCK_NS_PER_S) {
+            refuse(&fixture, final[i]);
+            assert_non_null(strstr(sl_session_obstacle(fixture.session), "never again"));
+        }
+        assert_int_equal(fixture.closed_count, 0);
+        fixture.received_count = 0;
+        fixture.welcomed = false;
+        session_fixture_send_welcome(&fixture, SL_FRAME_PROTOCOL_VERSION);
+        session_fixture_until(&fixture, session_fixture_is_welcomed);
+        session_fixture_teardown(&fixture);
+    }
+}
+
 /* Much longer than the start deadline, with hellos that the peer may not yet take. */
 static void session_lost__outlasts_a_peer_that_is_starting(void **state)
 {
@@ -74,7 +116,8 @@ static void session_lost__outlasts_a_peer_that_is_starting(void **state)
     session_fixture_teardown(&fixture);
 }
 
-static void session_lost__ends_when_refused_for_good(void **state)
+/* As a member that another has replaced. */
+static void session_lost__ends_when_refused_for_a_lease(void **state)
 {
     (void)state;
     static const int final[] = {SL_ERR_VERSION, SL_ERR_PROTOCOL, SL_ERR_REFUSED, SL_ERR_EXISTS,
@@ -82,13 +125,18 @@ static void session_lost__ends_when_refused_for_good(void **state)
     for (size_t i = 0; i < sizeof final / sizeof final[0]; i++) {
         struct session_fixture fixture;
         setup(&fixture);
+        fixture.lease_ms = 500;
         session_fixture_greet(&fixture);
         session_fixture_ask(&fixture);
         session_fixture_lose(&fixture);
         fixture.received_count = 0;
         session_fixture_until(&fixture, session_fixture_has_received);
-        session_fixture_send_error(&fixture, 0, final[i], "never again");
-        session_fixture_until(&fixture, session_fixture_is_closed);
+        const uint64_t before_ns = fixture.pair.now_ns;
+        while (fixture.closed_count == 0) {
+            refuse(&fixture, final[i]);
+        }
+        assert_in_range(fixture.pair.now_ns - before_ns, 500 * SL_CLOCK_NS_PER_MS,
+                        SL_CLOCK_NS_PER_S);
         assert_int_equal(fixture.closed_err, final[i]);
         assert_int_equal(fixture.answer_count, 1);
         assert_int_equal(fixture.answer_err, final[i]);
@@ -526,7 +574,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(session_lost__connects_again_without_end),
         cmocka_unit_test(session_lost__outlasts_a_peer_that_is_starting),
-        cmocka_unit_test(session_lost__ends_when_refused_for_good),
+        cmocka_unit_test(session_lost__outlasts_refusals_shorter_than_the_lease),
+        cmocka_unit_test(session_lost__ends_when_refused_for_a_lease),
         cmocka_unit_test(session_open__tries_again_after_errors_that_pass),
         cmocka_unit_test(session_lost__has_a_deadline_for_greetings),
         cmocka_unit_test(session_lost__pauses_grow_when_connections_do_not_last),

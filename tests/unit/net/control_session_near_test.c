@@ -200,6 +200,25 @@ static void session_near__refused_for_good_is_the_end(void **state)
     near_teardown(&fixture);
 }
 
+/* The peer of an earlier welcome may be at the endpoint, and somebody else on the near path. */
+static void session_near__refused_after_a_welcome_goes_on_by_the_endpoint(void **state)
+{
+    (void)state;
+    struct near_fixture fixture;
+    near_setup(&fixture);
+    near_listen(&fixture);
+    near_listen_far(&fixture);
+    near_greeted(&fixture, true);
+    session_fixture_lose(&fixture.base);
+    fixture.base.received_count = 0;
+    session_fixture_until(&fixture.base, session_fixture_has_received);
+    session_fixture_send_error(&fixture.base, 0, SL_ERR_REFUSED, "another secret");
+    session_fixture_until(&fixture.base, session_fixture_is_acceptor_closed);
+    near_greeted(&fixture, false);
+    assert_int_equal(fixture.base.closed_count, 0);
+    near_teardown(&fixture);
+}
+
 static void session_near__with_nobody_anywhere_ends_by_the_start_deadline(void **state)
 {
     (void)state;
@@ -550,6 +569,7 @@ int main(void)
         cmocka_unit_test(session_near__without_a_welcome_goes_on_by_the_endpoint),
         cmocka_unit_test(session_near__is_kept_when_the_peer_says_not_yet),
         cmocka_unit_test(session_near__refused_for_good_is_the_end),
+        cmocka_unit_test(session_near__refused_after_a_welcome_goes_on_by_the_endpoint),
         cmocka_unit_test(session_near__with_nobody_anywhere_ends_by_the_start_deadline),
         cmocka_unit_test(session_near__by_a_name_is_looked_up),
         cmocka_unit_test(session_near__by_a_name_that_is_none_goes_on_by_the_endpoint),

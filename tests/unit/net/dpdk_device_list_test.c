@@ -101,26 +101,6 @@ static void device_list_create__refuses(void **state)
     assert_null(list);
 }
 
-static void device_list_create__takes_faults(void **state)
-{
-    (void)state;
-    struct sl_dpdk_device_list *list = NULL;
-    char reason[600] = "";
-    assert_int_equal(setenv("STARLING_DPDK_FAULTS", "loss=0.5,seed=7", 1), 0);
-    list = create("a?addr=10.0.0.1", NULL);
-    assert_non_null(sl_dpdk_device_list_options(list)->faults);
-    sl_dpdk_device_list_destroy(&list);
-    assert_int_equal(setenv("STARLING_DPDK_FAULTS", "loss=2", 1), 0);
-    assert_int_equal(
-        sl_dpdk_device_list_create("a?addr=10.0.0.1", NULL, &list, reason, sizeof reason),
-        SL_ERR_INVALID);
-    assert_ptr_equal(strstr(reason, "STARLING_DPDK_FAULTS: "), reason);
-    assert_int_equal(unsetenv("STARLING_DPDK_FAULTS"), 0);
-    list = create("a?addr=10.0.0.1", NULL);
-    assert_null(sl_dpdk_device_list_options(list)->faults);
-    sl_dpdk_device_list_destroy(&list);
-}
-
 static void device_list_has__knows_addresses(void **state)
 {
     (void)state;
@@ -147,7 +127,6 @@ int main(void)
         cmocka_unit_test(device_list_create__without_devices_is_none),
         cmocka_unit_test(device_list_create__an_endpoints_own_comes_first),
         cmocka_unit_test(device_list_create__refuses),
-        cmocka_unit_test(device_list_create__takes_faults),
         cmocka_unit_test(device_list_has__knows_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

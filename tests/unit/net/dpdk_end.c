@@ -185,6 +185,7 @@ static void open_conn(struct end *end)
     end->conn = conn;
     sl_conn_init(&conn->base, &end->dpdk->base, &events, end);
     conn->base.state = SL_CONN_OPEN;
+    conn->base.is_welcome = true;
     conn->dpdk = end->dpdk;
     conn->side = &end->dpdk->sides[0];
     conn->life = SL_DPDK_LIVE;

@@ -28,7 +28,6 @@ static const char *const networks[] = {
 struct life {
     struct hosts hosts;
     struct sl_dpdk_faults faults;
-    struct sl_dpdk_options dpdk;
     uint64_t seed;
     struct link *clients[CLIENTS_MAX];
     uint32_t frames[CLIENTS_MAX]; /* that each has sent */
@@ -51,8 +50,7 @@ static void life_open(struct life *life, uint64_t seed)
     const char *network = networks[below(life, NETWORKS)];
     assert_int_equal(sl_dpdk_faults_parse(network, &life->faults, why, sizeof why), 0);
     life->faults.seed = seed;
-    life->dpdk.faults = &life->faults;
-    struct hosts_options options = {.transport = {.dpdk = &life->dpdk},
+    struct hosts_options options = {.faults = &life->faults,
                                     .device = {.steering = ways[below(life, 3)],
                                                .drops = below(life, 2) == 0,
                                                .wakes = below(life, 2) == 0,

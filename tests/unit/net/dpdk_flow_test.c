@@ -81,6 +81,7 @@ static struct inlet *inlet_of(const struct sl_conn *conn)
 static void on_accepted(void *ctx, struct sl_conn *conn)
 {
     (void)ctx;
+    conn->is_welcome = true;
     world.inlets[world.inlet_count++] =
         (struct inlet){.conn = conn, .sink = malloc(world.load.payload_bytes)};
 }

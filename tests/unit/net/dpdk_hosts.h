@@ -13,6 +13,7 @@
 
 #include "net/dpdk/dpdk.h"
 #include "net/dpdk/internal.h"
+#include "net/dpdk/port_fault.h"
 #include "tests/support/wire_port.h"
 
 #define NODES         3U
@@ -47,6 +48,7 @@ struct node {
     struct node *owner; /* hands accepted connections over to this node, at their first frame */
     bool echoes;
     bool refuses_sink;
+    bool has_strangers;              /* accepted connections are not welcome */
     _Alignas(8) uint8_t sink[32768]; /* one connection at a time receives what is long */
 };
 
@@ -58,6 +60,7 @@ struct packet {
 struct hosts {
     struct sl_clock clock;
     struct sl_transport_options transport;
+    const struct sl_dpdk_faults *faults;
     uint64_t now_ns;
     struct sl_wire *wire;
     struct sl_wire_host *a, *b;
@@ -74,6 +77,7 @@ struct hosts_options {
      * the other. */
     bool has_twin_before, has_twin_behind;
     struct sl_transport_options transport;
+    const struct sl_dpdk_faults *faults; /* of all devices, while the hosts are open; or NULL */
 };
 
 /* options: NULL for the defaults. */

@@ -274,6 +274,7 @@ static void send_run(struct node *node)
 static void on_open(void *ctx, struct sl_conn *conn)
 {
     ((struct node *)ctx)->conn = conn;
+    conn->is_welcome = true;
 }
 
 static void *on_sink(void *ctx, struct sl_conn *conn, const struct sl_frame *header)

@@ -87,6 +87,8 @@ static void move__without_memory_is_told(void **state)
         refused_bytes = 0;
         assert_int_equal(client->err, SL_ERR_CLOSED);
         assert_int_equal(hosts.nodes[1].link_count, 0);
+        hosts_until(&hosts, &hosts.nodes[0].links[0].closed, 1); /* its owner's, on the new node */
+        assert_int_equal(hosts.nodes[0].links[0].err, SL_ERR_NO_MEMORY);
         hosts_close(&hosts);
     }
 }

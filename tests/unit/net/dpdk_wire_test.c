@@ -513,6 +513,29 @@ static void page__shows_these_packets(void **state)
     assert_is_block("hello", hello, sizeof hello);
 }
 
+/* ::ffff:10.0.0.1 stands for IPv4 in our addresses; an IPv6 packet that names it could not be
+ * answered. */
+static void parse__an_ipv6_packet_with_an_ipv4_address_is_foreign(void **state)
+{
+    (void)state;
+    static const uint32_t places[] = {14 + 8, 14 + 24}; /* the source's, the destination's */
+    static const uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff, 10, 0, 0, 1};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct packet packet;
+        struct sl_dpdk_parsed parsed;
+        const struct sl_dpdk_header header = data_header(64);
+        build(&packet, true, &header, 7);
+        assert_int_equal(sl_dpdk_parse(packet.bytes, packet.length, false, &parsed), SL_DPDK_OURS);
+        memcpy(packet.bytes + places[i], mapped, sizeof mapped);
+        memset(packet.bytes + 14 + 40 + 6, 0, 2);
+        sl_dpdk_seal(packet.bytes, packet.length, NULL, 0);
+        assert_int_equal(sl_dpdk_parse(packet.bytes, packet.length, false, &parsed),
+                         SL_DPDK_FOREIGN);
+        assert_int_equal(sl_dpdk_parse(packet.bytes, packet.length, true, &parsed),
+                         SL_DPDK_FOREIGN);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -524,6 +547,7 @@ int main(void)
         cmocka_unit_test(parse__any_length),
         cmocka_unit_test(parse__checked_by_the_device),
         cmocka_unit_test(parse__what_is_not_for_us),
+        cmocka_unit_test(parse__an_ipv6_packet_with_an_ipv4_address_is_foreign),
         cmocka_unit_test(parse__what_each_kind_may_have),
         cmocka_unit_test(parse__words),
         cmocka_unit_test(hello_decode__returns_what_was_encoded),

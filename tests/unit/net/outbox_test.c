@@ -11,6 +11,7 @@
 #include "core/hash.h"
 #include "net/outbox.h"
 #include "tests/support/loop_transport.h"
+#include "tests/support/resident.h"
 #include "tests/support/stepped_pair.h"
 
 #define MEMORY_BYTES (SL_OUTBOX_MEMORY_BYTES_MIN + 2 * SL_OUTBOX_BLOCK_BYTES)
@@ -410,6 +411,41 @@ static void outbox_reserve__takes_the_same_memory_for_the_next_long_frame(void *
     teardown(&fixture);
 }
 
+static size_t resident_of(const struct fixture *fixture)
+{
+    return resident_bytes(fixture->outbox.base, fixture->outbox.bytes);
+}
+
+/* Frames in all of the memory; they are sent, and nothing follows; then again. */
+static void outbox_give_back__memory_that_nothing_uses(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    setup(&fixture, 9, false);
+    assert_false(sl_outbox_give_back(&fixture.outbox)); /* nothing has been touched */
+    for (int round = 0; round < 2; round++) {
+        while (commit(&fixture, 3000, 0, 0)) {
+        }
+        while (commit(&fixture, 1000000, 0, 0)) {
+        }
+        const size_t full = resident_of(&fixture);
+        assert_true(full > MEMORY_BYTES / 4 * 3);
+        for (int look = 0; look < 50; look++) {
+            assert_true(sl_outbox_give_back(&fixture.outbox));
+        }
+        assert_int_equal(resident_of(&fixture), full); /* all of it is in use */
+        assert_true(sl_stepped_pair_until(&fixture.pair, 200000, all_received, &fixture));
+        for (int look = 0; look < 50; look++) {
+            (void)sl_outbox_give_back(&fixture.outbox);
+        }
+        assert_false(sl_outbox_give_back(&fixture.outbox));
+        /* One block is being filled; of each other, a page. */
+        assert_true(resident_of(&fixture) <=
+                    SL_OUTBOX_BLOCK_BYTES + fixture.outbox.block_count * (size_t)4096);
+    }
+    teardown(&fixture);
+}
+
 static void outbox_abandon__gives_the_room_back(void **state)
 {
     (void)state;
@@ -539,6 +575,7 @@ int main(void)
         cmocka_unit_test(outbox_closed__gives_back_what_waits_for_a_last_part),
         cmocka_unit_test(outbox_reserve__is_null_while_memory_is_short),
         cmocka_unit_test(outbox_reserve__takes_the_same_memory_for_the_next_long_frame),
+        cmocka_unit_test(outbox_give_back__memory_that_nothing_uses),
         cmocka_unit_test(outbox_abandon__gives_the_room_back),
         cmocka_unit_test(outbox_commit__lays_frames_one_behind_the_other),
         cmocka_unit_test(outbox_init_shared__sends_without_a_copy),

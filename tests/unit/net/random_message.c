@@ -38,7 +38,7 @@ struct sl_table_spec random_message_spec(uint64_t *seed)
         .rho = random_fraction(seed),
         .beta1 = random_fraction(seed),
         .beta2 = random_fraction(seed),
-        .epsilon = random_fraction(seed),
+        .epsilon = 0.001f + random_fraction(seed),
         .weight_decay = random_fraction(seed),
         .initial_accumulator = random_fraction(seed),
         .l1 = random_fraction(seed),

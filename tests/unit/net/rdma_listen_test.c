@@ -156,6 +156,59 @@ static void listen_request__says_why_not(void **state)
     assert_int_equal(ask_to_connect(fixture, &hello), SL_RDMA_NO_TICKET);
 }
 
+/* ---- Access to memory -------------------------------------------------------------------------
+ */
+
+static unsigned given[8]; /* access, by each change of a queue pair's */
+static uint32_t given_count;
+
+static int init_attributes(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+    assert_non_null(id->qp);
+    attr->qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    *mask = IBV_QP_STATE | (attr->qp_state == IBV_QPS_INIT ? IBV_QP_ACCESS_FLAGS : 0);
+    return 0;
+}
+
+static int note_access(struct ibv_qp *queue_pair, struct ibv_qp_attr *attr, int mask)
+{
+    assert_non_null(queue_pair);
+    if ((mask & IBV_QP_ACCESS_FLAGS) != 0) {
+        given[given_count++] = attr->qp_access_flags;
+    }
+    return 0;
+}
+
+/* With a queue pair, librdmacm would modify it. */
+static int accept_without(struct rdma_cm_id *id, struct rdma_conn_param *param)
+{
+    assert_null(id->qp);
+    assert_non_null(param->private_data);
+    return 0;
+}
+
+static void access_accept__gives_none_before_the_peer_is_welcome(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sl_rdma_library *library = &fixture->wire.fake.library;
+    struct sl_rdma_conn *conn = fixture->a->conn;
+    library->init_qp_attr = init_attributes;
+    library->modify_qp = note_access;
+    library->accept = accept_without;
+    given_count = 0;
+    conn->base.is_welcome = false;
+    assert_int_equal(sl_rdma_access_accept(conn), 0);
+    assert_non_null(conn->link.id->qp);
+    sl_rdma_send_flush(conn);
+    assert_int_equal(given_count, 1);
+    assert_int_equal(given[0], 0);
+    conn->base.is_welcome = true;
+    sl_rdma_send_flush(conn);
+    sl_rdma_send_flush(conn);
+    assert_int_equal(given_count, 2);
+    assert_int_equal(given[1], IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+}
+
 /* It is not asked again and again, as one that is too busy to say anything. */
 static void rejected__who_says_why_is_not_asked_again(void **state)
 {
@@ -180,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(listen_request__says_why_not),
+        CASE(access_accept__gives_none_before_the_peer_is_welcome),
         CASE(rejected__who_says_why_is_not_asked_again),
     };
     return cmocka_run_group_tests_name("rdma_listen", tests, NULL, NULL);

@@ -97,7 +97,8 @@ static void find__registers_the_chunk_once(void **state)
     const struct rdma_fake_region *region = region_of(fixture, 0);
     assert_int_equal(region->at, (uintptr_t)fixture->read.base + SL_RDMA_CHUNK_BYTES);
     assert_int_equal(region->bytes, SL_RDMA_CHUNK_BYTES);
-    assert_int_equal(find(fixture, at + 8, 10, SL_RDMA_USE_READ), 1);
+    assert_int_equal(find(fixture, at + 8, 10, SL_RDMA_USE_SEND), 1);
+    assert_int_equal(find(fixture, at + 8, 10, SL_RDMA_USE_SINK), 1);
     assert_int_equal(fixture->fake.registered, 1);
     sl_rdma_memory_drop(&fixture->fake.rail, fixture->spans, 1);
     assert_int_equal(fixture->fake.deregistered, 0);
@@ -139,6 +140,24 @@ static void find__the_end_of_a_region_is_the_end(void **state)
     assert_int_equal(find(fixture, fixture->read.base + BYTES - 8, 8, SL_RDMA_USE_SEND), 1);
     assert_int_equal(find(fixture, fixture->read.base + BYTES - 8, 9, SL_RDMA_USE_SEND), 0);
     assert_int_equal(find(fixture, fixture->read.base - 1, 8, SL_RDMA_USE_SEND), 0);
+}
+
+/* Memory that the device only sends from and receives into has no key that a peer could use. */
+static void find__peers_read_what_was_for_them_to_read(void **state)
+{
+    struct fixture *fixture = *state;
+    const int remote = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    take(fixture, fixture->read.base, BYTES);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SEND), 1);
+    assert_int_equal(region_of(fixture, 0)->access & remote, 0);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_SINK), 1);
+    assert_int_equal(region_of(fixture, 0)->access & remote, 0);
+    assert_int_equal(find(fixture, fixture->read.base, 8, SL_RDMA_USE_READ), 1);
+    assert_int_equal(region_of(fixture, 0)->access & remote, IBV_ACCESS_REMOTE_READ);
+    uint8_t *second = fixture->read.base + SL_RDMA_CHUNK_BYTES;
+    assert_int_equal(find(fixture, second, 8, SL_RDMA_USE_READ), 1);
+    assert_int_equal(find(fixture, second, 8, SL_RDMA_USE_SEND), 1);
+    assert_int_equal(fixture->fake.registered, 3); /* one serves both */
 }
 
 static void find__peers_write_where_it_was_shared_for_it(void **state)
@@ -301,6 +320,7 @@ int main(void)
         CASE(find__splits_at_chunks),
         CASE(find__too_many_spans_are_none),
         CASE(find__the_end_of_a_region_is_the_end),
+        CASE(find__peers_read_what_was_for_them_to_read),
         CASE(find__peers_write_where_it_was_shared_for_it),
         CASE(find__own_memory_is_registered_once_as_a_landing),
         CASE(find__memory_that_is_not_registered_is_no_landing),

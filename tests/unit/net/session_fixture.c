@@ -274,6 +274,7 @@ void session_fixture_setup_as(struct session_fixture *fixture, enum sl_message_p
         .peer_name = "ps/1 shard 1",
         .start_timeout_ns = START_TIMEOUT_NS,
         .persistent = persistent,
+        .follows = purpose == SL_MESSAGE_PURPOSE_CONTROL,
         .secret = secret,
     };
     assert_int_equal(sl_session_open(&options, &fixture->session), SL_OK);

@@ -238,22 +238,24 @@ static void protocol_page__shows_a_secret_being_proved(void **state)
     struct sl_message hello = {.kind = SL_MESSAGE_HELLO, .id = 1, .hello = example_hello};
     struct sl_message challenge = {.kind = SL_MESSAGE_CHALLENGE, .id = 1};
     struct sl_message proof = {.kind = SL_MESSAGE_PROOF, .id = 1};
+    struct sl_message server_proof = {.kind = SL_MESSAGE_PROOF, .id = 1};
     hello.hello.has_nonce = true;
     for (uint8_t i = 0; i < SL_MESSAGE_NONCE_BYTES; i++) {
         hello.hello.nonce[i] = i;
         challenge.challenge.nonce[i] = (uint8_t)(32 + i);
     }
     assert_int_equal(sl_auth_prove(&secret, SL_AUTH_SERVER, &hello.hello, challenge.challenge.nonce,
-                                   challenge.challenge.proof),
+                                   server_proof.proof.proof),
                      SL_OK);
     assert_int_equal(sl_auth_prove(&secret, SL_AUTH_CLIENT, &hello.hello, challenge.challenge.nonce,
                                    proof.proof.proof),
                      SL_OK);
     assert_control("hello-with-nonce", &hello);
     assert_control("challenge", &challenge);
-    assert_control("proof", &proof);
-    assert_hashed("hashed by the server", &secret, challenge.challenge.proof);
+    assert_control("proof-of-the-client", &proof);
+    assert_control("proof-of-the-server", &server_proof);
     assert_hashed("hashed by the client", &secret, proof.proof.proof);
+    assert_hashed("hashed by the server", &secret, server_proof.proof.proof);
 }
 
 static void protocol_page__shows_a_table_being_opened(void **state)

@@ -26,8 +26,8 @@ static void decode__takes_what_encode_makes(void **state)
     struct sl_checkpoint_manifest again;
     size_t bytes;
     assert_int_equal(sl_checkpoint_manifest_init(SL_LIMIT_SHARDS, &manifest), 0);
-    manifest.number = SL_CHECKPOINT_NUMBER_MAX;
-    manifest.base = SL_CHECKPOINT_NUMBER_MAX - 1;
+    manifest.number = SL_LIMIT_CHECKPOINT_NUMBER;
+    manifest.base = SL_LIMIT_CHECKPOINT_NUMBER - 1;
     manifest.base_id = UINT64_MAX;
     manifest.time_s = INT64_MAX;
     manifest.workers = SL_CHECKPOINT_WORKERS_SOME;

@@ -241,6 +241,60 @@ static void chain__knows_its_base(void **state)
     fixture_disk_free(disk);
 }
 
+static void writer__refuses_numbers_above_the_limit(void **state)
+{
+    (void)state;
+    struct memory_disk *disk = fixture_disk();
+    struct sl_checkpoint_entry entry;
+    const uint64_t last = SL_LIMIT_CHECKPOINT_NUMBER;
+    assert_int_equal(fixture_write_shard(&disk->disk, "/c", last + 1, 0, 0, &entry),
+                     SL_ERR_TOO_LARGE);
+    assert_string_equal(fixture_reason, "checkpoint 1000000000000: numbers end at 999999999999");
+    check_numbers(disk, NULL, 0);
+    assert_int_equal(fixture_write_shard(&disk->disk, "/c", last, 0, 0, &entry), 0);
+    check_numbers(disk, &last, 1);
+    fixture_disk_free(disk);
+}
+
+/* The list without strays: its greatest number, and how many strays there were. */
+static uint32_t drop_strays(struct memory_disk *disk, uint64_t *greatest, uint64_t *first)
+{
+    struct sl_checkpoint_list list;
+    assert_int_equal(
+        sl_checkpoint_folder_list(&disk->disk, "/c", &list, fixture_reason, FIXTURE_REASON), 0);
+    const uint32_t count = sl_checkpoint_list_drop_strays(&list, first);
+    *greatest = list.count == 0 ? 0 : list.items[list.count - 1].number;
+    sl_checkpoint_list_fini(&list);
+    return count;
+}
+
+static void list__strays_are_far_above_the_last_manifest(void **state)
+{
+    (void)state;
+    struct memory_disk *disk = fixture_disk();
+    struct sl_checkpoint_entry entry;
+    uint64_t greatest;
+    uint64_t first = 0;
+    assert_int_equal(drop_strays(disk, &greatest, &first), 0);
+    assert_int_equal(greatest, 0);
+    static const uint64_t unfinished[] = {3, 1000000000, 1000000001, SL_LIMIT_CHECKPOINT_NUMBER};
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(fixture_write_shard(&disk->disk, "/c", unfinished[i], 0, 0, &entry), 0);
+    }
+    assert_int_equal(drop_strays(disk, &greatest, &first), 2);
+    assert_int_equal(greatest, 1000000000);
+    assert_int_equal(first, 1000000001);
+    assert_int_equal(fixture_write(&disk->disk, "/c", 2, 0), 0);
+    assert_int_equal(drop_strays(disk, &greatest, &first), 1);
+    assert_int_equal(greatest, 1000000001);
+    assert_int_equal(first, SL_LIMIT_CHECKPOINT_NUMBER);
+    /* What has a manifest is none, and neither is what lies below it. */
+    assert_int_equal(fixture_write(&disk->disk, "/c", SL_LIMIT_CHECKPOINT_NUMBER - 1, 0), 0);
+    assert_int_equal(drop_strays(disk, &greatest, &first), 0);
+    assert_int_equal(greatest, SL_LIMIT_CHECKPOINT_NUMBER);
+    fixture_disk_free(disk);
+}
+
 static void prune__keeps_what_is_needed(void **state)
 {
     (void)state;
@@ -469,6 +523,8 @@ int main(void)
         cmocka_unit_test(publish__wants_the_files_and_the_base),
         cmocka_unit_test(newest__passes_over_what_is_damaged_when_it_may),
         cmocka_unit_test(chain__knows_its_base),
+        cmocka_unit_test(writer__refuses_numbers_above_the_limit),
+        cmocka_unit_test(list__strays_are_far_above_the_last_manifest),
         cmocka_unit_test(prune__keeps_what_is_needed),
         cmocka_unit_test(prune__counts_what_the_cluster_has),
         cmocka_unit_test(clear__takes_the_files_of_what_was_given_up),

@@ -364,6 +364,70 @@ static void clocks_floor__is_the_minimum_whoever_comes_and_goes(void **state)
     }
 }
 
+static void clocks_is_unfinished__when_who_has_gone_had_not_finished(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    (void)sl_clocks_group(clocks, 3);
+    tick_to(clocks, 0, 4);
+    assert_false(sl_clocks_is_unfinished(clocks));
+    sl_clocks_leave(clocks, 0);
+    assert_true(sl_clocks_is_unfinished(clocks));
+    assert_int_equal(sl_clocks_join(clocks, 0, 4), 4);
+    assert_int_equal(sl_clocks_tick(clocks, 0, SL_CLOCKS_FINISHED), 0);
+    assert_false(sl_clocks_is_unfinished(clocks));
+    tick_to(clocks, 1, 2);
+    sl_clocks_lose(clocks, 1);
+    assert_false(sl_clocks_is_unfinished(clocks)); /* the job has gone on to its end without it */
+}
+
+static void clocks_is_unfinished__when_all_are_lost(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    sl_clocks_hear(clocks, 0);
+    sl_clocks_lose(clocks, 0);
+    assert_false(sl_clocks_is_unfinished(clocks)); /* it had done nothing */
+    tick_to(clocks, 1, 2);
+    sl_clocks_lose(clocks, 1);
+    assert_true(sl_clocks_is_unfinished(clocks));
+}
+
+/* The floor had gone to the end of what was done; each goes on at its own clock. */
+static void clocks_expect_again__those_that_have_left_together(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    const uint32_t group = sl_clocks_group(clocks, 3);
+    const uint32_t stood[] = {5, 3, 4};
+    for (uint32_t worker = 0; worker < 3; worker++) {
+        tick_to(clocks, worker, stood[worker]);
+    }
+    assert_int_equal(sl_clocks_join(clocks, 7, 6), 6); /* on top of the job's */
+    for (uint32_t worker = 0; worker < 3; worker++) {
+        sl_clocks_leave(clocks, worker);
+    }
+    sl_clocks_leave(clocks, 7);
+    assert_int_equal(sl_clocks_floor(clocks, group), 6);
+    sl_clocks_expect_again(clocks);
+    assert_int_equal(sl_clocks_floor(clocks, group), 3);
+    for (uint32_t worker = 0; worker < 3; worker++) {
+        assert_true(sl_clocks_counts(clocks, worker));
+        assert_int_equal(sl_clocks_join(clocks, worker, stood[worker]), stood[worker]);
+    }
+    assert_false(sl_clocks_counts(clocks, 7));
+    assert_int_equal(sl_clocks_floor_of_all(clocks), 3);
+}
+
+static void clocks_expect_again__nobody_while_others_work(void **state)
+{
+    struct sl_clocks *clocks = *state;
+    const uint32_t group = sl_clocks_group(clocks, 2);
+    tick_to(clocks, 0, 2);
+    tick_to(clocks, 1, 5);
+    sl_clocks_leave(clocks, 0);
+    sl_clocks_expect_again(clocks);
+    assert_false(sl_clocks_counts(clocks, 0));
+    assert_int_equal(sl_clocks_floor(clocks, group), 5);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -387,6 +451,10 @@ int main(void)
         CASE(clocks_floor_of_all__goes_down_with_who_joins_behind),
         CASE(clocks_floor_of_all__not_of_who_is_heard_and_has_not_joined),
         CASE(clocks_floor__is_the_minimum_whoever_comes_and_goes),
+        CASE(clocks_is_unfinished__when_who_has_gone_had_not_finished),
+        CASE(clocks_is_unfinished__when_all_are_lost),
+        CASE(clocks_expect_again__those_that_have_left_together),
+        CASE(clocks_expect_again__nobody_while_others_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

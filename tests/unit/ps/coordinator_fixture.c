@@ -23,6 +23,10 @@ static int describe_cluster(const struct sl_message_cluster *cluster, char *text
         at += snprintf(text + at, bytes - (size_t)at, " not (%u, %u]",
                        (unsigned)cluster->abandoned_above, (unsigned)cluster->abandoned_to);
     }
+    if (cluster->values_lost != 0) {
+        at += snprintf(text + at, bytes - (size_t)at, " without the values of ps/%u",
+                       cluster->values_lost - 1);
+    }
     at += snprintf(text + at, bytes - (size_t)at, ":");
     for (uint32_t i = 0; i < cluster->ps_count; i++) {
         const struct sl_message_ps *ps = &cluster->ps[i];
@@ -73,6 +77,11 @@ static void describe(const struct sl_message *message, char *text, size_t bytes)
         for (uint32_t i = 0; i < waiting->missing_count; i++) {
             at += snprintf(text + at, bytes - (size_t)at, " %s", waiting->missing[i]);
         }
+        break;
+    case SL_MESSAGE_TABLE_OPEN:
+        (void)snprintf(text, bytes, "table %s of dim %u, lr %g, is %u",
+                       message->table_open.spec.name, message->table_open.spec.dim,
+                       (double)message->table_open.spec.optimizer.lr, message->table_open.table_id);
         break;
     case SL_MESSAGE_TABLE_OPENED:
         (void)snprintf(text, bytes, "opened %u", message->table_id);
@@ -197,6 +206,7 @@ static void make(struct fixture *f, uint32_t ps_count, uint32_t worker_count)
     struct sl_coordinator_options options = {
         .ps_count = ps_count,
         .worker_count = worker_count,
+        .worker_count_source = f->worker_count_source,
         .waiting_interval_ns = 3 * SECOND,
         .lease_ns = 10 * SECOND,
         .send = on_send,

@@ -29,6 +29,7 @@ struct fixture {
     uint32_t checkpoint_adds;        /* likewise */
     struct fixture_record records[SL_COORDINATOR_RECORD_ALL][FIXTURE_RECORDS];
     uint32_t ps_count, worker_count; /* of the coordinator */
+    const char *worker_count_source; /* likewise */
     bool remembers;                  /* it has records */
     bool shows_whole;                /* "checkpoint 3 on 2, 2 whole" */
     bool knows_worker;               /* the ps whose part comes next */

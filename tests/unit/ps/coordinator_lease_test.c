@@ -238,6 +238,23 @@ static void coordinator_tick__a_short_delay_blames_nobody_either(void **state)
     expect_nothing(f);
 }
 
+/* The clock counts from the machine's start: it may be younger than half a lease. */
+static void coordinator_tick__a_delay_of_a_young_machine_does_not_raise_the_dead(void **state)
+{
+    struct fixture *f = *state;
+    f->now_ns = SECOND / 2;
+    sl_coordinator_tick(f->coordinator, f->now_ns);
+    cluster_start(f);
+    workers_join(f);
+    cut(f, 3);
+    f->now_ns += 3 * SECOND;
+    sl_coordinator_tick(f->coordinator, f->now_ns);
+    expect_nothing(f);
+    pass(f, 8 * SECOND, (sl_coordinator_peer[]){11, 12, 1, 2, 0});
+    expect(f, "11#0 lost worker/2 of 3: no heartbeat for 10 s");
+    f->sent_count = 0;
+}
+
 /* Worker 1 is lost at 20 s; ps/1 does not hear of it. */
 static void lose_worker_1(struct fixture *f)
 {
@@ -301,6 +318,26 @@ static void coordinator_lost__a_new_ps_learns_who_does_not_count(void **state)
     expect_part(f, "13#1 cluster of 3 workers");
     expect(f, "13#0 lost worker/0 of 1: it has left");
     expect(f, "13#0 lost worker/1 of 2: no heartbeat for 10 s");
+    expect_nothing(f);
+}
+
+/* Its connection may break before it has read who does not count. */
+static void coordinator_lost__a_new_ps_is_told_again_on_its_next_connection(void **state)
+{
+    struct fixture *f = *state;
+    lose_worker_1(f);
+    goodbye(f, 1);
+    pass(f, 60 * SECOND, (sl_coordinator_peer[]){11, 3, 0});
+    f->sent_count = 0;
+    assert_int_equal(hello_as(f, 13, SL_MESSAGE_ROLE_PS, 1, 77), 0);
+    register_ps(f, 13, 1, 2);
+    cut(f, 13);
+    f->sent_count = 0;
+    assert_int_equal(hello_as(f, 14, SL_MESSAGE_ROLE_PS, 1, 77), 0);
+    register_ps(f, 14, 1, 2);
+    expect_part(f, "14#1 cluster of 3 workers");
+    expect(f, "14#0 lost worker/0 of 1: it has left");
+    expect(f, "14#0 lost worker/1 of 2: no heartbeat for 10 s");
     expect_nothing(f);
 }
 
@@ -383,9 +420,11 @@ int main(void)
         CASE(coordinator_tick__a_coordinator_that_was_held_up_blames_nobody),
         CASE(coordinator_tick__a_delay_does_not_raise_the_dead),
         CASE(coordinator_tick__a_short_delay_blames_nobody_either),
+        CASE(coordinator_tick__a_delay_of_a_young_machine_does_not_raise_the_dead),
         CASE(coordinator_lost__a_ps_that_was_away_is_told_when_it_is_back),
         CASE(coordinator_lost__a_worker_that_came_back_is_not_reported_late),
         CASE(coordinator_lost__a_new_ps_learns_who_does_not_count),
+        CASE(coordinator_lost__a_new_ps_is_told_again_on_its_next_connection),
         CASE(coordinator_left__a_restarted_ps_is_told_after_a_lease),
         CASE(coordinator_gone__expected_means_neither_away_nor_lost),
         CASE(coordinator_create__a_running_job_finds_a_new_coordinator),

@@ -94,6 +94,22 @@ static void record__the_cluster_is_known(void **state)
     assert_int_equal(hello(f, 44, WORKER, 7), SL_ERR_INVALID); /* the count is known */
 }
 
+static void record__the_values_of_a_ps_stay_lost(void **state)
+{
+    struct fixture *f = *state;
+    job_start(f);
+    say(f, 1, table_message("a", 4, 5));
+    goodbye(f, 12);
+    assert_int_equal(hello_as(f, 42, PS, 1, 99), 0);
+    register_ps(f, 42, 1, 2);
+    f->sent_count = 0;
+    fixture_take_over(f);
+    assert_int_equal(hello_as(f, 22, PS, 1, 99), 0);
+    assert_int_equal(hello_as(f, 31, WORKER, 0, 1), 0);
+    register_worker(f, 31, 9);
+    expect_part(f, "31#9 cluster of 3 workers without the values of ps/1:");
+}
+
 static void record__who_does_not_come_back_is_lost(void **state)
 {
     struct fixture *f = *state;
@@ -345,12 +361,38 @@ static void record__of_another_cluster(void **state)
     struct fixture *f = *state;
     assert_int_equal(
         read_text(f, SL_COORDINATOR_RECORD_JOB, 0,
-                  "{\"ps\":3,\"workers\":0,\"workers_from\":\"a\",\"cluster_version\":1,\"formed\":"
+                  "{\"ps\":3,\"workers\":0,\"workers_from\":\"a\",\"cluster_version\":1,\"values_"
+                  "lost\":0,\"formed\":"
                   "true,\"restore\":\"0\",\"checkpoint\":\"0\",\"whole\":\"0\",\"latest\":\"0\","
                   "\"abandoned\":\"0\",\"stage\":"
                   "\"gathering\",\"never_began\":false,\"end_err\":0,\"end_why\":\"\"}"),
         SL_ERR_INVALID);
     assert_string_equal(f->reason, "it is of a job with 3 ps and 0 workers");
+}
+
+static void record__of_a_checkpoint_above_the_limit(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const numbers[][2] = {{"e8d4a51000", "0"}, {"0", "ffffffffffffffff"}};
+    char text[512];
+    for (size_t i = 0; i < 2; i++) {
+        (void)snprintf(
+            text, sizeof text,
+            "{\"ps\":2,\"workers\":0,\"workers_from\":\"a\",\"cluster_version\":1,\"formed\":"
+            "true,\"restore\":\"%s\",\"checkpoint\":\"%s\",\"whole\":\"0\",\"latest\":\"0\","
+            "\"abandoned\":\"0\",\"stage\":"
+            "\"gathering\",\"never_began\":false,\"end_err\":0,\"end_why\":\"\"}",
+            numbers[i][0], numbers[i][1]);
+        assert_int_equal(read_text(f, SL_COORDINATOR_RECORD_JOB, 0, text), SL_ERR_INVALID);
+        assert_non_null(strstr(f->reason, "the last is 999999999999"));
+    }
+    assert_int_equal(
+        read_text(f, SL_COORDINATOR_RECORD_PS, 0,
+                  "{\"shards\":1,\"client\":\"1\",\"data\":\"tcp://a:1\",\"fast\":\"\","
+                  "\"host\":\"\",\"restore\":\"e8d4a51000\",\"serving\":false,"
+                  "\"restarted\":false,\"gone\":false}"),
+        SL_ERR_INVALID);
+    assert_string_equal(f->reason, "it names checkpoint 1000000000000: the last is 999999999999");
 }
 
 /* Every byte of every record, changed to anything: an error or not, and nothing that hurts. */
@@ -396,6 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(record__tables_keep_their_ids),
         CASE(record__the_cluster_is_known),
+        CASE(record__the_values_of_a_ps_stay_lost),
         CASE(record__who_does_not_come_back_is_lost),
         CASE(record__who_has_left_is_not_missed),
         CASE(record__losses_are_told_again),
@@ -407,6 +450,7 @@ int main(void)
         CASE(record__none_begins_anew_at_once),
         CASE(record__malformed),
         CASE(record__of_another_cluster),
+        CASE(record__of_a_checkpoint_above_the_limit),
         CASE(record__any_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -312,6 +312,37 @@ static void coordinator_replica__a_report_of_failure_begins_an_epoch(void **stat
     expect_pairs(f, "0:e1 0>1! 1:e2 1>2! 2:e1 2>0!");
 }
 
+/* Such as one without the memory: not an epoch after the other. */
+static void coordinator_replica__a_backup_that_keeps_failing_is_tried_after_pauses(void **state)
+{
+    struct fixture *f = *state;
+    const sl_coordinator_peer alive[] = {11, 12, 13, 1, 0};
+    begin(f);
+    report(f, 12, 1, 1, false);
+    expect_pairs(f, "0:e1 0>1 1:e2 1>2 2:e1 2>0");
+    for (uint32_t pause_s = 1; pause_s <= 4; pause_s *= 2) {
+        const uint64_t epoch = 2 + (uint64_t)__builtin_ctz(pause_s);
+        char pairs[64];
+        (void)snprintf(pairs, sizeof pairs, "0:e1 0>1 1:e%llu 1>2 2:e1 2>0",
+                       (unsigned long long)epoch);
+        report(f, 12, 1, epoch, false);
+        report(f, 12, 1, epoch, false);
+        expect_pairs(f, pairs);
+        pass(f, (pause_s * SECOND) - (SECOND / 2), alive);
+        assert_int_equal(f->sent_count, 0);
+        pass(f, SECOND / 2, alive);
+        (void)snprintf(pairs, sizeof pairs, "0:e1 0>1 1:e%llu 1>2 2:e1 2>0",
+                       (unsigned long long)(epoch + 1));
+        expect_pairs(f, pairs);
+    }
+    /* Who was in step meanwhile is tried at once. */
+    report(f, 12, 1, 5, true);
+    report(f, 12, 1, 5, false);
+    expect_pairs(f, "0:e1 0>1 1:e6 1>2 2:e1 2>0");
+    report(f, 12, 1, 6, false);
+    expect_pairs(f, "0:e1 0>1 1:e7 1>2 2:e1 2>0");
+}
+
 /* The new primary may have missed who was lost while nobody told its shards. */
 static void coordinator_replica__who_takes_over_is_told_of_losses(void **state)
 {
@@ -531,6 +562,7 @@ int main(void)
         TEST(coordinator_replica__one_out_of_step_does_not_take_over),
         TEST(coordinator_replica__the_others_are_told_while_one_is_missing),
         TEST(coordinator_replica__a_report_of_failure_begins_an_epoch),
+        TEST(coordinator_replica__a_backup_that_keeps_failing_is_tried_after_pauses),
         TEST(coordinator_replica__who_takes_over_is_told_of_losses),
         TEST(coordinator_replica__one_that_begins_anew_is_told_who_is_in_step),
         TEST(coordinator_replica__one_that_begins_anew_is_told_who_is_out_of_step),

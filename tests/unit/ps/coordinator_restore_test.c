@@ -70,7 +70,18 @@ static void checkpoint__ends_where_numbers_do(void **state)
     done(f, 11, SL_LIMIT_CHECKPOINT_NUMBER);
     done(f, 12, SL_LIMIT_CHECKPOINT_NUMBER);
     expect_part(f, "21#1 made");
-    expect(f, "21#2 error too large: their numbers are used up");
+    expect_part(f, "21#2 error too large: number 999999999999 is taken, and numbers end there");
+    expect_nothing(f);
+}
+
+static void register__refuses_checkpoints_above_the_limit(void **state)
+{
+    struct fixture *f = *state;
+    two_ps(f);
+    register_restoring(f, 11, 1, 0, SL_LIMIT_CHECKPOINT_NUMBER + 1, false);
+    expect_part(f, "11#1 error invalid");
+    register_restoring(f, 12, 1, UINT64_MAX, 0, false);
+    expect_part(f, "a checkpoint's number is above the limit of 999999999999");
     expect_nothing(f);
 }
 
@@ -330,6 +341,176 @@ static void end__no_checkpoint_begins_by_itself(void **state)
     expect_nothing(f);
 }
 
+/* ---- Values that are lost ---------------------------------------------------------------------
+ */
+
+static struct sl_message table_message(uint64_t id, bool keep_id)
+{
+    return (struct sl_message){
+        .kind = SL_MESSAGE_TABLE_OPEN,
+        .id = id,
+        .table_open = {.spec = {.kind = SL_TABLE_SPARSE,
+                                .dim = 8,
+                                .optimizer = sl_optimizer_defaults(SL_OPTIMIZER_SGD),
+                                .name = "t"},
+                       .keep_id = keep_id},
+    };
+}
+
+static void open_table(struct fixture *f, sl_coordinator_peer peer, uint64_t id, bool keep_id)
+{
+    say(f, peer, table_message(id, keep_id));
+    f->sent_count = 0;
+}
+
+/* The connections 11, 12, 1 and 21: two ps, worker/0 and a client. */
+static void job_begins(struct fixture *f)
+{
+    fixture_remake(f, 2, 3);
+    client_joins(f, 21);
+    two_ps(f);
+    register_restoring(f, 11, 1, 0, 0, false);
+    register_restoring(f, 12, 1, 0, 0, false);
+    assert_int_equal(hello(f, 1, WORKER, 0), 0);
+    register_worker(f, 1, 1);
+    f->sent_count = 0;
+}
+
+/* ps/1 is another process from now on, at connection 32. */
+static void ps_1_returns(struct fixture *f, uint64_t restore)
+{
+    goodbye(f, 12);
+    assert_int_equal(hello_as(f, 32, PS, 1, 99), 0);
+    f->sent_count = 0;
+    register_restoring(f, 32, 1, restore, restore, false);
+}
+
+static void expect_no_checkpoint(struct fixture *f, const char *ps)
+{
+    char text[96];
+    (void)snprintf(text, sizeof text, "21#9 error corrupt: %s was started again without", ps);
+    f->sent_count = 0;
+    ask(f, 21, 9, 0);
+    expect_part(f, text);
+    expect_nothing(f);
+}
+
+static void values__are_lost_when_a_ps_returns_with_nothing(void **state)
+{
+    struct fixture *f = *state;
+    job_begins(f);
+    open_table(f, 1, 2, false);
+    ps_1_returns(f, 0);
+    expect_part(f, "1#0 cluster of 3 workers without the values of ps/1:");
+    expect_no_checkpoint(f, "ps/1");
+}
+
+static void values__are_whole_where_there_are_none_or_a_checkpoint_has_them(void **state)
+{
+    struct fixture *f = *state;
+    job_begins(f);
+    ps_1_returns(f, 0); /* before there is a table */
+    expect_part(f, "1#0 cluster of 3 workers:");
+    f->sent_count = 0;
+    ask(f, 21, 2, 0);
+    expect_part(f, "checkpoint 1 on 0");
+    f->sent_count = 0;
+
+    job_begins(f);
+    open_table(f, 1, 2, false);
+    ask(f, 21, 2, 0);
+    make_it(f, 1);
+    ps_1_returns(f, 1);
+    expect_part(f, "1#0 cluster of 3 workers:");
+    f->sent_count = 0;
+}
+
+/* A coordinator that was started again knows the tables from those who use them. */
+static void values__are_lost_with_the_ps_of_the_coordinator(void **state)
+{
+    struct fixture *f = *state;
+    for (int keeps_first = 0; keeps_first < 2; keeps_first++) {
+        fixture_remake(f, 2, 3);
+        client_joins(f, 21);
+        assert_int_equal(hello(f, 1, WORKER, 0), 0);
+        if (keeps_first == 1) {
+            open_table(f, 1, 1, true);
+        }
+        two_ps(f);
+        register_restoring(f, 11, 1, 0, 0, false);
+        register_restoring(f, 12, 1, 0, 0, true);
+        if (keeps_first == 0) {
+            open_table(f, 1, 1, true);
+        }
+        f->sent_count = 0;
+        register_worker(f, 1, 2);
+        expect_part(f, "1#2 cluster of 3 workers without the values of ps/0:");
+        expect_no_checkpoint(f, "ps/0");
+    }
+}
+
+/* Nobody who used the tables is left: the other ps has them. */
+static void values__are_lost_beside_a_ps_that_has_tables(void **state)
+{
+    struct fixture *f = *state;
+    for (int has_tables = 0; has_tables < 2; has_tables++) {
+        fixture_remake(f, 2, 3);
+        client_joins(f, 21);
+        two_ps(f);
+        register_restoring(f, 11, 1, 0, 0, false);
+        struct sl_message message = {
+            .kind = SL_MESSAGE_REGISTER,
+            .id = 1,
+            .reg = {.shard_count = 2, .serving = true, .has_tables = has_tables == 1}};
+        (void)snprintf(message.reg.data_endpoint, sizeof message.reg.data_endpoint, "tcp://h:1");
+        say(f, 12, message);
+        assert_int_equal(hello(f, 1, WORKER, 0), 0);
+        f->sent_count = 0;
+        register_worker(f, 1, 2);
+        expect_part(f, has_tables == 1 ? "1#2 cluster of 3 workers without the values of ps/0:"
+                                       : "1#2 cluster of 3 workers:");
+        f->sent_count = 0;
+    }
+}
+
+/* A checkpoint that has begun meanwhile lacks them too. */
+static void values__that_are_lost_end_the_checkpoint_that_is_made(void **state)
+{
+    struct fixture *f = *state;
+    fixture_remake(f, 2, 3);
+    client_joins(f, 21);
+    assert_int_equal(hello(f, 1, WORKER, 0), 0);
+    two_ps(f);
+    register_restoring(f, 11, 1, 0, 0, false);
+    register_restoring(f, 12, 1, 0, 0, true);
+    f->sent_count = 0;
+    ask(f, 21, 2, 0);
+    expect_of_both(f, "checkpoint 1 on 0");
+    part(f, 11, 1);
+    f->sent_count = 0;
+    struct sl_message keep = table_message(1, true);
+    say(f, 1, keep);
+    expect_part(f, "21#2 error corrupt: checkpoint 1 is given up: ps/0 was started again without");
+    f->sent_count = 0;
+    part(f, 12, 1); /* too late */
+    expect_nothing(f);
+}
+
+static void values__outlive_a_scheduler(void **state)
+{
+    struct fixture *f = *state;
+    fixture_remake(f, 2, 3);
+    assert_int_equal(hello(f, 1, WORKER, 0), 0);
+    open_table(f, 1, 1, true);
+    two_ps(f);
+    register_restoring(f, 11, 1, 0, 0, true);
+    register_restoring(f, 12, 1, 0, 0, true);
+    f->sent_count = 0;
+    register_worker(f, 1, 2);
+    expect_part(f, "1#2 cluster of 3 workers:");
+    f->sent_count = 0;
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -337,6 +518,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(checkpoint__numbers_go_on_above_the_greatest_that_anyone_knows),
         CASE(checkpoint__ends_where_numbers_do),
+        CASE(register__refuses_checkpoints_above_the_limit),
         CASE(register__all_begin_from_the_newest_that_all_have),
         CASE(register__none_begins_from_one_above_its_own),
         CASE(register__what_no_two_have_is_not_gone_below),
@@ -344,6 +526,12 @@ int main(void)
         CASE(register__either_all_begin_from_a_checkpoint_or_none_does),
         CASE(register__where_one_serves_already_none_begins_from_above_its_newest),
         CASE(register__who_comes_later_begins_from_the_newest_of_the_job),
+        CASE(values__are_lost_when_a_ps_returns_with_nothing),
+        CASE(values__are_whole_where_there_are_none_or_a_checkpoint_has_them),
+        CASE(values__are_lost_with_the_ps_of_the_coordinator),
+        CASE(values__are_lost_beside_a_ps_that_has_tables),
+        CASE(values__that_are_lost_end_the_checkpoint_that_is_made),
+        CASE(values__outlive_a_scheduler),
         CASE(end__waits_for_the_checkpoint_that_the_ps_ask_for),
         CASE(end__the_last_one_begins_after_the_end),
         CASE(end__of_one_ps_waits_for_the_others_a_second),

@@ -102,6 +102,11 @@ static void coordinator_register__names_both_sides_of_a_disagreement(void **stat
     message.reg.worker_count = 9;
     say(f, 2, message);
     expect(f, "2#1 error invalid: worker/5 expects 9 workers, worker/4 8");
+    f->worker_count_source = "--worker-hosts";
+    fixture_remake(f, 2, 3);
+    assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 1), 0);
+    say(f, 1, message);
+    expect(f, "1#1 error invalid: worker/1 expects 9 workers, the coordinator (--worker-hosts) 3");
 }
 
 static void coordinator_register__waits_for_a_ps_that_is_lost(void **state)
@@ -309,6 +314,31 @@ static void coordinator_table_open__gives_ids_and_names_conflicts(void **state)
     expect(f, "2#5 stats of 2 tables");
 }
 
+static void coordinator_table_open__tells_what_a_table_is(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(hello(f, 1, SL_MESSAGE_ROLE_WORKER, 0), 0);
+    assert_int_equal(hello(f, 2, SL_MESSAGE_ROLE_WORKER, 1), 0);
+    say(f, 1, table_message("a", 8, 1));
+    expect(f, "1#1 opened 0");
+    say(f, 1, table_message("b", 16, 2));
+    expect(f, "1#2 opened 1");
+    struct sl_message question = {.kind = SL_MESSAGE_TABLE_OPEN, .id = 3, .table_open.asks = true};
+    (void)snprintf(question.table_open.spec.name, sizeof question.table_open.spec.name, "b");
+    say(f, 2, question);
+    expect(f, "2#3 table b of dim 16, lr 0.01, is 1");
+    /* What has another name, or none, is nothing; and nothing is made. */
+    question.table_open.spec.name[0] = 'c';
+    say(f, 2, question);
+    expect(f, "2#3 error not found: nobody has opened a table of the name \"c\"");
+    question.table_open.spec.name[0] = '\0';
+    say(f, 2, question);
+    expect_part(f, "2#3 error not found");
+    say(f, 2, table_message("c", 8, 4));
+    expect(f, "2#4 opened 2");
+    expect_nothing(f);
+}
+
 static void coordinator_table_open__stops_at_the_limit(void **state)
 {
     struct fixture *f = *state;
@@ -386,6 +416,7 @@ int main(void)
         CASE(coordinator_register__tells_the_fast_endpoint_of_a_ps),
         CASE(coordinator_register__asked_again_after_a_break_is_answered_once),
         CASE(coordinator_table_open__gives_ids_and_names_conflicts),
+        CASE(coordinator_table_open__tells_what_a_table_is),
         CASE(coordinator_table_open__stops_at_the_limit),
         CASE(coordinator_table_open__learns_the_ids_that_a_running_job_has),
         CASE(coordinator_message__refuses_what_it_does_not_know),

@@ -74,9 +74,25 @@ static void doctor_run__json_is_one_object(void **state)
     assert_true(runs);
     assert_non_null(
         strstr(text, "{\"checks\": [\n  {\"check\": \"io_uring\", \"verdict\": \"ok\""));
-    assert_non_null(strstr(text, "Linux 6.1 \\\"quoted\\\" \\\\ \\u0001\\u00ff: "));
+    assert_non_null(strstr(text, "Linux 6.1 \\\"quoted\\\" \\\\ \\u0001\\ufffd: "));
     assert_non_null(strstr(text, "\"tcp\": {\"asked\": true, \"runs\": true}"));
     assert_non_null(strstr(text, "\"rdma\": {\"asked\": false, \"runs\": false}"));
+    free(text);
+}
+
+/* JSON is UTF-8: what is, stays; each byte of what is not, such as an overlong '/', half of a pair
+ * of surrogates, or a character that was cut, becomes U+FFFD. */
+static void doctor_run__json_is_utf8(void **state)
+{
+    (void)state;
+    bool runs;
+    machine_write("/proc/sys/kernel/osrelease",
+                  "gr\xc3\xb6\xc3\x9f\x65r \xe2\x82\xac \xf0\x9d\x84\x9e|\xc0\xaf|\xed\xa0\x80|"
+                  "\xf5\x80\x80\x80|\xe2\x82|\x7f");
+    char *text = run(SL_DOCTOR_OF(SL_ENDPOINT_TCP), true, &runs);
+    assert_non_null(strstr(text, "Linux gr\xc3\xb6\xc3\x9f\x65r \xe2\x82\xac \xf0\x9d\x84\x9e|"
+                                 "\\ufffd\\ufffd|\\ufffd\\ufffd\\ufffd|"
+                                 "\\ufffd\\ufffd\\ufffd\\ufffd|\\ufffd\\ufffd|\\u007f: "));
     free(text);
 }
 
@@ -115,6 +131,7 @@ int main(void)
         ON_MACHINE(doctor_run__is_true_where_what_was_asked_for_can_run),
         ON_MACHINE(doctor_run__lines_are_aligned),
         ON_MACHINE(doctor_run__json_is_one_object),
+        ON_MACHINE(doctor_run__json_is_utf8),
         ON_MACHINE(doctor_find__what_is_too_much_is_lost),
         ON_MACHINE(doctor_system_read__this_machine),
     };

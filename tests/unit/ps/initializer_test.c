@@ -161,25 +161,6 @@ static void initializer_fill__same_bits_everywhere(void **state)
     }
 }
 
-static void initializer_spec_valid__refuses(void **state)
-{
-    (void)state;
-    static const struct sl_initializer_spec bad[] = {
-        {.kind = SL_INITIALIZER_UNIFORM, .a = 1.0F, .b = 0.0F},
-        {.kind = SL_INITIALIZER_NORMAL, .b = -1.0F},
-        {.kind = SL_INITIALIZER_CONSTANT, .a = INFINITY},
-        {.kind = (enum sl_initializer_kind)SL_INITIALIZER_KIND_COUNT},
-    };
-    const struct sl_initializer_spec good = {.kind = SL_INITIALIZER_TRUNCATED_NORMAL, .b = 0.1F};
-    const char *reason = NULL;
-    assert_true(sl_initializer_spec_valid(&good, &reason));
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        reason = NULL;
-        assert_false(sl_initializer_spec_valid(&bad[i], &reason));
-        assert_non_null(reason);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,7 +171,6 @@ int main(void)
         cmocka_unit_test(initializer_fill__truncated_normal),
         cmocka_unit_test(initializer_fill__pure_function_of_key_and_column),
         cmocka_unit_test(initializer_fill__same_bits_everywhere),
-        cmocka_unit_test(initializer_spec_valid__refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -492,9 +492,7 @@ static void optimizer_apply__stays_finite(void **state)
     static const float gradients[] = {0.0F, -0.0F, 1e-30F, -1e-30F, 1e15F};
     for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
         struct sl_optimizer_spec spec = sl_optimizer_defaults((enum sl_optimizer_kind)kind);
-        const char *reason = NULL;
         spec.initial_accumulator = 0.0F;
-        assert_true(sl_optimizer_spec_valid(&spec, &reason));
         for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++) {
             struct row row;
             row_init(&row, &spec, SL_OPTIMIZER_FORM_BEST, 1, 1);
@@ -519,65 +517,6 @@ static void optimizer_kind_from_name__round_trip(void **state)
     assert_int_equal(sl_optimizer_kind_from_name("", &out), SL_ERR_NOT_FOUND);
 }
 
-static void optimizer_spec_valid__defaults(void **state)
-{
-    (void)state;
-    for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
-        const struct sl_optimizer_spec spec = sl_optimizer_defaults((enum sl_optimizer_kind)kind);
-        const char *reason = NULL;
-        assert_int_equal(spec.kind, kind);
-        assert_true(sl_optimizer_spec_valid(&spec, &reason));
-        assert_null(reason);
-    }
-}
-
-static void expect_fault(struct sl_optimizer_spec spec, const char *field)
-{
-    const char *reason = NULL;
-    assert_false(sl_optimizer_spec_valid(&spec, &reason));
-    assert_non_null(strstr(reason, field));
-}
-
-static void optimizer_spec_valid__names_what_is_wrong(void **state)
-{
-    (void)state;
-    struct sl_optimizer_spec spec = sl_optimizer_defaults(SL_OPTIMIZER_ADAM);
-    spec.beta2 = 1.0F;
-    expect_fault(spec, "beta2");
-    spec = sl_optimizer_defaults(SL_OPTIMIZER_ADAM);
-    spec.epsilon = 0.0F;
-    expect_fault(spec, "epsilon");
-    spec = sl_optimizer_defaults(SL_OPTIMIZER_SGD);
-    spec.lr = 0.0F;
-    expect_fault(spec, "lr");
-    spec = sl_optimizer_defaults(SL_OPTIMIZER_SUM);
-    spec.l1 = NAN;
-    expect_fault(spec, "finite");
-    spec = sl_optimizer_defaults(SL_OPTIMIZER_FTRL);
-    spec.lr_power = 0.5F;
-    expect_fault(spec, "lr_power");
-    spec = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD_DECAY);
-    spec.decay_steps = 0;
-    expect_fault(spec, "decay_steps");
-    spec = sl_optimizer_defaults(SL_OPTIMIZER_ADAGRAD);
-    spec.epsilon = 0.0F;
-    spec.initial_accumulator = 0.0F;
-    expect_fault(spec, "initial_accumulator");
-    spec.kind = (enum sl_optimizer_kind)SL_OPTIMIZER_KIND_COUNT;
-    expect_fault(spec, "optimizer");
-}
-
-/* What a kind ignores may be anything finite. */
-static void optimizer_spec_valid__ignores_the_rest(void **state)
-{
-    (void)state;
-    const struct sl_optimizer_spec sum = {.kind = SL_OPTIMIZER_SUM};
-    const struct sl_optimizer_spec sgd = {.kind = SL_OPTIMIZER_SGD, .lr = 1.0F, .l1 = -3.0F};
-    const char *reason = NULL;
-    assert_true(sl_optimizer_spec_valid(&sum, &reason));
-    assert_true(sl_optimizer_spec_valid(&sgd, &reason));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -592,9 +531,6 @@ int main(void)
         cmocka_unit_test(optimizer_adam__correction_ends),
         cmocka_unit_test(optimizer_apply__stays_finite),
         cmocka_unit_test(optimizer_kind_from_name__round_trip),
-        cmocka_unit_test(optimizer_spec_valid__defaults),
-        cmocka_unit_test(optimizer_spec_valid__names_what_is_wrong),
-        cmocka_unit_test(optimizer_spec_valid__ignores_the_rest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 
 #include "core/hash.h"
 #include "ps/server_buffers.h"
+#include "tests/support/resident.h"
 
 #define TOP      ((size_t)SL_LIMIT_FRAME_PAYLOAD_BYTES)
 #define LIVE_MAX 256
@@ -82,11 +83,44 @@ static void server_buffers_get__stops_at_the_callers_limit(void **state)
     sl_server_buffers_fini(&buffers);
 }
 
+/* One block stays in use; the rest goes back, and can be taken again. */
+static void server_buffers_give_back__blocks_that_are_free(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 6 };
+    struct sl_server_buffers buffers;
+    uint8_t *blocks[BLOCKS];
+    assert_int_equal(sl_server_buffers_init(&buffers, BLOCKS * TOP), 0);
+    assert_false(sl_server_buffers_give_back(&buffers));
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < BLOCKS; i++) {
+            blocks[i] = sl_server_buffers_get(&buffers, TOP, SIZE_MAX);
+            assert_non_null(blocks[i]);
+            memset(blocks[i], 1, TOP);
+        }
+        for (int look = 0; look < 50; look++) {
+            assert_true(sl_server_buffers_give_back(&buffers));
+        }
+        assert_int_equal(resident_bytes(buffers.base, buffers.bytes), BLOCKS * TOP);
+        for (int i = 1; i < BLOCKS; i++) {
+            sl_server_buffers_put(&buffers, blocks[i]);
+        }
+        for (int look = 0; look < 50; look++) {
+            (void)sl_server_buffers_give_back(&buffers);
+        }
+        assert_true(resident_bytes(buffers.base, buffers.bytes) < TOP + (size_t)BLOCKS * 4097);
+        assert_int_equal(blocks[0][TOP - 1], 1);
+        sl_server_buffers_put(&buffers, blocks[0]);
+    }
+    sl_server_buffers_fini(&buffers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(server_buffers__blocks_never_overlap_and_merge_again),
         cmocka_unit_test(server_buffers_get__stops_at_the_callers_limit),
+        cmocka_unit_test(server_buffers_give_back__blocks_that_are_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

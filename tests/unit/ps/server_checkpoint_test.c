@@ -410,8 +410,8 @@ static void restore__clients_wait(void **state)
     assert_true(peer->answer.welcome.resumed);
 }
 
-/* worker/0 has pushed, and left; worker/1 was expected, and never came. */
-static void leave_and_restore(struct world *world)
+/* worker/0 has pushed, has finished or not, and left; worker/1 was expected, and never came. */
+static void leave_and_restore(struct world *world, bool finishes)
 {
     struct stepped_peer *worker = &world->two.second;
     stepped_join(worker, &world->two.stepped, 0, 8);
@@ -421,11 +421,15 @@ static void leave_and_restore(struct world *world)
     stepped_tick(worker, 2, 0);
     assert_int_equal(stepped_reply(worker, 2)->status, 0);
     assert_true(stepped_values(&world->two.stepped, 1, 10) == 0.0F);
+    if (finishes) {
+        stepped_tick(worker, 3, SL_REQUEST_CLOCK_FINISHED);
+        assert_int_equal(stepped_reply(worker, 3)->status, 0);
+    }
     stepped_tell(worker, &(struct sl_message){.kind = SL_MESSAGE_GOODBYE});
     stepped_expect_end(worker);
     begin(world, 1, 0);
     const struct sl_server_checkpoint_result result = take_result(world);
-    assert_false(result.has_worker);
+    assert_int_equal(result.goes_on, !finishes);
     complete(world, &result, 0);
     restart(world);
     world->two.second.link = NULL;
@@ -440,7 +444,7 @@ static void leave_and_restore(struct world *world)
 static void restore__of_a_job_that_is_over_begins_another(void **state)
 {
     struct world *world = *state;
-    leave_and_restore(world);
+    leave_and_restore(world, true);
     assert_true(stepped_values(&world->two.stepped, 1, 10) == 1.0F);
     const struct sl_message *welcome = stepped_again(&world->two.second);
     assert_false(welcome->welcome.resumed);
@@ -453,10 +457,22 @@ static void restore__of_a_job_that_is_not_over_elsewhere_goes_on(void **state)
 {
     struct world *world = *state;
     world->workers = SL_CHECKPOINT_WORKERS_SOME;
-    leave_and_restore(world);
+    leave_and_restore(world, true);
     assert_true(stepped_values(&world->two.stepped, 1, 10) == 0.0F);
     const struct sl_message *welcome = stepped_again(&world->two.second);
     assert_false(welcome->welcome.counts);
+}
+
+/* worker/0 is waited for where it stood: a job that was stopped goes on. */
+static void restore__of_a_job_that_was_left_unfinished_goes_on(void **state)
+{
+    struct world *world = *state;
+    leave_and_restore(world, false);
+    assert_true(stepped_values(&world->two.stepped, 1, 10) == 0.0F);
+    const struct sl_message *welcome = stepped_again(&world->two.second);
+    assert_false(welcome->welcome.resumed);
+    assert_true(welcome->welcome.counts);
+    assert_int_equal(welcome->welcome.clock, 1);
 }
 
 static void restore__says_which_file_is_damaged(void **state)
@@ -505,6 +521,7 @@ int main(void)
         CASE(restore__clients_wait),
         CASE(restore__of_a_job_that_is_over_begins_another),
         CASE(restore__of_a_job_that_is_not_over_elsewhere_goes_on),
+        CASE(restore__of_a_job_that_was_left_unfinished_goes_on),
         CASE(restore__says_which_file_is_damaged),
         CASE(restore__ends_with_the_server),
     };

@@ -5,8 +5,8 @@
 static void on_moved(void *ctx, uint32_t local_index, uint64_t epoch, bool in_step)
 {
     struct pair *pair = ctx;
-    assert_int_equal(local_index, 0);
-    const struct sl_server_replica *replica = pair->stepped.server->replica;
+    const struct sl_server *server = pair->stepped.servers[local_index];
+    const struct sl_server_replica *replica = server->replica;
     assert_true(!in_step || replica->ended >= replica->answered); /* the backup has all of that */
     pair->in_step_count += in_step;
     pair->failed_count += !in_step;

@@ -10,6 +10,7 @@
 
 #include "core/hash.h"
 #include "ps/shard_staging.h"
+#include "tests/support/resident.h"
 
 #define RING_BYTES 65536
 #define LIVE_MAX   64
@@ -82,11 +83,37 @@ static void shard_staging_get__refuses_what_could_never_fit(void **state)
     sl_shard_staging_fini(&staging);
 }
 
+static void shard_staging_give_back__an_empty_ring(void **state)
+{
+    (void)state;
+    struct sl_shard_staging staging;
+    assert_int_equal(sl_shard_staging_init(&staging, 16 * RING_BYTES), 0);
+    assert_false(sl_shard_staging_give_back(&staging));
+    for (int round = 0; round < 2; round++) {
+        const uint32_t floats = 12 * RING_BYTES / sizeof(float);
+        struct sl_shard_staged *entry = sl_shard_staging_get(&staging, 0, floats);
+        assert_non_null(entry);
+        memset(entry->gradients, 1, floats * sizeof(float));
+        for (int look = 0; look < 200; look++) {
+            assert_true(sl_shard_staging_give_back(&staging));
+        }
+        assert_true(resident_bytes(staging.base, staging.bytes_max) >= (size_t)12 * RING_BYTES);
+        sl_shard_staging_put(&staging, entry);
+        for (int look = 0; look < 200; look++) {
+            (void)sl_shard_staging_give_back(&staging);
+        }
+        assert_false(sl_shard_staging_give_back(&staging));
+        assert_int_equal(resident_bytes(staging.base, staging.bytes_max), 0);
+    }
+    sl_shard_staging_fini(&staging);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shard_staging__entries_never_overlap),
         cmocka_unit_test(shard_staging_get__refuses_what_could_never_fit),
+        cmocka_unit_test(shard_staging_give_back__an_empty_ring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

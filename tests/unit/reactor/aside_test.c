@@ -166,10 +166,11 @@ static bool is_settled(void *ctx)
     return ((const struct settled *)ctx)->is_done;
 }
 
-static struct settled settle(struct sl_reactor *reactor, enum sl_aside_place place)
+static struct settled settle(struct sl_reactor *reactor, enum sl_aside_place place, bool allocates)
 {
     struct sl_aside *aside;
-    struct settled settled = {.job = {.work = settled_work, .done = settled_done}};
+    struct settled settled = {
+        .job = {.work = settled_work, .done = settled_done, .allocates = allocates}};
     assert_int_equal(sl_aside_create(reactor, "test", &aside), 0);
     sl_aside_set_place(aside, place);
     sl_aside_post(aside, &settled.job);
@@ -190,17 +191,21 @@ static void *pinned_thread(void *arg)
     assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
     struct sl_reactor *reactor = attached();
     const int nice = getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
-    struct settled settled = settle(reactor, SL_ASIDE_BEHIND);
+    struct settled settled = settle(reactor, SL_ASIDE_BEHIND, false);
     assert_true(CPU_EQUAL(&settled.cores, (const cpu_set_t *)arg));
     assert_true(settled.nice > nice);
     assert_int_equal(settled.policy, SCHED_OTHER);
-    settled = settle(reactor, SL_ASIDE_BESIDE);
+    settled = settle(reactor, SL_ASIDE_BESIDE, false);
     assert_true(CPU_EQUAL(&settled.cores, (const cpu_set_t *)arg));
     assert_int_equal(settled.nice, nice);
     assert_int_equal(settled.policy, SCHED_OTHER);
-    settled = settle(reactor, SL_ASIDE_BELOW);
+    settled = settle(reactor, SL_ASIDE_BELOW, false);
     assert_true(CPU_EQUAL(&settled.cores, (const cpu_set_t *)arg));
     assert_int_equal(settled.policy, SCHED_IDLE);
+    /* What may take a lock of the process keeps a part of the cores. */
+    settled = settle(reactor, SL_ASIDE_BELOW, true);
+    assert_true(settled.nice > nice);
+    assert_int_equal(settled.policy, SCHED_OTHER);
     detach(reactor);
     return NULL;
 }

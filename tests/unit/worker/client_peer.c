@@ -19,6 +19,7 @@ static uint64_t world_now(void *ctx)
 static void accepted(void *ctx, struct sl_conn *conn)
 {
     (void)ctx;
+    conn->is_welcome = true;
     conn->user = calloc(1, sizeof(struct peer));
 }
 

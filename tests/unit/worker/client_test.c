@@ -405,6 +405,32 @@ static void step_submit__gives_the_same_bits_by_both_protocols(void **state)
     }
 }
 
+/* Options of zeros choose the protocol with the fewest messages. */
+static void client_create__sends_a_step_in_one_message(void **state)
+{
+    (void)state;
+    struct sl_cluster *cluster = fixtures[0].cluster;
+    const struct sl_client_options options = {.coordinator = sl_cluster_coordinator(cluster),
+                                              .task_index = -1,
+                                              .start_timeout_ms = TIMEOUT_MS};
+    struct sl_client *client = NULL;
+    assert_int_equal(sl_client_create(&options, &client), 0);
+    struct sl_table *table = sparse_table(client, "zeros", 4);
+    struct sl_client_stats before, after;
+    const uint64_t keys[2] = {1, 2};
+    const float gradients[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    float rows[8];
+    sl_client_stats(client, &before);
+    struct sl_step *step = fixture_step(client, 0);
+    assert_int_equal(sl_step_push(step, table, keys, 2, gradients), 0);
+    assert_int_equal(sl_step_pull(step, table, keys, 2, rows), 0);
+    fixture_run(step);
+    sl_client_stats(client, &after);
+    assert_int_equal(after.requests - before.requests, 1);
+    assert_memory_equal(rows, gradients, sizeof rows);
+    sl_client_destroy(&client);
+}
+
 static void client_table_open__checks_what_exists(void **state)
 {
     (void)state;
@@ -452,6 +478,7 @@ int main(void)
         cmocka_unit_test(step_submit__says_again_when_too_many_are_outstanding),
         cmocka_unit_test(step_submit__refuses_bad_steps),
         cmocka_unit_test(step_submit__gives_the_same_bits_by_both_protocols),
+        cmocka_unit_test(client_create__sends_a_step_in_one_message),
         cmocka_unit_test(client_table_open__checks_what_exists),
         cmocka_unit_test(client_stats__count_requests_and_bytes),
     };

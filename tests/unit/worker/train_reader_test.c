@@ -99,6 +99,56 @@ static void reader_libsvm__names_the_place_of_a_bad_word(void **state)
     check_refused(format, "0 1:1", "1 2:", 5, "value");
     check_refused(format, "0 1:1", "1 2:nan", 5, "value");
     check_refused(format, "0 1:1", "1 2:1x", 5, "value");
+    check_refused(format, "0 1:1", "1 2:1\r3", 5, "\"1\\x0d3\"");
+    check_refused(format, "0 1:1", "1 2:3:4", 5, "--format libffm");
+    check_refused(&sl_reader_libffm, "0 1:1:1", "1 2:3:", 7, "value");
+    check_refused(&sl_reader_libffm, "0 1:1:1", "1 2:3", 6, "colon must follow the index");
+    check_refused(&sl_reader_libffm, "0 1:1:1", "1 x:3:1", 3, "field");
+}
+
+static void reader_libffm__takes_the_index_as_the_key(void **state)
+{
+    (void)state;
+    struct train_files files;
+    struct sl_reader *reader =
+        open_text(&files, &sl_reader_libffm, "# a comment\n1 0:7:1 3:8:-0.5 # words\n-1\n");
+    const struct sl_reader_row *row;
+    assert_int_equal(sl_reader_next(reader, &row), 1);
+    assert_int_equal(row->feature_count, 2);
+    assert_true(row->keys[0] == 7 && row->keys[1] == 8);
+    assert_float_equal(row->values[1], -0.5F, 0);
+    assert_int_equal(sl_reader_next(reader, &row), 1);
+    assert_float_equal(row->label, 0, 0);
+    assert_int_equal(sl_reader_next(reader, &row), 0);
+    close_text(&files, reader);
+}
+
+static void reader_libsvm__skips_comment_lines(void **state)
+{
+    (void)state;
+    struct train_files files;
+    struct sl_reader *reader =
+        open_text(&files, &sl_reader_libsvm, "# first\n0 1:1\n  #second\n1 2:1\n#");
+    const struct sl_reader_row *row;
+    assert_int_equal(sl_reader_next(reader, &row), 1);
+    assert_int_equal(sl_reader_next(reader, &row), 1);
+    assert_int_equal(row->keys[0], 2);
+    assert_int_equal(sl_reader_next(reader, &row), 0);
+    close_text(&files, reader);
+}
+
+/* The text ends before a NUL byte would, so that the byte itself must be written into the file. */
+static void reader_next__shows_a_nul_byte(void **state)
+{
+    (void)state;
+    struct train_files files;
+    train_files_begin(&files);
+    train_files_add(&files, "0 1:1\0\n", 7);
+    struct sl_reader *reader = open_share(&files, &sl_reader_libsvm, 0, 1);
+    const struct sl_reader_row *row;
+    assert_int_equal(sl_reader_next(reader, &row), SL_ERR_INVALID);
+    assert_non_null(strstr(sl_reader_reason(reader), "\"1\\x00\""));
+    close_text(&files, reader);
 }
 
 #define CATEGORIES                                                                                 \
@@ -296,6 +346,37 @@ static void reader_open__names_the_file(void **state)
     assert_null(reader);
 }
 
+static void reader_open__names_what_a_file_is_instead_of_text(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"\xef\xbb\xbf"
+         "0 1:1\n",
+         "byte order mark"},
+        {"\xff\xfe"
+         "0",
+         "UTF-16"},
+        {"\x1f\x8b\x08", "gzip"},
+        {"\x28\xb5\x2f\xfd", "zstd"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct train_files files;
+        train_files_begin(&files);
+        train_files_add(&files, "0 1:1\n", 6);
+        train_files_add(&files, cases[i].text, strlen(cases[i].text));
+        const struct sl_reader_options options = {
+            .format = &sl_reader_libsvm, .paths = files.list, .path_count = 2, .share_count = 1};
+        struct sl_reader *reader = NULL;
+        char reason[256] = "";
+        assert_int_equal(sl_reader_open(&options, &reader, reason, sizeof reason), SL_ERR_INVALID);
+        assert_non_null(strstr(reason, files.paths[1]));
+        assert_non_null(strstr(reason, cases[i].words));
+        train_files_end(&files);
+    }
+}
+
 static void reader_next__notices_that_a_file_became_shorter(void **state)
 {
     (void)state;
@@ -316,6 +397,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reader_libsvm__reads_labels_keys_and_values),
         cmocka_unit_test(reader_libsvm__names_the_place_of_a_bad_word),
+        cmocka_unit_test(reader_libsvm__skips_comment_lines),
+        cmocka_unit_test(reader_libffm__takes_the_index_as_the_key),
+        cmocka_unit_test(reader_next__shows_a_nul_byte),
         cmocka_unit_test(reader_criteo__gives_every_field_a_feature),
         cmocka_unit_test(reader_criteo__cuts_integers_to_classes),
         cmocka_unit_test(reader_criteo__names_the_place_of_a_bad_word),
@@ -324,6 +408,7 @@ int main(void)
         cmocka_unit_test(reader_next__bounds_lines),
         cmocka_unit_test(reader_next__refuses_more_features_than_the_model_takes),
         cmocka_unit_test(reader_open__names_the_file),
+        cmocka_unit_test(reader_open__names_what_a_file_is_instead_of_text),
         cmocka_unit_test(reader_next__notices_that_a_file_became_shorter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,7 +104,56 @@ static void report_write__fails_on_a_full_disk_and_leaves_devices_alone(void **s
     assert_int_equal(sl_report_write(report, "/dev/null", reason, sizeof reason), 0);
     assert_int_not_equal(sl_report_write(report, "/nonexistent/r", reason, sizeof reason), 0);
     assert_non_null(strstr(reason, "/nonexistent/r"));
+    FILE *full = fopen("/dev/full", "w");
+    assert_non_null(full);
+    assert_int_equal(sl_report_print(report, full), SL_ERR_IO);
+    (void)fclose(full);
     free(report);
+}
+
+/* The name beside it is known beforehand: a link that lies there is not followed. */
+static void report_write__follows_no_link(void **state)
+{
+    (void)state;
+    struct train_files files;
+    char reason[256] = "";
+    char path[128];
+    char link[192];
+    char text[16] = "";
+    struct sl_report *report = malloc(sizeof *report);
+    fill(report, 0);
+    train_files_begin(&files);
+    train_files_add(&files, "theirs", 6);
+    (void)snprintf(path, sizeof path, "%s/report", files.folder);
+    (void)snprintf(link, sizeof link, "%s.%ld.tmp", path, (long)getpid());
+    assert_int_equal(symlink(files.paths[0], link), 0);
+    assert_int_equal(sl_report_write(report, path, reason, sizeof reason), 0);
+    assert_int_equal(access(link, F_OK), -1);
+    FILE *file = fopen(files.paths[0], "r");
+    assert_non_null(file);
+    assert_int_equal(fread(text, 1, sizeof text - 1, file), 6);
+    assert_string_equal(text, "theirs");
+    (void)fclose(file);
+    assert_int_equal(unlink(path), 0);
+    train_files_end(&files);
+    free(report);
+}
+
+static void report_check__names_a_place_that_cannot_be_written(void **state)
+{
+    (void)state;
+    struct train_files files;
+    char reason[256] = "";
+    char path[128];
+    train_files_begin(&files);
+    (void)snprintf(path, sizeof path, "%s/report", files.folder);
+    assert_int_equal(sl_report_check(path, reason, sizeof reason), 0);
+    assert_int_equal(sl_report_check("/dev/null", reason, sizeof reason), 0);
+    assert_int_not_equal(sl_report_check(files.folder, reason, sizeof reason), 0);
+    (void)snprintf(path, sizeof path, "%s/none/report", files.folder);
+    assert_int_equal(sl_report_check(path, reason, sizeof reason), SL_ERR_NOT_FOUND);
+    assert_non_null(strstr(reason, path));
+    train_files_end(&files);
 }
 
 /* Whether the text that the worker's report prints has more than its line. */
@@ -117,7 +166,7 @@ static bool prints_all(uint32_t worker, bool evaluated)
     fill(report, worker);
     report->evaluated = evaluated;
     report->test_auc = 0.9156;
-    sl_report_print(report, to);
+    assert_int_equal(sl_report_print(report, to), 0);
     assert_int_equal(fclose(to), 0);
     free(report);
     assert_non_null(strstr(text, worker == 0 ? "worker 0 of 8" : "worker 1 of 8"));
@@ -197,6 +246,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(report_write__holds_what_was_measured),
         cmocka_unit_test(report_write__fails_on_a_full_disk_and_leaves_devices_alone),
+        cmocka_unit_test(report_write__follows_no_link),
+        cmocka_unit_test(report_check__names_a_place_that_cannot_be_written),
         cmocka_unit_test(report_print__is_whole_for_worker_0_and_who_evaluated),
         cmocka_unit_test(progress_update__says_a_line_now_and_then),
         cmocka_unit_test(progress_update__estimates_from_where_it_began),

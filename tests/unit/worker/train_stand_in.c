@@ -53,6 +53,12 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     return index == fake.late_at ? SL_ERR_DEADLINE : 0;
 }
 
+int32_t sl_client_values_lost(const struct sl_client *client)
+{
+    (void)client;
+    return fake.values_lost;
+}
+
 uint32_t sl_client_clock(const struct sl_client *client)
 {
     (void)client;
@@ -182,7 +188,9 @@ int sl_step_wait(struct sl_step *step)
         return SL_ERR_DEADLINE;
     }
     for (uint32_t i = 0; i < step->read_count; i++) {
-        memset(step->reads[i], 0, step->read_floats[i] * sizeof(float));
+        for (uint64_t k = 0; k < step->read_floats[i]; k++) {
+            step->reads[i][k] = fake.pulled;
+        }
     }
     return 0;
 }
@@ -208,6 +216,7 @@ void train_stand_in_reset(void)
 {
     memset(&fake, 0, sizeof fake);
     fake.fail_at = STEPS_MAX;
+    fake.values_lost = -1;
     fake.stop_at = STEPS_MAX;
     fake.late_at = BARRIERS_MAX;
     stop = 0;

@@ -1,6 +1,6 @@
 /* A client that stands in for the library's where it is linked before it: keeps the milestones,
- * answers every pull with zeros, records every step and barrier, and fails where it is told to. One
- * test at a time. */
+ * answers every pull with one value, records every step and barrier, and fails where it is told to.
+ * One test at a time. */
 #ifndef SL_TESTS_UNIT_WORKER_TRAIN_STAND_IN_H
 #define SL_TESTS_UNIT_WORKER_TRAIN_STAND_IN_H
 
@@ -21,10 +21,12 @@ struct train_stand_in {
     uint32_t step_count;
     uint32_t fail_at; /* the step whose wait fails; STEPS_MAX: none */
     uint32_t stop_at; /* the step whose submission raises *stop; STEPS_MAX: none */
+    float pulled;     /* the value of every parameter that is pulled */
     uint32_t outstanding, outstanding_most;
     uint32_t begin;                     /* sl_client_clock */
     const char *barriers[BARRIERS_MAX]; /* names, in order */
     uint32_t barrier_count;
+    int32_t values_lost;    /* the task of a ps; -1: none */
     uint32_t late_at;       /* the barrier to which not all come; BARRIERS_MAX: none */
     uint32_t reached_at[2]; /* barriers after which another reaches the milestone */
     float milestones[2];

@@ -216,6 +216,17 @@ static void trainer_run__ends_with_the_step_that_failed(void **state)
     }
 }
 
+/* Gradients that are no numbers would spread to every parameter: they are not pushed. */
+static void trainer_run__fails_without_a_push_when_the_model_has_diverged(void **state)
+{
+    struct sl_report *report = *state;
+    fake.pulled = NAN;
+    assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_BSP, 0, report), SL_ERR_CORRUPT);
+    assert_int_equal(fake.step_count, 1);
+    check_step(0, 0, "pull ");
+    assert_false(report->complete);
+}
+
 static void trainer_run__ends_at_a_bad_line(void **state)
 {
     struct sl_report *report = *state;
@@ -224,7 +235,8 @@ static void trainer_run__ends_at_a_bad_line(void **state)
     assert_false(report->complete);
 }
 
-/* The batch in hand is pushed, the clock is finished, and nothing is pulled any more. */
+/* The batch in hand is pushed, and nothing is pulled any more. The clock is not finished: who takes
+ * its place goes on behind that batch. */
 static void trainer_run__stops_after_the_step_in_hand(void **state)
 {
     struct sl_report *report = *state;
@@ -232,8 +244,9 @@ static void trainer_run__stops_after_the_step_in_hand(void **state)
     assert_int_equal(train_text(FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report),
                      SL_ERR_CANCELLED);
     assert_int_equal(fake.step_count, 3);
-    check_step(2, 0, "push finish ");
+    check_step(2, 0, "push tick ");
     check_barriers("start");
+    assert_false(report->complete);
 }
 
 static void trainer_run__evaluates_after_training(void **state)
@@ -364,6 +377,18 @@ static void trainer_run__ends_when_the_evaluation_does_not_come(void **state)
     assert_true(report->complete);
 }
 
+static void trainer_run__fails_when_a_ps_has_lost_values(void **state)
+{
+    struct sl_report *report = *state;
+    fake.values_lost = 1;
+    assert_int_equal(train_as(2, FOUR_BATCHES, NULL, SL_CONSISTENCY_ASP, 0, report),
+                     SL_ERR_CORRUPT);
+    assert_false(report->complete);
+    for (uint32_t i = 0; i < fake.step_count; i++) {
+        assert_false(fake.steps[i].pushes);
+    }
+}
+
 #define trainer_test(name) cmocka_unit_test_setup_teardown(name, reset, release)
 
 int main(void)
@@ -375,6 +400,8 @@ int main(void)
         trainer_test(trainer_run__in_ssp_0_waits_as_in_bsp),
         trainer_test(trainer_run__without_rows_only_finishes),
         trainer_test(trainer_run__ends_with_the_step_that_failed),
+        trainer_test(trainer_run__fails_without_a_push_when_the_model_has_diverged),
+        trainer_test(trainer_run__fails_when_a_ps_has_lost_values),
         trainer_test(trainer_run__ends_at_a_bad_line),
         trainer_test(trainer_run__stops_after_the_step_in_hand),
         trainer_test(trainer_run__evaluates_after_training),

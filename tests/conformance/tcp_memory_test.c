@@ -1,0 +1,155 @@
+/* Memory that TCP keeps for closed connections and for received parts of frames. */
+#include "tcp.h"
+
+#include <unistd.h>
+
+#include "core/log.h"
+#include "net/tcp/internal.h"
+
+/* ---- Closed connections ---------------------------------------------------------------------- */
+
+struct spares {
+    uint32_t count;
+};
+
+static void count_spares(struct node *node, void *ctx)
+{
+    struct spares *spares = ctx;
+    spares->count = 0;
+    for (const struct sl_tcp_conn *conn = ((struct sl_tcp *)node->transport)->spare; conn != NULL;
+         conn = conn->spare_next) {
+        spares->count++;
+    }
+}
+
+/* After many connections have closed, the transport keeps memory for at most SL_TCP_SPARES. */
+static void close__gives_memory_back(void **state)
+{
+    (void)state;
+    enum { CONNECTIONS = 400 };
+    struct world *world = world_open(1, NULL);
+    struct node *server = &world->nodes[0];
+    static int fds[CONNECTIONS];
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        fds[i] = tcp_connect_raw(&server->bound);
+    }
+    WAIT_UNTIL(server->open_count == CONNECTIONS);
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        close(fds[i]);
+    }
+    WAIT_UNTIL(server->closed_count == CONNECTIONS);
+    struct spares spares;
+    node_run(server, count_spares, &spares); /* in a turn after the last `closed` */
+    assert_in_range(spares.count, 1, SL_TCP_SPARES);
+    world_close(world);
+}
+
+static void release_all(struct node *node, void *ctx)
+{
+    (void)ctx;
+    for (uint32_t i = 0; i < node->peer_count; i++) {
+        peer_release_held(node->peers[i], 1);
+    }
+}
+
+/* A message refers to its connection until it is released, so the connection outlives it. */
+static void close__keeps_connections_of_messages(void **state)
+{
+    (void)state;
+    enum { CONNECTIONS = 300 };
+    struct sl_transport_options options = {.buffer_count = 1024};
+    struct world *world = world_open(2, &options);
+    struct node *server = &world->nodes[0];
+    node_set_policy(server, (struct policy){.hold = true});
+    static struct peer *clients[CONNECTIONS];
+    const uint32_t size = 3000;
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        clients[i] = peer_connect(&world->nodes[1], &server->bound);
+        peer_send_from_test(clients[i], &size, 1);
+    }
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        struct peer *accepted = node_peer(server, i);
+        WAIT_UNTIL(accepted->received == 1);
+    }
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        peer_disconnect_from_test(clients[i]);
+    }
+    WAIT_UNTIL(server->closed_count == CONNECTIONS);
+    node_run(server, release_all, NULL);
+    world_close(world);
+}
+
+/* ---- Parts of frames that wait for memory ---------------------------------------------------- */
+
+/* Sets the counter of used bytes so that *ctx bytes remain. */
+static void leave_room(struct node *node, void *ctx)
+{
+    struct sl_tcp_buffers *buffers = &((struct sl_tcp *)node->transport)->buffers;
+    buffers->aside_bytes = buffers->aside_bytes_max - *(const size_t *)ctx;
+}
+
+static void leave_all(struct node *node, void *ctx)
+{
+    (void)ctx;
+    ((struct sl_tcp *)node->transport)->buffers.aside_bytes = 0;
+}
+
+static void read_aside_bytes(struct node *node, void *ctx)
+{
+    *(size_t *)ctx = ((struct sl_tcp *)node->transport)->buffers.aside_bytes;
+}
+
+/* A connection is closed with NO_MEMORY when the received part of its frame exceeds the remaining
+ * memory; other connections continue. */
+static void sink__refused_beyond_the_memory_for_parts(void **state)
+{
+    enum { LONG_BYTES = 100000, PART_BYTES = FRAME_BYTES(200) };
+    (void)state;
+    static uint8_t frame[FRAME_BYTES(LONG_BYTES)], answer[FRAME_BYTES(LONG_BYTES)];
+    struct world *world = world_open(2, NULL);
+    struct node *server = &world->nodes[0];
+    node_set_policy(server, (struct policy){.echo = true, .refuse_sink = true});
+    size_t room_bytes = 100, aside_bytes;
+    node_run(server, leave_room, &room_bytes);
+    raw_make_frame(frame, 1, LONG_BYTES);
+    int refused = tcp_connect_raw(&server->bound);
+    raw_write(refused, frame, PART_BYTES);
+    WAIT_UNTIL(node_peer(server, 0)->closed == 1);
+    assert_int_equal(node_peer(server, 0)->close_err, SL_ERR_NO_MEMORY);
+    node_run(server, leave_all, NULL);
+    int waiting = tcp_connect_raw(&server->bound);
+    raw_write(waiting, frame, PART_BYTES);
+    WAIT_UNTIL(node_peer(server, 1)->sink_refused);
+    struct peer *bystander = peer_connect(&world->nodes[1], &server->bound);
+    uint32_t size = 100;
+    peer_send_from_test(bystander, &size, 1);
+    WAIT_UNTIL(bystander->received == 1);
+    node_run(server, read_aside_bytes, &aside_bytes);
+    assert_int_equal(aside_bytes, PART_BYTES - SL_FRAME_HEADER_BYTES);
+    node_set_policy(server, (struct policy){.echo = true});
+    raw_write(waiting, frame + PART_BYTES, sizeof frame - PART_BYTES);
+    raw_read(waiting, answer, sizeof answer);
+    assert_memory_equal(answer, frame, sizeof frame);
+    node_run(server, read_aside_bytes, &aside_bytes);
+    assert_int_equal(aside_bytes, 0);
+    close(refused);
+    close(waiting);
+    world_close(world);
+}
+
+int main(void)
+{
+    sl_log_setup(SL_LOG_OFF, "tcp memory");
+    struct conformance_target target = {
+        .name = "tcp memory",
+        .ops = sl_transport_find(SL_ENDPOINT_TCP),
+        .endpoint = "127.0.0.1:0",
+    };
+    conformance_target = &target;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(close__gives_memory_back),
+        cmocka_unit_test(close__keeps_connections_of_messages),
+        cmocka_unit_test(sink__refused_beyond_the_memory_for_parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

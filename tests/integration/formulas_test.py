@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""What docs/protocol.md says of optimizers and initializers, against a real ps: the page's formulas
+in f64, written here once more."""
+
+import math
+import random
+import statistics
+
+import harness
+import protocol_client as pc
+from protocol_test import KEYS, ClusterTest
+
+DIM = 3
+PUSHES = 7
+MASK = 2**64 - 1
+GOLDEN = 0x9e3779b97f4a7c15
+BELOW = 0.022750131948179207  # the distribution function at -2
+
+HYPER = {"lr": 0.125, "momentum": 0.75, "rho": 0.875, "beta1": 0.875, "beta2": 0.96875,
+         "epsilon": 0.0078125, "weight_decay": 0.25, "initial_accumulator": 0.5, "l1": 0.125,
+         "l2": 0.0625, "lr_power": -0.5, "decay_steps": 2, "decay_baseline": 0.625}
+
+
+class Row:
+    """A row as the shard has it: values, two slots beside each, its pushes and periods."""
+
+    def __init__(self, kind):
+        first = HYPER["initial_accumulator"] if kind in (3, 4, 9, 10) else 0.0
+        self.kind = kind
+        self.w, self.a, self.b = [0.0] * DIM, [first] * DIM, [0.0] * DIM
+        self.t = self.c = self.n = 0
+
+    def push(self, gradients):
+        h = HYPER
+        self.t += 1
+        self.n += 1  # the only row of its shard
+        if self.kind == 4 and self.n // h["decay_steps"] > self.c:
+            self.a = [max(h["rho"] * a, h["decay_baseline"]) for a in self.a]
+            self.c += 1
+        for i, g in enumerate(gradients):
+            self.visit(i, g)
+        if self.kind == 10:
+            self.shrink()
+
+    def visit(self, i, g):
+        h, w = HYPER, self.w
+        lr, a, b = h["lr"], self.a, self.b
+        if self.kind == 0:
+            w[i] += g
+        elif self.kind == 1:
+            w[i] -= lr * g
+        elif self.kind == 2:
+            a[i] = h["momentum"] * a[i] + g
+            w[i] -= lr * a[i]
+        elif self.kind in (3, 4):
+            a[i] += g * g
+            w[i] -= lr * g / (math.sqrt(a[i]) + h["epsilon"])
+        elif self.kind == 5:
+            a[i] = h["rho"] * a[i] + (1 - h["rho"]) * g * g
+            b[i] = h["momentum"] * b[i] + lr * g / math.sqrt(a[i] + h["epsilon"])
+            w[i] -= b[i]
+        elif self.kind in (6, 7, 8):
+            self.adam(i, g)
+        else:
+            q = -h["lr_power"]
+            after = a[i] + g * g
+            b[i] += g - (after**q - a[i]**q) * w[i] / lr
+            a[i] = after
+            z, l1 = b[i], h["l1"]
+            w[i] = 0.0
+            if abs(z) > l1:
+                w[i] = (math.copysign(l1, z) - z) / (a[i]**q / lr + 2 * h["l2"])
+
+    def adam(self, i, g):
+        h, m, v = HYPER, self.a, self.b
+        one, two = h["beta1"]**self.t, h["beta2"]**self.t
+        m[i] = h["beta1"] * m[i] + (1 - h["beta1"]) * g
+        v[i] = h["beta2"] * v[i] + (1 - h["beta2"]) * g * g
+        if self.kind == 8:
+            self.w[i] -= (h["lr"] * math.sqrt(1 - two) / (1 - one) * m[i]
+                          / (math.sqrt(v[i]) + h["epsilon"]))
+            return
+        keep = 1 - h["lr"] * h["weight_decay"] if self.kind == 7 else 1
+        step = h["lr"] * m[i] / (1 - one) / (math.sqrt(v[i] / (1 - two)) + h["epsilon"])
+        self.w[i] = keep * self.w[i] - step
+
+    def shrink(self):
+        h, z = HYPER, self.b
+        q, s = -h["lr_power"], math.sqrt(sum(x * x for x in z))
+        for i in range(DIM):
+            self.w[i] = 0.0
+            if s > h["l1"]:
+                self.w[i] = z[i] * (h["l1"] - s) / ((self.a[i]**q / h["lr"] + 2 * h["l2"]) * s)
+
+
+def share(seed, key, column):
+    """The number u of the page."""
+    stream = pc.hash_key(pc.hash_key((key + GOLDEN) & MASK)
+                         ^ pc.hash_key((seed + 2 * GOLDEN) & MASK))
+    return ((pc.hash_key((stream + (column + 1) * GOLDEN) & MASK) >> 12) + 0.5) / 2**52
+
+
+def first_value(initializer, key, column):
+    kind, a, b = initializer["kind"], initializer.get("a", 0), initializer.get("b", 0)
+    u = share(initializer.get("seed", 0), key, column)
+    normal = statistics.NormalDist()
+    return (0.0 if kind == 0 else a if kind == 1 else a + (b - a) * u if kind == 2
+            else a + b * normal.inv_cdf(u) if kind == 3
+            else a + b * max(-2, min(2, normal.inv_cdf(BELOW + (1 - 2 * BELOW) * u))))
+
+
+class Formulas(ClusterTest):
+    def setUp(self):
+        super().setUp()
+        self.cluster()
+        self.told = self.client()
+
+    def assert_close(self, got, wanted, what):
+        for i, (one, two) in enumerate(zip(got, wanted, strict=True)):
+            self.assertTrue(math.isclose(one, two, rel_tol=1e-4, abs_tol=1e-6),
+                            f"{what}: {i}: {one} {two}")
+
+    def test_optimizers(self):
+        for kind in range(11):
+            with self.subTest(kind=kind):
+                source = random.Random(kind)
+                table = self.told.open(name=f"o{kind}", dim=DIM,
+                                       optimizer={"kind": kind, **HYPER})
+                row = Row(kind)
+                for _ in range(PUSHES):
+                    gradients = [source.choice((0, 0.25, -1, 1.5)) for _ in range(DIM)]
+                    self.told.push(table, [7], [gradients])
+                    row.push(gradients)
+                    self.assert_close(self.told.pull(table, [7])[0], row.w, f"kind {kind}")
+
+    def test_initializers(self):
+        for number, initializer in enumerate((
+                {"kind": 0}, {"kind": 1, "a": -1.5}, {"kind": 2, "a": -2, "b": 1, "seed": 9},
+                {"kind": 3, "a": 1, "b": 0.5, "seed": MASK}, {"kind": 4, "a": -1, "b": 2})):
+            with self.subTest(initializer=initializer):
+                table = self.told.open(name=f"i{number}", dim=DIM, initializer=initializer)
+                array = self.told.open(name=f"a{number}", kind=pc.DENSE, length=2000,
+                                       initializer=initializer)
+                for key, row in zip(KEYS, self.told.pull(table, KEYS), strict=True):
+                    self.assert_close(row, [first_value(initializer, key, column)
+                                            for column in range(DIM)], f"key {key}")
+                self.assert_close(self.told.dense_pull(array, 0, 2000),
+                                  [first_value(initializer, key, 0) for key in range(2000)], "array")
+
+
+if __name__ == "__main__":
+    harness.main()

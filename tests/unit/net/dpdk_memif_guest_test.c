@@ -1,0 +1,159 @@
+/* Clients of memif that have not been let in: what they may make this process hold. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/dpdk/module/memif_arguments.h"
+#include "net/dpdk/module/memif_guest.h"
+#include "net/dpdk/module/module.h"
+
+#define HELD_MAX 768U /* messages, each with a descriptor, of all clients together */
+#define CLIENTS  8U
+
+static void log_nothing(enum sl_log_level level, const char *format, ...)
+{
+    (void)level;
+    (void)format;
+}
+
+static const struct sl_dpdk_host host = {.log = log_nothing};
+const struct sl_dpdk_host *sl_module_host = &host;
+
+static enum sl_module_memif_fate judge(struct sl_module_memif_guest *guest, uint64_t time_ns)
+{
+    (void)guest;
+    (void)time_ns;
+    return SL_MODULE_MEMIF_STAYS;
+}
+
+static uint64_t now_ns;
+
+static void look(void)
+{
+    struct pollfd polled[128];
+    nfds_t count = 0;
+    (void)sl_module_memif_guest_look(judge, now_ns, polled, &count, 128);
+}
+
+static uint32_t descriptors(void)
+{
+    uint32_t count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder) != NULL) {
+        count++;
+    }
+    closedir(folder);
+    return count;
+}
+
+static struct sl_module_memif_address listen_somewhere(void)
+{
+    static struct sl_module_memif_address address = {.is_abstract = true};
+    int code = 0;
+    (void)snprintf(address.path, sizeof address.path, "starling-guests-%ld", (long)getpid());
+    assert_non_null(sl_module_memif_guest_listen(&address, &code));
+    return address;
+}
+
+/* False: the client was turned away. */
+static bool say(int client, enum sl_module_memif_kind kind)
+{
+    struct sl_module_memif_message message = {.fd = -1};
+    message.bytes[0] = (uint8_t)kind;
+    if (kind == SL_MODULE_MEMIF_ADD_REGION) {
+        message.fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        assert_true(message.fd >= 0);
+    }
+    const int sent = sl_module_memif_socket_send(client, &message);
+    sl_module_memif_socket_close(&message.fd);
+    return sent == 1;
+}
+
+/* Says so many regions, as long as it may; reads what it is answered, so that there is room. */
+static void say_regions(int client, uint32_t count)
+{
+    bool goes_on = say(client, SL_MODULE_MEMIF_INIT);
+    for (uint32_t i = 0; goes_on && i < count; i++) {
+        struct sl_module_memif_message answer;
+        goes_on = say(client, SL_MODULE_MEMIF_ADD_REGION);
+        look();
+        while (sl_module_memif_socket_receive(client, &answer) > 0) {
+        }
+    }
+}
+
+/* They say without end what a client may say; the process keeps its descriptors. */
+static void guests__hold_no_more_than_one_may(void **state)
+{
+    (void)state;
+    const struct sl_module_memif_address address = listen_somewhere();
+    int clients[CLIENTS];
+    const uint32_t before = descriptors();
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        clients[i] = sl_module_memif_socket_dial(&address);
+        assert_true(clients[i] >= 0);
+        look();
+        say_regions(clients[i], 400);
+        assert_true(descriptors() <= before + 2 * CLIENTS + HELD_MAX);
+    }
+    now_ns += 10 * SL_CLOCK_NS_PER_S; /* they have not said all in time */
+    look();
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        sl_module_memif_socket_close(&clients[i]);
+    }
+    assert_int_equal(descriptors(), before);
+    /* What they held is free for others again. */
+    int client = sl_module_memif_socket_dial(&address);
+    look();
+    say_regions(client, 400);
+    assert_true(descriptors() >= before + 400);
+    now_ns += 10 * SL_CLOCK_NS_PER_S;
+    look();
+    sl_module_memif_socket_close(&client);
+    assert_int_equal(descriptors(), before);
+}
+
+static void guest__says_no_more_than_a_client_can_mean(void **state)
+{
+    (void)state;
+    const struct sl_module_memif_address address = listen_somewhere();
+    const uint32_t before = descriptors();
+    int client = sl_module_memif_socket_dial(&address);
+    look();
+    say_regions(client, HELD_MAX + 10);
+    assert_int_equal(descriptors(), before + 1); /* it was turned away */
+    sl_module_memif_socket_close(&client);
+}
+
+static void arguments__an_id_is_a_number(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"id=",   "id=x",          "id=1x",
+                                        "id=-1", "id=4294967296", "role=client,id= 1"};
+    struct sl_module_memif_arguments read;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_non_null(sl_module_memif_arguments_read(wrong[i], &read));
+    }
+    assert_null(sl_module_memif_arguments_read("role=server,id=4294967295,bsize=2048", &read));
+    assert_int_equal(read.id, UINT32_MAX);
+    assert_true(read.is_server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(guests__hold_no_more_than_one_may),
+        cmocka_unit_test(guest__says_no_more_than_a_client_can_mean),
+        cmocka_unit_test(arguments__an_id_is_a_number),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
