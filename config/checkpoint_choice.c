@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +11,12 @@
 #include <unistd.h>
 
 #include "config/env.h"
+#include "core/limits.h"
 
 #define EVERY_MAX  (31 * 86400)
 #define ADDS_MAX   63
 #define KEEP_MAX   1000
 #define LEVEL_MAX  19
-#define NUMBER_MAX 999999999 /* what a manifest's folder is called has no more digits */
 #define PATH_BYTES 512
 
 /* What is set, by a flag or else by a variable, and which of them it is. */
@@ -46,7 +47,7 @@ static int read_number(struct setting setting, uint32_t least, uint32_t most, co
 static int read_restore(struct setting setting, struct sl_checkpoint_choice *out, char *reason,
                         size_t reason_bytes)
 {
-    uint32_t number;
+    uint64_t number;
     if (setting.value == NULL) {
         return 0;
     }
@@ -54,14 +55,14 @@ static int read_restore(struct setting setting, struct sl_checkpoint_choice *out
         out->restore = SL_CHECKPOINT_RESTORE_NEWEST;
         return 0;
     }
-    if (sl_env_parse_u32(setting.value, 1, NUMBER_MAX, &number)) {
+    if (sl_env_parse_u64(setting.value, 1, SL_LIMIT_CHECKPOINT_NUMBER, &number)) {
         out->restore = SL_CHECKPOINT_RESTORE_NUMBER;
         out->number = number;
         return 0;
     }
     (void)snprintf(reason, reason_bytes,
-                   "%s=%.80s: accepts newest, or the number of a checkpoint, from 1 to %d",
-                   setting.source, setting.value, NUMBER_MAX);
+                   "%s=%.80s: accepts newest, or the number of a checkpoint, from 1 to %" PRIu64,
+                   setting.source, setting.value, (uint64_t)SL_LIMIT_CHECKPOINT_NUMBER);
     return SL_ERR_INVALID;
 }
 
@@ -219,15 +220,23 @@ static void write_holder(int fd)
     }
 }
 
+/* Another user's lock file, which may be read only, can be locked all the same. */
+static int open_lock(const char *path)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    return fd < 0 && errno == EACCES ? open(path, O_RDONLY | O_CLOEXEC) : fd;
+}
+
 int sl_checkpoint_choice_lock(const struct sl_checkpoint_choice *choice, uint32_t task_index,
-                              char *reason, size_t reason_bytes)
+                              int *lock, char *reason, size_t reason_bytes)
 {
     char path[PATH_BYTES + 32], holder[192];
     if (choice->dir == NULL) {
+        *lock = -1;
         return 0;
     }
     (void)snprintf(path, sizeof path, "%s/.ps-%u.lock", choice->dir, task_index);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    int fd = open_lock(path);
     if (fd < 0) {
         (void)snprintf(reason, reason_bytes, "--checkpoint-dir %s: cannot open %s: %s", choice->dir,
                        path, strerror(errno));
@@ -235,13 +244,15 @@ int sl_checkpoint_choice_lock(const struct sl_checkpoint_choice *choice, uint32_
     }
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
         write_holder(fd);
-        return 0; /* the descriptor, and so the lock, is the process's until it ends */
+        *lock = fd;
+        return 0;
     }
     const int why = errno;
     read_holder(fd, holder, sizeof holder);
     (void)close(fd);
     if (why != EWOULDBLOCK) {
-        return 0; /* a file system without locks */
+        *lock = -1; /* a file system without locks */
+        return 0;
     }
     (void)snprintf(
         reason, reason_bytes,

@@ -101,11 +101,11 @@ int sl_checkpoint_choice_read(const struct sl_checkpoint_choice_flags *flags, bo
 int sl_checkpoint_choice_check(const struct sl_checkpoint_choice *choice, char *reason,
                                size_t reason_bytes);
 
-/* Takes the folder for ps `task_index` until the process ends, so that no other job writes there: a
- * lock (flock) on FOLDER/.ps-N.lock, which stays behind. Where the file system has no locks, or
- * there is no folder, does nothing. Once, before start. Errors: IN_USE, INVALID; reason names the
- * folder and the holder. */
+/* Takes the folder for ps `task_index`, so that no other job writes there: a lock (flock) on
+ * FOLDER/.ps-N.lock, which stays behind. The lock lasts until *lock, a descriptor, is closed; -1
+ * where the file system has no locks, or there is no folder. Before start. Errors: IN_USE, INVALID;
+ * reason names the folder and the holder. */
 int sl_checkpoint_choice_lock(const struct sl_checkpoint_choice *choice, uint32_t task_index,
-                              char *reason, size_t reason_bytes);
+                              int *lock, char *reason, size_t reason_bytes);
 
 #endif

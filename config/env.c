@@ -23,22 +23,30 @@ bool sl_env_parse_bool(const char *text, bool *out)
     return false;
 }
 
-bool sl_env_parse_u32(const char *text, uint32_t least, uint32_t most, uint32_t *out)
+bool sl_env_parse_u64(const char *text, uint64_t least, uint64_t most, uint64_t *out)
 {
     if (text[0] == '\0') {
         return false;
     }
     uint64_t value = 0;
     for (const char *at = text; *at != '\0'; at++) {
-        if (*at < '0' || *at > '9') {
+        const uint64_t digit = (uint64_t)*at - '0';
+        if (digit > 9 || value > (UINT64_MAX - digit) / 10) {
             return false;
         }
-        value = value * 10 + (uint64_t)(*at - '0');
-        if (value > UINT32_MAX) {
-            return false;
-        }
+        value = value * 10 + digit;
     }
     if (value < least || value > most) {
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
+bool sl_env_parse_u32(const char *text, uint32_t least, uint32_t most, uint32_t *out)
+{
+    uint64_t value;
+    if (!sl_env_parse_u64(text, least, most, &value)) {
         return false;
     }
     *out = (uint32_t)value;

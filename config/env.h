@@ -31,5 +31,6 @@ int sl_env_read(uint32_t core_count, struct sl_env *out, char *reason, size_t re
 /* The same rules for one boolean or number, for flags that share them. */
 bool sl_env_parse_bool(const char *text, bool *out);
 bool sl_env_parse_u32(const char *text, uint32_t least, uint32_t most, uint32_t *out);
+bool sl_env_parse_u64(const char *text, uint64_t least, uint64_t most, uint64_t *out);
 
 #endif

@@ -69,6 +69,7 @@ struct sources {
     struct sl_store_choice store;
     struct sl_etcd_options etcd;
     struct sl_dpdk_device_list *devices; /* where an endpoint is of dpdk */
+    int folder_lock;                     /* -1: none */
 };
 
 static const struct flags DEFAULTS = {
@@ -531,6 +532,9 @@ static void free_sources(struct sources *sources)
     sl_cluster_fini(&sources->cluster);
     sl_dpdk_device_list_destroy(&sources->devices);
     sl_cli_list_fini(&flags.dpdk);
+    if (sources->folder_lock >= 0) {
+        (void)close(sources->folder_lock);
+    }
 }
 
 /* Fills the options from flags, environment and cluster; what they point to is in *sources, which
@@ -560,12 +564,27 @@ static int configure(struct sources *sources, struct sl_process_options *options
         err = check_endpoints(sources, options, reason);
     }
     if (err == 0) {
-        err = sl_serve_parts_take_folder(&sources->checkpoint, options, reason, REASON_BYTES);
+        err = sl_serve_parts_take_folder(&sources->checkpoint, options, &sources->folder_lock,
+                                         reason, REASON_BYTES);
     }
     if (err == 0) {
         err = check_replicas(options, reason);
     }
     return err != 0 ? err : sl_serve_parts_check_memory(options, reason, REASON_BYTES);
+}
+
+/* Of a start that failed before the process ran: usage, or a state of the world that may pass. */
+static int exit_status(int err)
+{
+    switch (err) {
+    case SL_ERR_DEADLINE:
+    case SL_ERR_IN_USE:
+    case SL_ERR_NO_MEMORY:
+    case SL_ERR_IO:
+        return EXIT_FAILURE;
+    default:
+        return EXIT_USAGE;
+    }
 }
 
 int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
@@ -576,7 +595,7 @@ int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
     if (result == SL_CLI_EXIT_OK) {
         return EXIT_SUCCESS;
     }
-    struct sources sources = {0};
+    struct sources sources = {.folder_lock = -1};
     struct sl_process_options options = {.kv_handler = handler};
     if (result == SL_CLI_RUN) {
         result = configure(&sources, &options, reason);
@@ -584,7 +603,7 @@ int sl_kv_serve(int argc, char **argv, const struct sl_kv_handler *handler)
     if (result != 0) {
         (void)fprintf(stderr, "starling-ps: %s\n", reason);
         free_sources(&sources);
-        return result == SL_ERR_DEADLINE ? EXIT_FAILURE : EXIT_USAGE;
+        return exit_status(result);
     }
     sl_serve_parts_warn_cores(&options);
     warn_wildcard(&options.data);

@@ -51,7 +51,7 @@ void sl_serve_parts_store(const struct sl_store_choice *choice, const struct sl_
 }
 
 int sl_serve_parts_take_folder(const struct sl_checkpoint_choice *checkpoint,
-                               const struct sl_process_options *options, char *reason,
+                               const struct sl_process_options *options, int *lock, char *reason,
                                size_t reason_bytes)
 {
     if (options->kind == SL_PROCESS_SCHEDULER) {
@@ -61,7 +61,7 @@ int sl_serve_parts_take_folder(const struct sl_checkpoint_choice *checkpoint,
     if (err != 0 || options->any_task) {
         return err;
     }
-    return sl_checkpoint_choice_lock(checkpoint, options->task_index, reason, reason_bytes);
+    return sl_checkpoint_choice_lock(checkpoint, options->task_index, lock, reason, reason_bytes);
 }
 
 int sl_serve_parts_check_memory(const struct sl_process_options *options, char *reason,

@@ -21,9 +21,9 @@ void sl_serve_parts_store(const struct sl_store_choice *choice, const struct sl_
                           struct sl_etcd_options *out);
 
 /* Makes and checks the checkpoint folder, and takes it for this ps where its task index is known
- * before it joins. Errors: INVALID, IN_USE, with reason. */
+ * before it joins: until *lock is closed, if it is set. Errors: INVALID, IN_USE, with reason. */
 int sl_serve_parts_take_folder(const struct sl_checkpoint_choice *checkpoint,
-                               const struct sl_process_options *options, char *reason,
+                               const struct sl_process_options *options, int *lock, char *reason,
                                size_t reason_bytes);
 
 /* Whether the memory limit suffices for the other options. Errors: INVALID, with reason. */

@@ -39,15 +39,15 @@ static bool wait_for_room(const struct sl_relay *relay, int fd)
     return true;
 }
 
-/* A write that fails does not end the job. A reader that has gone wants no more; any other failure
- * has lost output, and is remembered. */
+/* A write that fails does not end the job. A reader or a terminal that has gone wants no more; any
+ * other failure has lost output, and is remembered. */
 static void write_all(struct sl_relay *relay, int fd, const char *bytes, size_t count)
 {
     while (count > 0 && wait_for_room(relay, fd)) {
         const ssize_t written = write(fd, bytes, count);
         if (written < 0 && errno != EINTR && errno != EAGAIN) {
-            relay->lost_errno =
-                errno == EPIPE || relay->lost_errno != 0 ? relay->lost_errno : errno;
+            const bool has_gone = errno == EPIPE || errno == EIO;
+            relay->lost_errno = has_gone || relay->lost_errno != 0 ? relay->lost_errno : errno;
             return;
         }
         if (written > 0) {

@@ -182,6 +182,12 @@ static int take_spec(const void *encoded, size_t bytes, uint32_t table_id,
     return err;
 }
 
+/* What AdamAsync keeps of beta1 and beta2: at 1 its step has no bound. NaN is none. */
+static bool is_power(float power)
+{
+    return power >= 0 && power < 1;
+}
+
 int sl_image_take_table(const struct sl_image_block *block, struct sl_image_table *out,
                         char *reason, size_t reason_bytes)
 {
@@ -197,6 +203,11 @@ int sl_image_take_table(const struct sl_image_block *block, struct sl_image_tabl
     table.pushed_rows = sl_bytes_u64(&cursor);
     if (block->count != 1 || cursor.bad || !padded || cursor.left != 0) {
         (void)snprintf(reason, reason_bytes, "a block of table has not the length of its record");
+        return SL_ERR_CORRUPT;
+    }
+    if (!is_power(table.state.beta1_power) || !is_power(table.state.beta2_power)) {
+        (void)snprintf(reason, reason_bytes,
+                       "a block of table has powers of beta1 and beta2 that are not in [0, 1)");
         return SL_ERR_CORRUPT;
     }
     const int err = take_spec(encoded, bytes, block->table_id, &table.spec, reason, reason_bytes);

@@ -392,6 +392,9 @@ static void last_answered(void *ctx, const struct sl_message *answer, int err, c
     }
     if (err == 0) {
         sl_log_info("checkpoint %" PRIu64 " is the last one", answer->checkpoint_number);
+    } else if (all->holds_all) {
+        sl_log_info("no last checkpoint: %s; nothing was written since the last complete one",
+                    reason);
     } else {
         sl_log_error("no last checkpoint: %s; what was written since the last complete one is lost",
                      reason);

@@ -32,9 +32,18 @@ uint64_t sl_encode_dense_bytes(const struct sl_operation *operation, uint64_t co
            (sl_encoder_pushes(operation) ? sl_bytes_pad8(count * sizeof(float)) : 0);
 }
 
-static uint64_t dense_that_fits(const struct sl_encoder *encoder,
-                                const struct sl_operation *operation, uint64_t wanted)
+/* A range that is cut ends with a whole block, if it has one: each section that touches a block
+ * counts as a visit of it (ps/dense.h). */
+static uint64_t whole_blocks(struct sl_encoder_range range)
 {
+    const uint64_t part = (range.start + range.count) % SL_PARTITION_BLOCK_ELEMENTS;
+    return range.count > part ? range.count - part : range.count;
+}
+
+static uint64_t dense_that_fits(const struct sl_encoder *encoder,
+                                const struct sl_operation *operation, struct sl_encoder_range range)
+{
+    const uint64_t wanted = range.count;
     uint64_t room = sl_encoder_section_room(encoder);
     if (room < sl_encode_dense_bytes(operation, 1)) {
         return 0;
@@ -46,7 +55,7 @@ static uint64_t dense_that_fits(const struct sl_encoder *encoder,
     if (sl_encoder_pulls(operation) && fit > sl_encoder_reply_room(encoder) / 8 * 2) {
         fit = sl_encoder_reply_room(encoder) / 8 * 2;
     }
-    return fit;
+    return fit < wanted ? whole_blocks((struct sl_encoder_range){range.start, fit}) : fit;
 }
 
 static int put_dense(struct sl_encoder *encoder, const struct sl_operation *operation,
@@ -80,21 +89,33 @@ static int put_dense(struct sl_encoder *encoder, const struct sl_operation *oper
     return err;
 }
 
-/* A tail cannot be padded: it has an even number of elements, and the odd one goes by itself. */
+/* A tail cannot be padded: it has an even number of elements. What lies before the first block of a
+ * range that begins with an odd element, and behind the last block of one with an odd number, goes
+ * by itself. */
+static uint64_t dense_wanted(struct sl_encoder_range range, bool *as_tail)
+{
+    if (*as_tail && range.start % 2 != 0) {
+        *as_tail = false;
+        return SL_PARTITION_BLOCK_ELEMENTS - range.start % SL_PARTITION_BLOCK_ELEMENTS;
+    }
+    return *as_tail && range.count % 2 != 0 ? whole_blocks(range) : range.count;
+}
+
 static int encode_dense_piece(struct sl_encoder *encoder, const struct sl_operation *operation,
                               struct sl_encoder_range range, uint64_t *taken)
 {
     bool as_tail =
         sl_encoder_pushes(operation) && range.count * sizeof(float) >= SL_ENCODE_TAIL_BYTES_MIN;
-    uint64_t wanted = as_tail ? range.count & ~(uint64_t)1 : range.count;
-    uint64_t fit = dense_that_fits(encoder, operation, wanted);
+    range.count = dense_wanted(range, &as_tail);
+    const uint64_t wanted = range.count;
+    uint64_t fit = dense_that_fits(encoder, operation, range);
     bool body_too_long = as_tail && encoder->request != NULL &&
                          encoder->writer.next > encoder->base + SL_ENCODE_TAIL_BODY_BYTES_MAX -
                                                     SL_ENCODER_SECTION_BYTES;
     bool alone = !sl_encoder_pushes(operation) && wanted >= ALONE_ELEMENTS_MIN;
     if ((fit < wanted || body_too_long || alone) && encoder->request != NULL) {
         sl_encoder_close(encoder);
-        fit = dense_that_fits(encoder, operation, wanted);
+        fit = dense_that_fits(encoder, operation, range);
     }
     sl_assert(fit > 0);
     int err = 0;

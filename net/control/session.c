@@ -89,7 +89,9 @@ void sl_session_end_because(struct sl_session *session, int err, const char *why
 void sl_session_set_obstacle(struct sl_session *session, const char *what)
 {
     (void)snprintf(session->obstacle, sizeof session->obstacle, "%s", what);
-    session->refused_since_ns = 0;
+    if (sl_endpoint_same(&session->options.endpoint, &session->refused_at)) {
+        session->refused_since_ns = 0;
+    }
 }
 
 void sl_session_break(struct sl_session *session, int err, const char *why)

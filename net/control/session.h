@@ -16,12 +16,14 @@
  * another attempt follows, later the connection is lost. Broken or misplaced frames and a Goodbye
  * after the welcome are a loss too; before it, what is no Starling ends it.
  *
- * Before the welcome only a trusted peer ends a session, or says where the coordinator is. With a
- * secret that is a peer that has proved it on this connection. Without one, any peer is trusted
- * before the session's first welcome, so that a wrong configuration ends at once; later a peer is
- * when it refuses for a whole lease (without a lease: SL_SESSION_GREETING_NS). All else is an
- * obstacle: logged once a minute, then another attempt follows. A session that is still refused at
- * the start timeout ends with the error of the last refusal.
+ * Before the welcome only a trusted peer ends a session. With a secret, a trusted peer is one that
+ * has proved it on this connection, and only such a peer says where the coordinator is. Without
+ * one, any peer says so: after an election the place of the old coordinator leads to the new one.
+ * There any peer is trusted before the session's first welcome, so that a wrong configuration ends
+ * at once; later a peer is when the session has been refused for a whole lease (without a lease:
+ * SL_SESSION_GREETING_NS). All else is an obstacle: logged once a minute, then another attempt
+ * follows. A session that is still refused at the start timeout ends with the error of the last
+ * refusal.
  *
  * A host name is looked up anew for each attempt, without making the reactor wait (net/resolve.h);
  * of its addresses each attempt takes the next. Numeric hosts take no thread, nor do those of shm,

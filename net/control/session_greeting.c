@@ -61,6 +61,7 @@ void sl_session_reject(struct sl_session *session, int err, const char *why)
     sl_session_break(session, err, why);
     sl_session_set_obstacle(session, why);
     session->refused_since_ns = since_ns != 0 ? since_ns : now_ns;
+    session->refused_at = session->options.endpoint;
     session->refusal_err = err;
     log_refusal(session, why);
 }
@@ -180,8 +181,10 @@ static void refused(struct sl_session *session, const struct sl_message_error *e
 {
     char why[SL_MESSAGE_TEXT_BYTES + 32];
     (void)snprintf(why, sizeof why, "it refuses this process: %s", error->text);
+    const uint64_t since_ns = session->refused_since_ns;
     if (!is_unproved(session) && sl_session_told_where(session, error->coordinator)) {
         sl_session_break(session, SL_ERR_AGAIN, why);
+        session->refused_since_ns = since_ns; /* by the place that it leads back to, perhaps */
     } else if (is_unproved(session) || sl_session_is_final(error->err)) {
         sl_session_reject(session, error->err, why);
     } else {

@@ -76,9 +76,11 @@ struct sl_session {
     uint64_t opened_ns, deadline_ns, welcomed_ns;
     uint64_t back_off_ns, back_off_max_ns, report_wait_ns;
     char obstacle[SL_SESSION_OBSTACLE_BYTES]; /* "": nothing is known */
-    /* The obstacle is a refusal that cannot be trusted (sl_session_reject): the time of the first
-     * one in a row; 0: the obstacle is something else. */
+    /* Refusals that cannot be trusted (sl_session_reject): the time of the first one in a row, and
+     * the place of the last. Another obstacle at that place, or a welcome, ends the row; 0: none.
+     */
     uint64_t refused_since_ns;
+    struct sl_endpoint refused_at;
     int refusal_err;          /* the error of the last refusal */
     uint64_t refusal_wait_ns; /* without a secret, a refusal counts after this time */
     uint64_t refusal_log_ns;  /* no refusal is logged before */

@@ -185,7 +185,7 @@ struct sl_dpdk_conn {
     uint64_t asked_ns;     /* ASKING: when OPEN was sent last, and the pause until the next */
     uint64_t pause_ns;
     uint32_t asked_count; /* with this cookie */
-    uint32_t vain_count;  /* ASKING: times that the timer rang since the set-up got further */
+    uint32_t late_count;  /* ASKING: times that the timer rang behind the deadline */
     uint64_t cookie;
     struct sl_dpdk_silence silence; /* sweep.c */
     struct sl_dpdk_move *move;      /* LEAVING: move.c */

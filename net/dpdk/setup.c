@@ -10,9 +10,10 @@
 #define PAUSE_MIN_NS (20 * SL_CLOCK_NS_PER_MS)
 #define PAUSE_MAX_NS (500 * SL_CLOCK_NS_PER_MS)
 
-/* A connect fails at its deadline when the timer has rung so often in vain. A thread that was
- * stopped until then has not looked at the answers yet. */
-#define VAIN_COUNT   4U
+/* A thread that was stopped until the deadline of a connect has not looked at the answers yet: the
+ * timer rings this often more, PAUSE_MIN_NS apart, before the connect fails. Each of the three
+ * answers that a connect waits for may lead to the next. */
+#define LATE_COUNT   3U
 
 /* A peer that shares its core with others answers late, however little it is sent: delay alone does
  * not make us slower in a round trip than by what we may send unasked. */
@@ -113,8 +114,8 @@ static void explain(const struct sl_dpdk_conn *conn)
 void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn)
 {
     const uint64_t now_ns = sl_dpdk_now_ns(conn->dpdk);
-    conn->vain_count++;
-    if (now_ns >= conn->deadline_ns && conn->vain_count >= VAIN_COUNT) {
+    const bool is_late = now_ns >= conn->deadline_ns;
+    if (is_late && conn->late_count++ == LATE_COUNT) {
         if (sl_dpdk_may_log(conn->dpdk)) {
             explain(conn);
         }
@@ -122,13 +123,13 @@ void sl_dpdk_setup_timer(struct sl_dpdk_conn *conn)
         return;
     }
     conn->pause_ns = 2 * conn->pause_ns < PAUSE_MAX_NS ? 2 * conn->pause_ns : PAUSE_MAX_NS;
+    conn->pause_ns = is_late ? PAUSE_MIN_NS : conn->pause_ns;
     ask(conn, now_ns);
 }
 
 void sl_dpdk_setup_routed(struct sl_dpdk_conn *conn)
 {
     conn->pause_ns = PAUSE_MIN_NS;
-    conn->vain_count = 0;
     ask(conn, sl_dpdk_now_ns(conn->dpdk));
 }
 
@@ -171,7 +172,7 @@ static void take_retry(struct sl_dpdk_conn *conn, const struct sl_dpdk_hello *he
         return; /* an answer to a question that was sent twice */
     }
     conn->cookie = hello->cookie;
-    conn->asked_count = conn->vain_count = 0;
+    conn->asked_count = 0;
     ask(conn, sl_dpdk_now_ns(conn->dpdk));
 }
 

@@ -219,14 +219,15 @@ void sl_shm_conn_finish(struct sl_shm_conn *conn)
     struct sl_shm *shm = conn->shm;
     sl_assert(conn->life == SL_SHM_ENDED);
     unlink_from(conn);
-    if (conn->link.segment != NULL) {
-        sl_shm_side_leave(sl_shm_our_side(conn));
-    }
-    close(conn->link.fd);
     sl_shm_landing_close(conn);
     if (!conn->unannounced) {
         sl_conn_report_closed(&conn->base, conn->end_err);
     }
+    /* The peer takes its buffers back when it sees either. */
+    if (conn->link.segment != NULL) {
+        sl_shm_side_leave(sl_shm_our_side(conn));
+    }
+    close(conn->link.fd);
     if (conn->receive.claims_open > 0) {
         conn->spare_next = shm->kept;
         shm->kept = conn;

@@ -105,7 +105,9 @@ static void take_from_peer(struct sl_shm_conn *conn, const struct landing *landi
 
 void sl_shm_landing_close(struct sl_shm_conn *conn)
 {
-    for (uint32_t i = 0; sl_shm_landing_is_lent(conn) && !conn->eof && i < LANDINGS; i++) {
+    const bool writes =
+        sl_shm_landing_is_lent(conn) && !conn->eof && sl_shm_side_stays(sl_shm_peer_side(conn));
+    for (uint32_t i = 0; writes && i < LANDINGS; i++) {
         if (conn->landings->items[i].bytes != 0) {
             take_from_peer(conn, &conn->landings->items[i]);
         }

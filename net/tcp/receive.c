@@ -384,6 +384,13 @@ static bool is_sliced(struct sl_tcp_conn *conn)
     return sl_tcp_slice(conn, left) < left;
 }
 
+/* Connections wait for memory: what another receives behind the header of a long frame has to be
+ * set aside, so it is to be little. */
+static bool is_crowded(const struct sl_tcp *tcp)
+{
+    return !sl_tcp_list_empty(&tcp->stalled) || !sl_tcp_list_empty(&tcp->refused);
+}
+
 static void receive_buffers(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_receive *receive = &conn->receive;
@@ -393,12 +400,13 @@ static void receive_buffers(struct sl_tcp_conn *conn)
     if (receive->low_bytes > 1) {
         (void)await_bytes(conn, 1);
     }
-    receive->multishot = conn->tcp->ring->multishot_recv && !receive->peek;
+    const bool peek = receive->peek || is_crowded(conn->tcp);
+    receive->multishot = conn->tcp->ring->multishot_recv && !peek;
     struct io_uring_sqe *sqe = sl_tcp_receive_begin(conn);
     if (receive->multishot) {
         io_uring_prep_recv_multishot(sqe, conn->fd, NULL, 0, 0);
     } else {
-        bool little = receive->peek && SL_TCP_PEEK_BYTES < buffers->buffer_bytes;
+        bool little = peek && SL_TCP_PEEK_BYTES < buffers->buffer_bytes;
         io_uring_prep_recv(sqe, conn->fd, NULL, little ? SL_TCP_PEEK_BYTES : buffers->buffer_bytes,
                            0);
     }

@@ -15,11 +15,11 @@ static inline float sl_ftrl_power(float n, float q, bool square_root)
 }
 
 /* step / curvature; 0 where the curvature is 0: a gradient whose square underflows leaves n at 0,
- * and nothing is known of the coordinate. The division itself is unconditional, or the compiler
- * would not vectorise it. */
+ * and nothing is known of the coordinate. A NaN stays one. The division itself is unconditional, or
+ * the compiler would not vectorise it. */
 static inline float sl_ftrl_divide(float step, float curvature)
 {
-    const float known = curvature > 0.0F ? curvature : INFINITY;
+    const float known = curvature <= 0.0F ? INFINITY : curvature;
     return step / known;
 }
 

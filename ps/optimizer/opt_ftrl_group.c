@@ -46,7 +46,7 @@ static inline __attribute__((always_inline)) void update(const struct sl_optimiz
     const float l2_twice = 2.0F * spec->l2;
     sl_ftrl_accumulate(spec, square_root, dim, w, n, z, g);
     const float length = norm(dim, z);
-    if (!(length > spec->l1)) {
+    if (length <= spec->l1) {
         for (uint32_t i = 0; i < dim; i++) {
             w[i] = 0.0F;
         }

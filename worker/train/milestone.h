@@ -12,6 +12,7 @@
 enum sl_milestone {
     SL_MILESTONE_STARTED = 0,   /* all workers were there, and began to train */
     SL_MILESTONE_EVALUATED = 1, /* the model was evaluated, or could not be */
+    SL_MILESTONE_FAILED = 2,    /* ... it could not be; reached before EVALUATED */
 };
 
 struct sl_milestones {

@@ -61,7 +61,7 @@ static void layer_backward(const float *matrix, float *grads, const float *restr
 static void rectify(float *values, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        values[i] = values[i] > 0 ? values[i] : 0;
+        values[i] = values[i] < 0 ? 0 : values[i]; /* a NaN stays one, and is noticed */
     }
 }
 

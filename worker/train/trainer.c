@@ -432,8 +432,26 @@ static int evaluate(struct trainer *trainer)
                               options->batch_rows, trainer->report);
     }
     /* Also when it failed: another worker would not fare better. */
-    int told = sl_milestone_reach(&trainer->milestones, SL_MILESTONE_EVALUATED);
+    int told = err != 0 ? sl_milestone_reach(&trainer->milestones, SL_MILESTONE_FAILED) : 0;
+    told = told != 0 ? told : sl_milestone_reach(&trainer->milestones, SL_MILESTONE_EVALUATED);
     return err != 0 ? err : told;
+}
+
+/* Whether an evaluation is over; one that failed, in another process perhaps, is an error. */
+static int look_at_evaluation(const struct trainer *trainer, bool *over)
+{
+    bool failed = false;
+    int err = sl_milestone_is_reached(&trainer->milestones, SL_MILESTONE_EVALUATED, over);
+    if (err == 0 && *over) {
+        err = sl_milestone_is_reached(&trainer->milestones, SL_MILESTONE_FAILED, &failed);
+    }
+    if (err == 0 && failed) {
+        sl_log_error(
+            "the evaluation of this job failed; the reason is in the log of the worker that "
+            "evaluated");
+        err = SL_ERR_INVALID;
+    }
+    return err;
 }
 
 /* Worker 0 evaluates while the others wait; when it is lost before it has, worker 1 does, and so
@@ -446,10 +464,10 @@ static int evaluate_in_turn(struct trainer *trainer)
     const struct sl_trainer_options *options = trainer->options;
     int failed = 0;
     for (uint32_t turn = 0; turn < SL_LIMIT_WORKERS; turn++) {
-        bool evaluated = false;
-        int err = sl_milestone_is_reached(&trainer->milestones, SL_MILESTONE_EVALUATED, &evaluated);
-        if (err != 0 || evaluated) {
-            return err != 0 ? err : failed;
+        bool over = false;
+        int err = look_at_evaluation(trainer, &over);
+        if (err != 0 || over) {
+            return failed != 0 ? failed : err;
         }
         if (turn == options->worker_index) {
             if (turn > 0) {

@@ -196,13 +196,18 @@ static void lock__is_of_one_process_for_each_ps(void **state)
     char folder[] = "/tmp/sl_checkpoint_choice_XXXXXX", path[64], reason[512] = "", pid[32];
     assert_non_null(mkdtemp(folder));
     const struct sl_checkpoint_choice choice = {.dir = folder};
-    assert_int_equal(sl_checkpoint_choice_lock(&choice, 0, reason, sizeof reason), 0);
-    assert_int_equal(sl_checkpoint_choice_lock(&choice, 1, reason, sizeof reason), 0);
-    assert_int_equal(sl_checkpoint_choice_lock(&choice, 0, reason, sizeof reason), SL_ERR_IN_USE);
+    int locks[2], again;
+    assert_int_equal(sl_checkpoint_choice_lock(&choice, 0, &locks[0], reason, sizeof reason), 0);
+    assert_int_equal(sl_checkpoint_choice_lock(&choice, 1, &locks[1], reason, sizeof reason), 0);
+    assert_int_equal(sl_checkpoint_choice_lock(&choice, 0, &again, reason, sizeof reason),
+                     SL_ERR_IN_USE);
     (void)snprintf(pid, sizeof pid, "process %ld", (long)getpid());
     assert_non_null(strstr(reason, folder));
     assert_non_null(strstr(reason, pid));
+    assert_int_equal(close(locks[0]), 0);
+    assert_int_equal(sl_checkpoint_choice_lock(&choice, 0, &locks[0], reason, sizeof reason), 0);
     for (int i = 0; i < 2; i++) {
+        assert_int_equal(close(locks[i]), 0);
         (void)snprintf(path, sizeof path, "%s/.ps-%d.lock", folder, i);
         assert_int_equal(unlink(path), 0);
     }

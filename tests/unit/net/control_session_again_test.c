@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,6 +143,38 @@ static void session_lost__ends_when_refused_for_a_lease(void **state)
         assert_int_equal(fixture.answer_err, final[i]);
         session_fixture_teardown(&fixture);
     }
+}
+
+/* The place that it comes back to after each refusal leads to the one that refuses. */
+static void session_lost__ends_when_refused_for_a_lease_behind_a_redirect(void **state)
+{
+    (void)state;
+    struct session_fixture fixture;
+    setup(&fixture);
+    fixture.lease_ms = 2000;
+    const struct sl_endpoint other = {.scheme = SL_ENDPOINT_TCP, .port = 4001, .host = "127.0.0.1"};
+    session_fixture_listen_at(&fixture, fixture.pair.b.transport, &other);
+    session_fixture_greet(&fixture);
+    session_fixture_lose(&fixture);
+    fixture.received_count = 0;
+    session_fixture_until(&fixture, session_fixture_has_received);
+    const uint64_t before_ns = fixture.pair.now_ns;
+    while (fixture.closed_count == 0) {
+        if (sl_session_endpoint(fixture.session)->port == 4001) {
+            refuse(&fixture, SL_ERR_EXISTS);
+            continue;
+        }
+        struct sl_message message = {.kind = SL_MESSAGE_ERROR, .error = {.err = SL_ERR_AGAIN}};
+        (void)snprintf(message.error.coordinator, sizeof message.error.coordinator,
+                       "tcp://127.0.0.1:4001");
+        session_fixture_send_message(&fixture, &message);
+        session_fixture_until(&fixture, session_fixture_is_acceptor_closed);
+        fixture.received_count = 0;
+        session_fixture_until(&fixture, has_received_or_is_closed);
+    }
+    assert_in_range(fixture.pair.now_ns - before_ns, 2 * SL_CLOCK_NS_PER_S, 6 * SL_CLOCK_NS_PER_S);
+    assert_int_equal(fixture.closed_err, SL_ERR_EXISTS);
+    session_fixture_teardown(&fixture);
 }
 
 static void session_open__tries_again_after_errors_that_pass(void **state)
@@ -576,6 +609,7 @@ int main(void)
         cmocka_unit_test(session_lost__outlasts_a_peer_that_is_starting),
         cmocka_unit_test(session_lost__outlasts_refusals_shorter_than_the_lease),
         cmocka_unit_test(session_lost__ends_when_refused_for_a_lease),
+        cmocka_unit_test(session_lost__ends_when_refused_for_a_lease_behind_a_redirect),
         cmocka_unit_test(session_open__tries_again_after_errors_that_pass),
         cmocka_unit_test(session_lost__has_a_deadline_for_greetings),
         cmocka_unit_test(session_lost__pauses_grow_when_connections_do_not_last),

@@ -56,7 +56,7 @@ static void append_table(struct shard_image *image, uint32_t id, const char *nam
 {
     struct sl_image_table table = a_table(name, kind);
     table.step = step;
-    table.state.beta1_power = (float)step;
+    table.state.beta1_power = (float)step / 16;
     sl_image_put_table(shard_image_append(image, SL_IMAGE_TABLE, id, SL_IMAGE_TABLE_BYTES), id,
                        &table);
 }
@@ -295,7 +295,7 @@ static void shard_load__the_greatest_step_brings_its_state(void **state)
     struct sl_image_table table;
     assert_int_equal(sl_image_take_table(image.first, &table, reason, sizeof reason), 0);
     assert_true(table.step == 9);
-    assert_true(table.state.beta1_power == 9);
+    assert_true(table.state.beta1_power == 9.0F / 16);
     shard_image_fini(&image);
     sl_shard_destroy(&shard);
 }

@@ -26,10 +26,12 @@ struct fixture {
     uint32_t sections_of_next; /* of clock 42: behind the tick of 41 */
     float *pushed;             /* dense: what arrived for each element; sparse: column 0 by key */
     uint32_t *visits;
+    uint32_t *block_visits; /* dense: sections that pushed to a part of the block */
 };
 
 static struct sl_table sparse = {.id = 2, .spec = {.kind = SL_TABLE_SPARSE, .dim = 3}};
 static struct sl_table dense = {.id = 3, .spec = {.kind = SL_TABLE_DENSE, .length = 700001}};
+#define DENSE_BLOCKS  (700001 / SL_PARTITION_BLOCK_ELEMENTS + 1)
 #define KEYS_DISTINCT 50000U
 
 static float value_of(uint64_t key, uint32_t column)
@@ -42,6 +44,7 @@ static int setup(void **state)
     struct fixture *fixture = calloc(1, sizeof *fixture);
     fixture->pushed = calloc(dense.spec.length, sizeof *fixture->pushed);
     fixture->visits = calloc(dense.spec.length, sizeof *fixture->visits);
+    fixture->block_visits = calloc(DENSE_BLOCKS, sizeof *fixture->block_visits);
     fixture->plan = (struct sl_encode_plan){.wire = &fixture->wire,
                                             .notes = &fixture->notes,
                                             .operations = fixture->operations,
@@ -59,6 +62,7 @@ static int teardown(void **state)
     sl_scratch_fini(&fixture->notes);
     free(fixture->pushed);
     free(fixture->visits);
+    free(fixture->block_visits);
     free(fixture);
     return 0;
 }
@@ -105,6 +109,9 @@ static uint8_t *serve_section(struct fixture *fixture, uint32_t shard,
     }
     for (uint64_t i = 0; i < section->count; i++) {
         if (view->gradients != NULL) {
+            const uint64_t block = (section->start + i) / SL_PARTITION_BLOCK_ELEMENTS;
+            fixture->block_visits[block] +=
+                i == 0 || (section->start + i) % SL_PARTITION_BLOCK_ELEMENTS == 0;
             fixture->pushed[section->start + i] += view->gradients[i];
             fixture->visits[section->start + i]++;
         }
@@ -342,6 +349,7 @@ static void check_dense(struct fixture *fixture, uint64_t start, uint64_t count)
     float *values = calloc(count, sizeof *values);
     float *after = calloc(count, sizeof *after);
     memset(fixture->visits, 0, dense.spec.length * sizeof(uint32_t));
+    memset(fixture->block_visits, 0, DENSE_BLOCKS * sizeof(uint32_t));
     memset(fixture->pushed, 0, dense.spec.length * sizeof(float));
     fixture->plan.operation_count = 0;
     add(fixture, (struct sl_operation){.op = SL_REQUEST_DENSE_PULL,
@@ -365,6 +373,7 @@ static void check_dense(struct fixture *fixture, uint64_t start, uint64_t count)
         bool inside = i >= start && i < start + count;
         assert_int_equal(fixture->visits[i], inside ? 2 : 0);
         if (inside) {
+            assert_int_equal(fixture->block_visits[i / SL_PARTITION_BLOCK_ELEMENTS], 2);
             assert_true(fixture->pushed[i] == 2 * gradients[i - start]);
             assert_true(values[i - start] == (float)i);
             assert_true(after[i - start] == (float)i);
@@ -386,6 +395,7 @@ static void encode_shard__covers_dense_ranges_of_any_size(void **state)
         check_dense(fixture, 0, dense.spec.length);
         check_dense(fixture, 1, 1);
         check_dense(fixture, 1023, 16386);
+        check_dense(fixture, 1025, 600000);
         check_dense(fixture, 233000, 16385);
         check_dense(fixture, 699999, 2);
     }

@@ -47,7 +47,7 @@ int sl_client_barrier(struct sl_client *client, const char *name, uint32_t count
     sl_assert(fake.barrier_count < BARRIERS_MAX);
     uint32_t index = fake.barrier_count++;
     fake.barriers[index] = name;
-    for (uint32_t m = 0; m < 2; m++) {
+    for (uint32_t m = 0; m < 3; m++) {
         fake.milestones[m] += fake.barrier_count == fake.reached_at[m] ? 1.0F : 0.0F;
     }
     return index == fake.late_at ? SL_ERR_DEADLINE : 0;

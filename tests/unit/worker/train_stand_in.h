@@ -28,8 +28,8 @@ struct train_stand_in {
     uint32_t barrier_count;
     int32_t values_lost;    /* the task of a ps; -1: none */
     uint32_t late_at;       /* the barrier to which not all come; BARRIERS_MAX: none */
-    uint32_t reached_at[2]; /* barriers after which another reaches the milestone */
-    float milestones[2];
+    uint32_t reached_at[3]; /* barriers after which another reaches the milestone */
+    float milestones[3];
     struct sl_table_spec specs[SL_MODEL_TABLES + 1];
     uint32_t table_count;
 };

@@ -274,6 +274,18 @@ static void trainer_run__refuses_test_data_of_one_label(void **state)
     assert_true(fake.milestones[SL_MILESTONE_EVALUATED] > 0); /* and nobody tries again */
 }
 
+/* In the place of a worker whose evaluation failed: the job has no result, and says so. */
+static void trainer_run__a_failed_evaluation_stays_failed(void **state)
+{
+    struct sl_report *report = *state;
+    fake.begin = UINT32_MAX;
+    fake.milestones[SL_MILESTONE_FAILED] = 1;
+    fake.milestones[SL_MILESTONE_EVALUATED] = 1;
+    assert_int_equal(train_text(FOUR_BATCHES, "0 1:1\n1 2:1\n", SL_CONSISTENCY_BSP, 0, report),
+                     SL_ERR_INVALID);
+    assert_false(report->evaluated);
+}
+
 /* In a job that runs: the two batches before are read over, and the clocks are the job's. */
 static void trainer_run__goes_on_where_its_clock_is(void **state)
 {
@@ -406,6 +418,7 @@ int main(void)
         trainer_test(trainer_run__stops_after_the_step_in_hand),
         trainer_test(trainer_run__evaluates_after_training),
         trainer_test(trainer_run__refuses_test_data_of_one_label),
+        trainer_test(trainer_run__a_failed_evaluation_stays_failed),
         trainer_test(trainer_run__goes_on_where_its_clock_is),
         trainer_test(trainer_run__goes_on_in_bsp),
         trainer_test(trainer_run__behind_its_data_only_finishes),
