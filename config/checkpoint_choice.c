@@ -83,14 +83,15 @@ static struct settings settings_of(const struct sl_checkpoint_choice_flags *flag
 }
 
 /* A setting that has no effect without a folder; source NULL: there is none. A scheduler has no
- * folder, but orders checkpoints. */
+ * folder, but orders checkpoints, and shares its environment with servers that have one. */
 static struct setting find_lonely(const struct settings *settings, bool fall_back, bool orders)
 {
     const struct setting *const all[] = {&settings->keep, &settings->level, &settings->restore,
                                          &settings->every, &settings->adds};
     const size_t count = orders ? 3 : sizeof all / sizeof all[0];
     for (size_t i = 0; i < count; i++) {
-        if (all[i]->value != NULL) {
+        const bool is_flag = strncmp(all[i]->source, "--", 2) == 0;
+        if (all[i]->value != NULL && (is_flag || !orders)) {
             return *all[i];
         }
     }

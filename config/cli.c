@@ -275,6 +275,9 @@ static int parse_argument(struct parser *parser, const char *argument)
     if (option == NULL) {
         return refuse_unknown(parser, argument);
     }
+    if (parser->cli->given != NULL) {
+        parser->cli->given[option - parser->cli->options] = true;
+    }
     if (option->kind == SL_CLI_FLAG) {
         return parse_flag(parser, option, value);
     }

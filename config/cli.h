@@ -44,6 +44,7 @@ struct sl_cli {
     const char *usage;   /* "[options]" */
     const struct sl_cli_option *options;
     uint32_t option_count;
+    bool *given; /* for each option: the command line has it; false before parse; or NULL */
 };
 
 enum sl_cli_result { SL_CLI_RUN = 0, SL_CLI_EXIT_OK = 1 };

@@ -425,6 +425,24 @@ static int settle_beside(const struct sources *sources, struct sl_process_option
     return 0;
 }
 
+/* Devices that no endpoint uses are not an error: one environment may be that of many ps. */
+static void note_unused(const struct sources *sources, const struct sl_process_options *options,
+                        const char *data)
+{
+    const bool is_used = options->data.scheme == SL_ENDPOINT_DPDK ||
+                         (options->has_fast ? options->fast.scheme == SL_ENDPOINT_DPDK
+                                            : options->data.scheme == SL_ENDPOINT_TCP);
+    if (sources->dpdk.text[0] != '\0' && !is_used) {
+        sl_log_warn("--dpdk-device (or STARLING_DPDK_DEVICE) has no effect: the endpoint map says "
+                    "%s, and no dpdk",
+                    data);
+    }
+    if (flags.offers_rdma && options->has_fast && options->fast.scheme != SL_ENDPOINT_RDMA) {
+        sl_log_warn("--rdma has no effect: the endpoint map names another transport beside %s",
+                    data);
+    }
+}
+
 /* What the flags or ps-lite's variable ask for, where no map has said more. Errors: INVALID. */
 static int settle_fast(const struct sources *sources, struct sl_process_options *options,
                        char *reason)
@@ -442,6 +460,7 @@ static int settle_fast(const struct sources *sources, struct sl_process_options 
                        "--rdma contradicts the data endpoint %s: rdma goes beside tcp only", text);
         return SL_ERR_INVALID;
     }
+    note_unused(sources, options, text);
     const bool by_dmlc = options->kind == SL_PROCESS_SERVER && sources->dmlc.rdma != NULL;
     const bool is_rdma = (flags.offers_rdma || by_dmlc) && sources->env.rdma;
     int err = settle_beside(sources, options, is_rdma, reason);

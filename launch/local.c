@@ -1,6 +1,7 @@
 #include "launch/local.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,9 +146,11 @@ static int list_hosts(const struct sl_launch_options *options, struct sl_plan_ho
  * Errors: INVALID, of a variable. */
 static int check_polling(const struct sl_launch_options *options, char *reason, size_t reason_bytes)
 {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t set;
+    const uint32_t cores =
+        sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1024;
     struct sl_env env;
-    int err = sl_env_read(cores > 0 ? (uint32_t)cores : 1, &env, reason, reason_bytes);
+    int err = sl_env_read(cores, &env, reason, reason_bytes);
     if (err != 0) {
         return err;
     }
@@ -156,8 +159,8 @@ static int check_polling(const struct sl_launch_options *options, char *reason, 
         options->worker_reactors != 0 ? options->worker_reactors : env.worker_reactors;
     const uint64_t polling = (env.ps_polling ? options->ps_count * of_ps : 0) +
                              (env.worker_polling ? options->worker_count * of_worker : 0);
-    if (cores > 0 && polling > (uint64_t)cores) {
-        sl_log_warn("%llu reactors of this job poll on %ld cores and take the cores from each "
+    if (polling > cores) {
+        sl_log_warn("%llu reactors of this job poll on %u cores and take the cores from each "
                     "other: use fewer, or unset PS_ENABLE_POLLING and WORKER_ENABLE_POLLING",
                     (unsigned long long)polling, cores);
     }

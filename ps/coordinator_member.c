@@ -163,11 +163,21 @@ static void close_connection(struct sl_coordinator *coordinator,
     }
 }
 
+/* A client that connects and breaks without end must not fill the log. */
+static bool may_log(struct sl_coordinator *coordinator, const struct sl_coordinator_member *member,
+                    uint64_t now_ns)
+{
+    return member->hello.role != SL_MESSAGE_ROLE_CLIENT ||
+           sl_log_limit_allows(&coordinator->log_limit, now_ns);
+}
+
 static void lose(struct sl_coordinator *coordinator, struct sl_coordinator_member *member,
                  uint64_t now_ns)
 {
-    sl_log_warn("%s is lost: no heartbeat for %g s%s", member->name,
-                seconds(coordinator->options.lease_ns), what_others_do(coordinator, member));
+    if (may_log(coordinator, member, now_ns)) {
+        sl_log_warn("%s is lost: no heartbeat for %g s%s", member->name,
+                    seconds(coordinator->options.lease_ns), what_others_do(coordinator, member));
+    }
     close_connection(coordinator, member, "its lease has ended");
     end_member(coordinator, member, SL_COORDINATOR_END_LOST, now_ns);
 }
@@ -341,7 +351,10 @@ static void take_over(struct sl_coordinator *coordinator, struct sl_coordinator_
                       sl_coordinator_peer peer, const struct sl_message_hello *hello,
                       uint64_t now_ns)
 {
-    sl_log_info("%s is back%s", member->name, member->connected ? " on another connection" : "");
+    if (may_log(coordinator, member, now_ns)) {
+        sl_log_info("%s is back%s", member->name,
+                    member->connected ? " on another connection" : "");
+    }
     close_connection(coordinator, member, "it has another connection now");
     if (member->losses_since_ns == SL_CLOCK_NEVER) {
         member->losses_since_ns = sl_coordinator_loss_since(coordinator, member->heard_ns);

@@ -212,7 +212,7 @@ def self_test():
         ("ps/shard.c", "static int f(void)\n{\n" + long_body + "\n}\n"),
         ("ps/shard.c", "typedef struct x y;\n"),
         ("ps/shard.c", "/* TODO */\n"),
-        ("ps/shard.c", "\n" * 601),
+        ("ps/shard.c", "\n" * (FILE_LINES_MAX + 1)),
     ]
     clean = [
         ("ps/shard.c", '#include "net/wire/frame.h"\nint sl_shard_run(void)\n{\n}\n'),

@@ -404,11 +404,8 @@ static int write_report(const struct job *job)
         return 0;
     }
     char reason[512];
-    char *path = NULL;
-    int made = job->options.worker_index == 0
-                   ? asprintf(&path, "%s", job->flags.report)
-                   : asprintf(&path, "%s.%u", job->flags.report, job->options.worker_index);
-    if (made < 0) {
+    char *path = sl_report_path(job->flags.report, job->options.worker_index);
+    if (path == NULL) {
         sl_log_error("--report: no memory");
         return SL_ERR_NO_MEMORY;
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config/env.h"
+#include "core/assert.h"
 #include "core/limits.h"
 
 #define TIMEOUT_SECONDS_MAX 4294 /* starling.h bounds a step's deadline */
@@ -299,6 +300,8 @@ static const struct sl_cli_option OPTIONS[] = {
      .help = "No progress while training."},
 };
 
+static bool given[sizeof OPTIONS / sizeof OPTIONS[0]];
+
 static const struct sl_cli CLI = {
     .program = "starling-worker",
     .summary = "Trains a click-through model on this worker's share of the data; the parameters are"
@@ -306,7 +309,18 @@ static const struct sl_cli CLI = {
     .usage = "--data FILE... [options]",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
+    .given = given,
 };
+
+static bool is_given(const char *flag)
+{
+    uint32_t i = 0;
+    while (strcmp(OPTIONS[i].name == NULL ? "" : OPTIONS[i].name, flag) != 0) {
+        i++;
+        sl_assert(i < CLI.option_count);
+    }
+    return given[i];
+}
 
 static double widen(float value)
 {
@@ -369,9 +383,9 @@ static void set_defaults(enum sl_optimizer_kind kind, int model)
 }
 
 /* Twice: the optimizer and the model decide what the other flags' defaults are. */
-static int parse_twice(int argc, char **argv, struct raw *defaults, char *reason,
-                       size_t reason_bytes)
+static int parse_twice(int argc, char **argv, char *reason, size_t reason_bytes)
 {
+    memset(given, 0, sizeof given);
     set_defaults(SL_OPTIMIZER_ADAGRAD, 0);
     int result = sl_cli_parse(&CLI, argc, argv, reason, reason_bytes);
     if (result != SL_CLI_RUN) {
@@ -380,7 +394,6 @@ static int parse_twice(int argc, char **argv, struct raw *defaults, char *reason
     sl_cli_list_fini(&raw.data);
     sl_cli_list_fini(&raw.dpdk);
     set_defaults((enum sl_optimizer_kind)raw.optimizer, raw.model);
-    *defaults = raw;
     return sl_cli_parse(&CLI, argc, argv, reason, reason_bytes);
 }
 
@@ -391,30 +404,27 @@ static int parse_twice(int argc, char **argv, struct raw *defaults, char *reason
 #define FTRL_FAMILY     (OPTIMIZER(FTRL) | OPTIMIZER(FTRL_GROUP))
 #define FM              (1U << 1) /* index in MODELS */
 #define DEEPFM          (1U << 2)
-#define MEMBER(name)    offsetof(struct raw, name), sizeof((struct raw *)0)->name
 
 static const struct setting {
     const char *flag;
-    size_t offset, bytes;        /* in struct raw */
     uint32_t optimizers, models; /* bit i: the i-th has the setting; 0: all have it */
 } SETTINGS[] = {
-    {"momentum", MEMBER(momentum), OPTIMIZER(MOMENTUM) | OPTIMIZER(RMSPROP), 0},
-    {"rho", MEMBER(rho), OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD_DECAY), 0},
-    {"beta1", MEMBER(beta1), ADAM_FAMILY, 0},
-    {"beta2", MEMBER(beta2), ADAM_FAMILY, 0},
-    {"epsilon", MEMBER(epsilon),
-     ADAM_FAMILY | OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY), 0},
-    {"weight-decay", MEMBER(weight_decay), OPTIMIZER(ADAMW), 0},
-    {"initial-accumulator", MEMBER(initial_accumulator),
-     OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY) | FTRL_FAMILY, 0},
-    {"l1", MEMBER(l1), FTRL_FAMILY, 0},
-    {"l2", MEMBER(l2), FTRL_FAMILY, 0},
-    {"lr-power", MEMBER(lr_power), FTRL_FAMILY, 0},
-    {"decay-steps", MEMBER(decay_steps), OPTIMIZER(ADAGRAD_DECAY), 0},
-    {"decay-baseline", MEMBER(decay_baseline), OPTIMIZER(ADAGRAD_DECAY), 0},
-    {"factors", MEMBER(factors), 0, FM | DEEPFM},
-    {"hidden", MEMBER(hidden), 0, DEEPFM},
-    {"fields", MEMBER(fields), 0, DEEPFM},
+    {"momentum", OPTIMIZER(MOMENTUM) | OPTIMIZER(RMSPROP), 0},
+    {"rho", OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD_DECAY), 0},
+    {"beta1", ADAM_FAMILY, 0},
+    {"beta2", ADAM_FAMILY, 0},
+    {"epsilon", ADAM_FAMILY | OPTIMIZER(RMSPROP) | OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY),
+     0},
+    {"weight-decay", OPTIMIZER(ADAMW), 0},
+    {"initial-accumulator", OPTIMIZER(ADAGRAD) | OPTIMIZER(ADAGRAD_DECAY) | FTRL_FAMILY, 0},
+    {"l1", FTRL_FAMILY, 0},
+    {"l2", FTRL_FAMILY, 0},
+    {"lr-power", FTRL_FAMILY, 0},
+    {"decay-steps", OPTIMIZER(ADAGRAD_DECAY), 0},
+    {"decay-baseline", OPTIMIZER(ADAGRAD_DECAY), 0},
+    {"factors", 0, FM | DEEPFM},
+    {"hidden", 0, DEEPFM},
+    {"fields", 0, DEEPFM},
 };
 
 static bool has_bit(uint32_t bits, int bit)
@@ -440,15 +450,12 @@ static void refuse_setting(const struct setting *setting, char *reason, size_t r
                    by_optimizer ? OPTIMIZER_NAMES[raw.optimizer] : MODELS[raw.model]->name, owners);
 }
 
-/* A setting that differs from its default must be one of the chosen optimizer and model. */
-static int check_settings(const struct raw *defaults, char *reason, size_t reason_bytes)
+static int check_settings(char *reason, size_t reason_bytes)
 {
     for (size_t i = 0; i < sizeof SETTINGS / sizeof SETTINGS[0]; i++) {
         const struct setting *setting = &SETTINGS[i];
-        const bool is_default = memcmp((const char *)defaults + setting->offset,
-                                       (const char *)&raw + setting->offset, setting->bytes) == 0;
-        if (!is_default && (!has_bit(setting->optimizers, raw.optimizer) ||
-                            !has_bit(setting->models, raw.model))) {
+        if (is_given(setting->flag) && (!has_bit(setting->optimizers, raw.optimizer) ||
+                                        !has_bit(setting->models, raw.model))) {
             refuse_setting(setting, reason, reason_bytes);
             return SL_ERR_INVALID;
         }
@@ -480,7 +487,7 @@ static int parse_consistency(const char *text, struct sl_consistency_spec *out, 
                              size_t reason_bytes)
 {
     *out = (struct sl_consistency_spec){.mode = SL_CONSISTENCY_SSP};
-    const bool has_staleness = raw.staleness != STALENESS_DEFAULT;
+    const bool has_staleness = is_given("staleness");
     uint32_t staleness = (uint32_t)raw.staleness;
     if (strcmp(text, "ssp") == 0) {
         out->staleness = staleness;
@@ -529,8 +536,7 @@ static int parse_hidden(const char *text, uint32_t hidden[SL_MODEL_HIDDEN], char
 
 int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, size_t reason_bytes)
 {
-    struct raw defaults;
-    int err = parse_twice(argc, argv, &defaults, reason, reason_bytes);
+    int err = parse_twice(argc, argv, reason, reason_bytes);
     if (err != SL_CLI_RUN) {
         return err;
     }
@@ -565,7 +571,7 @@ int sl_flags_parse(int argc, char **argv, struct sl_flags *out, char *reason, si
         err = parse_hidden(raw.hidden, flags.shape.hidden, reason, reason_bytes);
     }
     if (err == 0) {
-        err = check_settings(&defaults, reason, reason_bytes);
+        err = check_settings(reason, reason_bytes);
     }
     if (err != 0) {
         sl_cli_list_fini(&raw.data);

@@ -290,9 +290,25 @@ static int replace_file(const char *path, const char *text)
     return result;
 }
 
+char *sl_report_path(const char *file, uint32_t worker_index)
+{
+    struct stat status;
+    char *path = NULL;
+    const bool is_device =
+        stat(file, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+    const int made = worker_index == 0 || is_device ? asprintf(&path, "%s", file)
+                                                    : asprintf(&path, "%s.%u", file, worker_index);
+    return made < 0 ? NULL : path;
+}
+
 int sl_report_check(const char *path, char *reason, size_t reason_bytes)
 {
     struct stat status;
+    const size_t length = strlen(path);
+    if (length == 0 || path[length - 1] == '/') {
+        (void)snprintf(reason, reason_bytes, "--report %s: accepts the path of a file", path);
+        return SL_ERR_INVALID;
+    }
     char *copy = strdup(path);
     if (copy == NULL) {
         (void)snprintf(reason, reason_bytes, "--report %s: no memory", path);

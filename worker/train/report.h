@@ -55,6 +55,10 @@ void sl_report_init(struct sl_report *report);
  * any other. Errors: IO, with errno. */
 int sl_report_print(const struct sl_report *report, FILE *to);
 
+/* The file of this worker's report: `file` for worker 0, and where `file` is a device, which takes
+ * all reports; else FILE.N. The caller's to free; NULL: no memory. */
+char *sl_report_path(const char *file, uint32_t worker_index);
+
 /* Whether a report can be written to `path` later: its folder, or a device of that name, is there
  * and may be written to. Errors: those of the system, with reason. */
 int sl_report_check(const char *path, char *reason, size_t reason_bytes);

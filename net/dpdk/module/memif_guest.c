@@ -155,9 +155,12 @@ static bool note(struct sl_module_memif_guest *guest, struct sl_module_memif_mes
     if (kind == SL_MODULE_MEMIF_INIT && !has_begun) {
         guest->id = sl_module_memif_socket_id(message);
     } else if (kind == SL_MODULE_MEMIF_ADD_RING && has_begun) {
-        const bool is_c2s = sl_module_memif_socket_is_c2s(message);
-        guest->c2s += is_c2s;
-        guest->s2c += !is_c2s;
+        uint32_t *rings = sl_module_memif_socket_is_c2s(message) ? &guest->c2s : &guest->s2c;
+        if (sl_module_memif_socket_ring(message) != *rings) {
+            sl_module_memif_socket_close(&message->fd);
+            return false;
+        }
+        (*rings)++;
     } else if (kind == SL_MODULE_MEMIF_CONNECT && has_begun) {
         guest->is_complete = true;
     } else if (kind != SL_MODULE_MEMIF_ADD_REGION || !has_begun) {

@@ -18,7 +18,7 @@ struct sl_module_memif_guest {
     const struct sl_module_memif_listener *listener;
     int fd; /* -1: somebody else's now */
     uint32_t id;
-    uint32_t c2s, s2c; /* rings */
+    uint32_t c2s, s2c; /* rings: those of each way come in the order of their indices */
     bool is_complete;
     uint64_t deadline_ns; /* by which it is let in, or turned away */
     struct sl_module_memif_message *messages;

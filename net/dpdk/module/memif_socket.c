@@ -173,6 +173,12 @@ bool sl_module_memif_socket_is_c2s(const struct sl_module_memif_message *add_rin
     return (sl_bytes_u16(&cursor) & 1U) != 0;
 }
 
+uint32_t sl_module_memif_socket_ring(const struct sl_module_memif_message *add_ring)
+{
+    struct sl_bytes cursor = after(add_ring, 4);
+    return sl_bytes_u16(&cursor);
+}
+
 /* After the kind, and a number that nobody uses. A peer's text goes into a log: printable only. */
 void sl_module_memif_socket_reason(const struct sl_module_memif_message *disconnect,
                                    char out[SL_MODULE_MEMIF_REASON_BYTES])

@@ -46,6 +46,8 @@ uint16_t sl_module_memif_socket_kind(const struct sl_module_memif_message *messa
 uint32_t sl_module_memif_socket_id(const struct sl_module_memif_message *init);
 /* From a client to its server, or back. */
 bool sl_module_memif_socket_is_c2s(const struct sl_module_memif_message *add_ring);
+/* Its index among the rings of its way. */
+uint32_t sl_module_memif_socket_ring(const struct sl_module_memif_message *add_ring);
 void sl_module_memif_socket_reason(const struct sl_module_memif_message *disconnect,
                                    char out[SL_MODULE_MEMIF_REASON_BYTES]);
 

@@ -139,6 +139,20 @@ static void report_write__follows_no_link(void **state)
     free(report);
 }
 
+static void report_path__is_each_workers_own(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *path;
+        uint32_t worker;
+    } cases[] = {{"r.json", "r.json", 0}, {"r.json", "r.json.3", 3}, {"/dev/null", "/dev/null", 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *path = sl_report_path(cases[i].file, cases[i].worker);
+        assert_string_equal(path, cases[i].path);
+        free(path);
+    }
+}
+
 static void report_check__names_a_place_that_cannot_be_written(void **state)
 {
     (void)state;
@@ -149,6 +163,8 @@ static void report_check__names_a_place_that_cannot_be_written(void **state)
     (void)snprintf(path, sizeof path, "%s/report", files.folder);
     assert_int_equal(sl_report_check(path, reason, sizeof reason), 0);
     assert_int_equal(sl_report_check("/dev/null", reason, sizeof reason), 0);
+    assert_int_equal(sl_report_check("", reason, sizeof reason), SL_ERR_INVALID);
+    assert_int_equal(sl_report_check("new/", reason, sizeof reason), SL_ERR_INVALID);
     assert_int_not_equal(sl_report_check(files.folder, reason, sizeof reason), 0);
     (void)snprintf(path, sizeof path, "%s/none/report", files.folder);
     assert_int_equal(sl_report_check(path, reason, sizeof reason), SL_ERR_NOT_FOUND);
@@ -247,6 +263,7 @@ int main(void)
         cmocka_unit_test(report_write__holds_what_was_measured),
         cmocka_unit_test(report_write__fails_on_a_full_disk_and_leaves_devices_alone),
         cmocka_unit_test(report_write__follows_no_link),
+        cmocka_unit_test(report_path__is_each_workers_own),
         cmocka_unit_test(report_check__names_a_place_that_cannot_be_written),
         cmocka_unit_test(report_print__is_whole_for_worker_0_and_who_evaluated),
         cmocka_unit_test(progress_update__says_a_line_now_and_then),
