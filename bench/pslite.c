@@ -12,6 +12,7 @@
 #include "bench/pslite_keep.h"
 #include "bench/pslite_options.h"
 #include "bench/pslite_worker.h"
+#include "bench/quiet.h"
 #include "bench/report_parts.h"
 #include "core/log.h"
 
@@ -32,6 +33,7 @@ struct command {
 struct board {
     struct command command;
     struct sl_bench_pslite_found found[SL_BENCH_PSLITE_WORKERS_MAX];
+    bool was_disturbed; /* of a local job: other programs took processor time */
 };
 
 /* ---- Reports --------------------------------------------------------------------------------- */
@@ -101,6 +103,7 @@ static int finish(const struct board *board, bool print)
     int err = sl_bench_report_create("pslite", setting, &report);
     if (err == 0) {
         add_all(report, board);
+        sl_bench_report_disturbed(report, board->was_disturbed ? 1 : 0, false);
         if (print) {
             sl_bench_report_print(report, &command->common, stdout);
         }
@@ -158,11 +161,14 @@ static int run_local(struct board *board, const struct sl_kv_handler *handler)
         .ctx = board,
     };
     struct sl_bench_pslite_job job = {0};
+    struct sl_bench_quiet quiet;
+    sl_bench_quiet_begin(&quiet);
     int err = sl_bench_pslite_job_start(&options, &job);
     if (err == 0) {
         err = sl_bench_pslite_job_wait(&job, JOB_TIMEOUT_MS);
         sl_bench_pslite_job_stop(&job);
     }
+    board->was_disturbed = sl_bench_quiet_was_disturbed(&quiet);
     return err == 0 && finish(board, true) == 0 ? 0 : 1;
 }
 

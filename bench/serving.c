@@ -190,6 +190,7 @@ static const struct sl_bench_figure *add_model(struct bench *bench,
 {
     struct sl_bench_figure *model =
         sl_bench_report_figure(bench->report, "in process and sent, computed", "keys", "1/s");
+    sl_bench_figure_over(model, "TCP");
     for (uint32_t i = 0; i < rows_per_s->count && i < bytes_per_s->count; i++) {
         sl_bench_figure_sample(model,
                                1 / (1 / rows_per_s->samples[i] + bytes / bytes_per_s->samples[i]));
@@ -221,6 +222,7 @@ static int compare_wide_rows(struct bench *bench)
         load_contestant(bench, bench->polling, "pull 100 rows, dim 64, 4 x 8", &shape),
         sl_bench_table_reads_contestant("in process, 100 rows, dim 64", bench->reads),
         {.name = "bare 64 KB sends",
+         .transport = "TCP",
          .quantities = &bytes_quantity,
          .quantity_count = 1,
          .run = run_send,

@@ -27,9 +27,10 @@ class FlagErrors(harness.StarlingTest):
 
     def test_settings_without_effect(self):
         for args, words in ((["--staleness", "3"], ("--staleness", "asp")),
+                            (["--staleness", "1"], ("--staleness", "asp")),  # the default's value
                             (["--consistency", "ssp:2", "--staleness", "3"], ("--staleness", "ssp:2")),
                             (["--beta1", "0.5"], ("--beta1", "adagrad", "adam")),
-                            (["--factors", "4"], ("--factors", "lr", "fm"))):
+                            (["--factors", "8"], ("--factors", "lr", "fm"))):
             self.refuses("starling-worker", ["--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a", "--data",
                                              "d", *args], *words)
 
