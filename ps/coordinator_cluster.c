@@ -78,12 +78,11 @@ static void tell_cluster(struct sl_coordinator *coordinator, struct sl_coordinat
     }
 }
 
-/* Nobody is missing. Tables that are known before the cluster has come together here are of a job
- * that is older than this coordinator. */
+/* Nobody is missing. Where a ps, or a table that has an id already, is of a job that is older than
+ * this coordinator, each ps is to have that job's values. */
 static void begin(struct sl_coordinator *coordinator, uint64_t now_ns)
 {
-    const bool is_later =
-        !coordinator->formed && (coordinator->table_count > 0 || coordinator->has_older_tables);
+    const bool is_later = !coordinator->formed && coordinator->has_older_tables;
     sl_coordinator_job_begin(coordinator, now_ns);
     if (!coordinator->formed) {
         coordinator->formed = true;
@@ -259,7 +258,8 @@ static bool register_ps(struct sl_coordinator *coordinator, struct sl_coordinato
     if (is_new || moved || !coordinator->formed) {
         sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_PS, member->hello.task_index);
     }
-    if (is_known && is_new && coordinator->formed && coordinator->table_count > 0) {
+    const bool has_tables = coordinator->table_count > 0 || coordinator->has_older_tables;
+    if (is_known && is_new && coordinator->formed && has_tables) {
         sl_coordinator_restore_check_values(coordinator, member->hello.task_index);
     }
     return true;

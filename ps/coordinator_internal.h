@@ -169,7 +169,8 @@ struct sl_coordinator {
     uint32_t table_max;
     struct sl_coordinator_barrier *barriers;
     uint32_t barrier_count;
-    bool has_older_tables; /* a ps that serves has tables: the job is older than this coordinator */
+    bool has_older_tables; /* the job is older than this coordinator: a ps that serves, or a worker
+                            * that keeps a table's id, has tables of it */
     uint32_t values_lost;  /* 1 + the task of a ps that came back without its values; 0: none */
     bool formed;           /* the cluster has been told */
     uint64_t restore;      /* that the job began from */

@@ -69,18 +69,20 @@ void sl_coordinator_loss_tell_leaves(struct sl_coordinator *coordinator, uint64_
 
 /* Whether a ps that has (re)connected has to hear how this worker has ended. A new process
  * (since_ns is 0) knows of no worker that is gone. Its connection may break before it has read the
- * list: a restarted ps gets the list again with every connection, since hearing it twice does no
- * harm. An older process knows who has left, and must not take a worker that came back for lost. */
+ * list: each ps gets the old part of the list again with every connection, since hearing it twice
+ * does no harm. An older process knows who has left lately, and must not take a worker that came
+ * back for lost. */
 static bool owes_loss(const struct sl_coordinator *coordinator,
                       const struct sl_coordinator_member *ps, uint32_t task, uint64_t since_ns)
 {
     const struct sl_coordinator_worker *worker = &coordinator->workers[task];
-    const bool is_old = worker->end_ns + coordinator->options.lease_ns <= ps->heard_ns;
-    if (worker->departed && is_old && coordinator->ps[ps->hello.task_index].restarted) {
+    const bool is_old = ps->heard_ns >= worker->end_ns &&
+                        ps->heard_ns - worker->end_ns >= coordinator->options.lease_ns;
+    if (worker->departed && (is_old || since_ns == 0)) {
         return true;
     }
     if (since_ns == 0) {
-        return worker->departed;
+        return false;
     }
     const struct sl_coordinator_member *now =
         sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_WORKER, task);

@@ -91,6 +91,7 @@ static int place(struct sl_coordinator *coordinator, const struct sl_message_tab
     coordinator->tables[*id] = open->spec;
     sl_coordinator_note(coordinator, SL_COORDINATOR_RECORD_TABLE, *id);
     /* A table that has an id already is of a job that is older than this coordinator. */
+    coordinator->has_older_tables = coordinator->has_older_tables || open->keep_id;
     for (uint32_t task = 0;
          open->keep_id && coordinator->formed && task < coordinator->options.ps_count; task++) {
         sl_coordinator_restore_check_values(coordinator, task);

@@ -116,7 +116,8 @@ static void register_answered(void *ctx, const struct sl_message *answer, int er
     if (err == 0) {
         cluster_came(member, &answer->cluster);
     } else if (member->joined && (err == SL_ERR_DEADLINE || err == SL_ERR_NO_MEMORY)) {
-        sl_log_debug("not registered again: %s", reason); /* with a heartbeat, anew */
+        sl_log_debug("not registered again: %s", reason);
+        member->registered = false; /* with a heartbeat, anew */
     } else {
         fail(member, err, reason);
     }

@@ -392,7 +392,7 @@ static void last_answered(void *ctx, const struct sl_message *answer, int err, c
     }
     if (err == 0) {
         sl_log_info("checkpoint %" PRIu64 " is the last one", answer->checkpoint_number);
-    } else if (all->holds_all) {
+    } else if (all->holds_all && err != SL_ERR_CORRUPT) { /* not where values are lost */
         sl_log_info("no last checkpoint: %s; nothing was written since the last complete one",
                     reason);
     } else {
@@ -444,10 +444,11 @@ static void core_quiet(void *ctx, uint64_t handovers, uint64_t b)
     if (core->guest != NULL) {
         sl_server_checkpoint_quiet(core->guest);
     }
-    sl_reactor_post(core->reactor, 0,
-                    (struct sl_mail){.run = core_is_quiet,
-                                     .ctx = core->process,
-                                     .a = sl_server_checkpoint_holds_all(core->server)});
+    sl_reactor_post(
+        core->reactor, 0,
+        (struct sl_mail){.run = core_is_quiet,
+                         .ctx = core->process,
+                         .a = core->guest == NULL && sl_server_checkpoint_holds_all(core->server)});
 }
 
 void sl_process_checkpoint_last(void *ctx, uint64_t a, uint64_t b)

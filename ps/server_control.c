@@ -316,11 +316,14 @@ static void on_data_message(struct sl_server_conn *conn, const struct sl_message
         sl_server_drop(conn, SL_ERR_PROTOCOL, "it did not wait for its welcome");
         return;
     }
-    if (!sl_server_log_takes_messages(conn->server)) {
+    const bool is_first = !conn->session->heard;
+    const bool is_logged =
+        is_first || message->kind == SL_MESSAGE_TABLE_OPEN || message->kind == SL_MESSAGE_JOIN;
+    if (is_logged && !sl_server_log_takes_messages(conn->server)) {
         sl_server_drop(conn, SL_ERR_AGAIN, "its backup does not keep up with messages");
         return;
     }
-    if (!conn->session->heard && sl_server_replica_logs(conn->server)) {
+    if (is_first && sl_server_replica_logs(conn->server)) {
         sl_server_log_session(conn->session, SL_SERVER_ENTRY_HEARD, false);
     }
     sl_server_session_heard(conn->session);

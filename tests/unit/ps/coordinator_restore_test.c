@@ -425,6 +425,23 @@ static void values__are_whole_where_there_are_none_or_a_checkpoint_has_them(void
     f->sent_count = 0;
 }
 
+/* A client may open a table before all ps are there. */
+static void values__of_a_table_that_is_older_than_the_cluster_are_whole(void **state)
+{
+    struct fixture *f = *state;
+    fixture_remake(f, 2, 3);
+    client_joins(f, 21);
+    open_table(f, 21, 1, false);
+    two_ps(f);
+    register_restoring(f, 11, 1, 0, 0, false);
+    register_restoring(f, 12, 1, 0, 0, false);
+    assert_int_equal(hello(f, 1, WORKER, 0), 0);
+    f->sent_count = 0;
+    register_worker(f, 1, 2);
+    expect_part(f, "1#2 cluster of 3 workers:");
+    f->sent_count = 0;
+}
+
 /* A coordinator that was started again knows the tables from those who use them. */
 static void values__are_lost_with_the_ps_of_the_coordinator(void **state)
 {
@@ -528,6 +545,7 @@ int main(void)
         CASE(register__who_comes_later_begins_from_the_newest_of_the_job),
         CASE(values__are_lost_when_a_ps_returns_with_nothing),
         CASE(values__are_whole_where_there_are_none_or_a_checkpoint_has_them),
+        CASE(values__of_a_table_that_is_older_than_the_cluster_are_whole),
         CASE(values__are_lost_with_the_ps_of_the_coordinator),
         CASE(values__are_lost_beside_a_ps_that_has_tables),
         CASE(values__that_are_lost_end_the_checkpoint_that_is_made),
