@@ -67,7 +67,8 @@ struct sl_kv_call {
 /* Begins; *timestamp, above all earlier ones, is what to wait for. Without copies_keys all arrays
  * are used in place (ps-lite's ZPush, ZPull and ZPushPull) and must stay as they are until it is
  * complete; in memory of sl_kv_buffer_create a server on this machine uses them where they are, and
- * so does RDMA there and in memory of sl_kv_buffer_register. Its time runs from here. Errors:
+ * so does RDMA there and in memory of sl_kv_buffer_register. Its time runs from here. Once a server
+ * was started again without the values that it had, every operation fails with CORRUPT. Errors:
  * INVALID, NO_MEMORY, CLOSED. Any thread, unless caller_driven. */
 SL_API int sl_kv_begin(struct sl_kv *kv, const struct sl_kv_call *call, uint64_t *timestamp);
 

@@ -1,6 +1,8 @@
 /* From calls to steps and back, by the driving thread. */
 #include "kv/engine.h"
 
+#include <stdio.h>
+
 #include "core/assert.h"
 #include "core/clock.h"
 #include "worker/step_internal.h"
@@ -46,9 +48,17 @@ static uint32_t time_left_ms(uint64_t deadline_ns)
                : (uint32_t)((deadline_ns - now_ns) / SL_CLOCK_NS_PER_MS);
 }
 
+/* 1 + the task of a ps that was started again without its values; 0: none. The thread that drives
+ * the client is that of its hub. */
+static uint32_t values_lost(const struct sl_engine *engine)
+{
+    return engine->client->hubs[0].values_lost;
+}
+
 static void start(struct sl_engine *engine, struct sl_engine_call *call)
 {
-    int err = sl_step_begin(engine->client, 0, &call->step);
+    int err =
+        values_lost(engine) != 0 ? SL_ERR_CORRUPT : sl_step_begin(engine->client, 0, &call->step);
     if (err == 0) {
         call->step->on_done = step_is_done;
         call->step->on_done_ctx = call;
@@ -118,15 +128,28 @@ static void tell_owner(struct sl_engine_call *call)
     }
 }
 
+static void note_failure(struct sl_engine *engine, const struct sl_engine_call *call)
+{
+    char text[SL_ENGINE_TEXT_BYTES] = "";
+    if (call->step != NULL) {
+        (void)snprintf(text, sizeof text, "%s", sl_step_error(call->step));
+    } else if (call->err == SL_ERR_CORRUPT) {
+        (void)snprintf(text, sizeof text,
+                       "ps/%u was started again without the values that it had: start the job "
+                       "again, or from a checkpoint",
+                       values_lost(engine) - 1);
+    }
+    sl_engine_note_failure(engine, call->timestamp, call->err,
+                           text[0] == '\0' ? sl_err_name(call->err) : text);
+}
+
 /* Under the lock. */
 static void close_call(struct sl_engine *engine, struct sl_engine_call *call)
 {
     struct sl_kv *kv = call->kv;
     sl_engine_forget(engine, call);
     if (call->err != 0) {
-        const char *text = call->step == NULL ? "" : sl_step_error(call->step);
-        sl_engine_note_failure(engine, call->timestamp, call->err,
-                               text[0] == '\0' ? sl_err_name(call->err) : text);
+        note_failure(engine, call);
     }
     if (call->step != NULL) {
         sl_step_end(&call->step);

@@ -363,6 +363,31 @@ static void wait__tells_why_it_failed(void **state)
     assert_int_equal(sl_kv_wait(fixture->kv, 0), SL_ERR_INVALID);
 }
 
+/* What the coordinator says of a ps, of which the client has heard. */
+static void begin__fails_when_a_server_has_lost_values(void **state)
+{
+    struct fixture *fixture = *state;
+    if (!fixture_caller_driven) {
+        return; /* the hub is another thread's */
+    }
+    struct sl_kv *kv = fixture_table(fixture->kv, 4);
+    const uint64_t key = 5;
+    const float value = 1;
+    uint32_t *values_lost = &kv->engine->client->hubs[0].values_lost;
+    assert_int_equal(sl_kv_push(kv, &key, 1, NULL, &value, 1), 0);
+    *values_lost = 1 + 1;
+    const struct sl_kv_call call = {
+        .batch = {.keys = &key, .key_count = 1, .push = &value, .value_count = 1}};
+    uint64_t timestamp;
+    char text[256];
+    assert_int_equal(sl_kv_begin(kv, &call, &timestamp), 0);
+    assert_int_equal(sl_kv_wait(kv, timestamp), SL_ERR_CORRUPT);
+    sl_kv_error(kv, timestamp, text, sizeof text);
+    assert_non_null(strstr(text, "ps/1 was started again without the values"));
+    *values_lost = 0;
+    sl_kv_destroy(&kv);
+}
+
 static void wait__ends_by_the_deadline(void **state)
 {
     struct fixture *fixture = *state;
@@ -500,6 +525,7 @@ int main(void)
         cmocka_unit_test(destroy__waits_for_what_is_outstanding),
         cmocka_unit_test(begin__refuses_bad_batches),
         cmocka_unit_test(wait__tells_why_it_failed),
+        cmocka_unit_test(begin__fails_when_a_server_has_lost_values),
         cmocka_unit_test(wait__ends_by_the_deadline),
         cmocka_unit_test(begin__the_greater_priority_goes_first),
         cmocka_unit_test(server_range__covers_all_keys),
