@@ -219,15 +219,14 @@ void sl_shm_conn_finish(struct sl_shm_conn *conn)
     struct sl_shm *shm = conn->shm;
     sl_assert(conn->life == SL_SHM_ENDED);
     unlink_from(conn);
+    if (conn->link.segment != NULL) {
+        sl_shm_side_leave(sl_shm_our_side(conn)); /* our memory is the owner's again */
+    }
     sl_shm_landing_close(conn);
     if (!conn->unannounced) {
         sl_conn_report_closed(&conn->base, conn->end_err);
     }
-    /* The peer takes its buffers back when it sees either. */
-    if (conn->link.segment != NULL) {
-        sl_shm_side_leave(sl_shm_our_side(conn));
-    }
-    close(conn->link.fd);
+    close(conn->link.fd); /* nobody above uses the peer's memory any more */
     if (conn->receive.claims_open > 0) {
         conn->spare_next = shm->kept;
         shm->kept = conn;
