@@ -281,8 +281,8 @@ static inline uint32_t sl_transport_send_burst(struct sl_conn *conn,
 static inline void sl_transport_release(struct sl_conn *conn,
                                         const struct sl_transport_message *message)
 {
-    sl_reactor_assert_owner(conn->transport->reactor);
-    if (message->token != NULL) {
+    if (message->token != NULL) { /* else nothing holds the connection's memory */
+        sl_reactor_assert_owner(conn->transport->reactor);
         conn->transport->ops->release(conn, message);
     }
 }

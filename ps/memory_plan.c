@@ -31,7 +31,7 @@
 #define TCP_BYTES        (34 * KIB)
 #define SHM_BYTES        (36 * KIB)
 #define FAST_CONN_BYTES  (68 * KIB)
-#define TLS_BYTES        (80 * KIB)
+#define TLS_BYTES        (300 * KIB) /* struct sl_tcp_tls, and OpenSSL's own */
 #define SESSION_BYTES    (5 * KIB)
 #define SESSIONS_AWAY    3U /* for each connection, with a backup; else one */
 

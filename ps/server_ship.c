@@ -7,7 +7,10 @@
 #include "core/log.h"
 #include "ps/server_replica.h"
 
-#define SILENT "it does not answer"
+#define SILENT        "it does not answer"
+
+/* TCP looks how much its peer has taken in a quarter of its timeout (net/tcp/sweep.c). */
+#define TAKEN_LOOK_NS (3 * SL_CLOCK_NS_PER_S)
 
 static struct sl_timer_wheel *timers_of(const struct sl_server *server)
 {
@@ -23,7 +26,7 @@ void sl_server_ship_give_up(struct sl_server *server, const char *why)
     }
 }
 
-static void await(struct sl_server *server, uint64_t from_ns);
+static void await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns);
 
 /* An entry has several MiB: on a slow link it takes longer than a lease until it is answered. */
 static bool gets_on(struct sl_server_replica *replica, uint64_t now_ns)
@@ -42,9 +45,9 @@ static void look_at_answers(struct sl_server *server, uint64_t now_ns)
         return; /* with the next entry, again */
     }
     if (now_ns - replica->heard_ns < server->lease_ns) {
-        await(server, replica->heard_ns);
+        await(server, replica->heard_ns, 0);
     } else if (gets_on(replica, now_ns)) {
-        await(server, now_ns);
+        await(server, now_ns, TAKEN_LOOK_NS);
     } else if (replica->link == SL_SERVER_LINK_IN_STEP) {
         sl_server_ship_give_up(server, SILENT);
     } else {
@@ -66,11 +69,13 @@ static void on_silence(struct sl_timer *timer, uint64_t now_ns)
     }
 }
 
-static void await(struct sl_server *server, uint64_t from_ns)
+/* For a lease, and for least_ns at least. */
+static void await(struct sl_server *server, uint64_t from_ns, uint64_t least_ns)
 {
     struct sl_server_replica *replica = server->replica;
+    const uint64_t wait_ns = server->lease_ns > least_ns ? server->lease_ns : least_ns;
     replica->silence.run = on_silence;
-    sl_timer_arm(timers_of(server), &replica->silence, from_ns + server->lease_ns);
+    sl_timer_arm(timers_of(server), &replica->silence, from_ns + wait_ns);
 }
 
 static uint64_t now_of(const struct sl_server *server)
@@ -84,7 +89,7 @@ void sl_server_ship_listen(struct sl_server *server)
     const bool is_up = replica->session != NULL && sl_session_conn(replica->session) != NULL;
     if (is_up && !replica->has_given_up && !sl_timer_armed(&replica->silence)) {
         replica->heard_ns = now_of(server);
-        await(server, replica->heard_ns);
+        await(server, replica->heard_ns, 0);
     }
 }
 
@@ -162,7 +167,7 @@ static void on_lost(void *ctx, struct sl_session *session, int err, const char *
         sl_server_log_abort(server);
     }
     if (!server->replica->has_given_up) {
-        await(server, now_of(server));
+        await(server, now_of(server), 0);
     }
 }
 
@@ -224,7 +229,7 @@ void sl_server_ship_open(struct sl_server *server)
         .secret = server->options.secret,
     };
     replica->has_given_up = replica->is_in_step = false;
-    await(server, now_of(server));
+    await(server, now_of(server), 0);
     int err = sl_session_open(&options, &replica->session);
     if (err != 0) {
         sl_server_ship_give_up(server, sl_err_name(err));

@@ -211,7 +211,8 @@ static enum sl_dpdk_taken take_short(struct sl_dpdk_conn *conn, struct sl_dpdk_s
         return SL_DPDK_MAD;
     }
     if ((slot->pieces & bit_of(conn, offset)) != 0) {
-        return SL_DPDK_TAKEN;
+        const bool is_same = offset != 0 || memcmp(slot->memory, parsed->body, bytes) == 0;
+        return is_same ? SL_DPDK_TAKEN : SL_DPDK_MAD;
     }
     if (!admit(conn, bytes)) {
         return SL_DPDK_MAD;
@@ -334,14 +335,15 @@ static enum sl_dpdk_taken take_data(struct sl_dpdk_conn *conn, struct sl_dpdk_sl
         return SL_DPDK_MAD;
     }
     if (receive->sink != NULL && parsed->header.message == receive->head) {
+        if (offset == 0 && !says_the_same(receive, slot, parsed->body)) {
+            return SL_DPDK_MAD;
+        }
         if (sl_dpdk_long_has(conn, offset)) {
             return SL_DPDK_TAKEN;
         }
-        if ((offset == 0 && !says_the_same(receive, slot, parsed->body)) || !admit(conn, bytes) ||
-            !sl_dpdk_long_place(conn, offset, parsed->body, bytes)) {
-            return SL_DPDK_MAD;
-        }
-        return SL_DPDK_TAKEN;
+        return admit(conn, bytes) && sl_dpdk_long_place(conn, offset, parsed->body, bytes)
+                   ? SL_DPDK_TAKEN
+                   : SL_DPDK_MAD;
     }
     return offset == 0 ? take_first(conn, slot, packet, parsed) : park(conn, slot, packet, parsed);
 }
@@ -373,11 +375,12 @@ static enum sl_dpdk_taken take_train(struct sl_dpdk_conn *conn, struct sl_dpdk_s
     return SL_DPDK_TAKEN;
 }
 
-/* Not while it is we who have no memory: what came would have to be parked. */
+/* Not while it is we who have no memory: what came would have to be parked. Nor for a stranger, who
+ * may send no long message. */
 static void note_more(struct sl_dpdk_conn *conn)
 {
     const struct sl_dpdk_receiving *receive = conn->receive;
-    if (!receive->is_known || receive->sink != NULL) {
+    if (conn->base.is_welcome && (!receive->is_known || receive->sink != NULL)) {
         sl_dpdk_grant_wants_more(&conn->dpdk->grants, &conn->grant, SL_DPDK_AHEAD_BYTES);
     }
 }

@@ -165,7 +165,7 @@ uint32_t sl_checkpoint_list_drop_strays(struct sl_checkpoint_list *list, uint64_
     uint32_t dropped = 0;
     for (uint32_t i = 0; i < list->count; i++) {
         const struct sl_checkpoint_found found = list->items[i];
-        newest = found.state == SL_CHECKPOINT_INCOMPLETE ? newest : found.number;
+        newest = found.state == SL_CHECKPOINT_PUBLISHED ? found.number : newest;
     }
     for (uint32_t i = 0; i < list->count; i++) {
         const uint64_t number = list->items[i].number;

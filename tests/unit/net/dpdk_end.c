@@ -385,6 +385,7 @@ enum sl_dpdk_taken end_take(struct end *end, enum sl_dpdk_kind kind, uint32_t me
         .header = {.kind = (uint8_t)kind,
                    .message = message,
                    .offset = offset,
+                   .flags = end->flags,
                    .body_bytes = (uint16_t)bytes},
         .body = at,
         .body_bytes = bytes,

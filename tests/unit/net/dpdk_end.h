@@ -38,6 +38,7 @@ struct end {
     /* The port. */
     uint32_t lent;                 /* packets that the transport has */
     uint32_t lends_max;            /* reserve gives no more */
+    uint8_t flags;                 /* of the packets that end_take makes */
     uint32_t *reading[END_FRAMES]; /* what was sent from where it lies: counts, and what it was */
     struct {
         const uint8_t *at;

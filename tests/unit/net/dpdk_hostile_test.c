@@ -80,6 +80,35 @@ static void first_piece__is_compared_with_what_the_head_remembers(void **state)
     free(sink);
 }
 
+/* Of a short message the whole piece is compared. */
+static void first_piece__of_a_short_message_comes_again_as_it_was(void **state)
+{
+    (void)state;
+    const uint32_t bytes = 2 * PIECE;
+    uint8_t *frame = end_frame_make(1, bytes - SL_FRAME_HEADER_BYTES);
+    assert_int_equal(end_take_piece(&end, 0, frame, bytes, 0), SL_DPDK_TAKEN);
+    assert_int_equal(end_take_piece(&end, 0, frame, bytes, 0), SL_DPDK_TAKEN);
+    frame[PIECE - 1]++;
+    assert_int_equal(end_take_piece(&end, 0, frame, bytes, 0), SL_DPDK_MAD);
+    free(frame);
+}
+
+/* Also when the sink has the piece. */
+static void first_piece__of_a_long_message_comes_again_with_its_header(void **state)
+{
+    (void)state;
+    uint8_t *sink = calloc(1, LONG);
+    end.sink = sink;
+    assert_int_equal(take_piece(0, LONG, 0), SL_DPDK_PARKED);
+    end_deliver(&end);
+    assert_ptr_equal(end.conn->receive->sink, sink);
+    assert_int_equal(take_piece(0, LONG, 0), SL_DPDK_TAKEN);
+    uint8_t *frame = end_frame_make(2, LONG);
+    assert_int_equal(end_take_piece(&end, 0, frame, SL_FRAME_HEADER_BYTES + LONG, 0), SL_DPDK_MAD);
+    free(frame);
+    free(sink);
+}
+
 /* ---- Strangers ------------------------------------------------------------------------------- */
 
 /* A connection as the transport makes it when somebody has shown a cookie. */
@@ -170,6 +199,21 @@ static void strangers__whose_packets_wait_delay_nobody(void **state)
     drop_all(taken, count);
 }
 
+/* What a reactor grants to senders of long messages is not for them. */
+static void strangers__that_announce_more_are_granted_nothing(void **state)
+{
+    (void)state;
+    sl_dpdk_receive_close(end.conn);
+    end.flags = SL_DPDK_FLAG_MORE;
+    for (int is_welcome = 0; is_welcome < 2; is_welcome++) {
+        next_connection(is_welcome == 1);
+        assert_true(take_piece(0, LONG, 0) <= SL_DPDK_PARKED);
+        assert_int_equal(end.conn->grant.wanted > 0, is_welcome == 1);
+        sl_dpdk_receive_close(end.conn);
+    }
+    end.flags = 0;
+}
+
 /* What strangers held comes back to their share. */
 static void strangers__get_their_share_again(void **state)
 {
@@ -193,8 +237,11 @@ int main(void)
         CASE(first_piece__of_a_longer_message_is_refused),
         CASE(first_piece__of_a_shorter_message_is_refused),
         CASE(first_piece__is_compared_with_what_the_head_remembers),
+        CASE(first_piece__of_a_short_message_comes_again_as_it_was),
+        CASE(first_piece__of_a_long_message_comes_again_with_its_header),
         CASE(strangers__that_begin_short_frames_delay_nobody),
         CASE(strangers__whose_packets_wait_delay_nobody),
+        CASE(strangers__that_announce_more_are_granted_nothing),
         CASE(strangers__get_their_share_again),
     };
     sl_log_setup(SL_LOG_OFF, "hostile");
