@@ -101,7 +101,7 @@ SCHEMA = {
         "resumed": (9, "uint"), "clock": (10, "uint"), "counts": (11, "uint"),
         "lease_ms": (12, "uint"), "task_index": (13, "uint"), "restored": (14, "uint"),
         "position": (15, "uint")},
-    "Error": {"code": (1, "uint"), "text": (2, "string")},
+    "Error": {"code": (1, "uint"), "text": (2, "string"), "coordinator": (3, "string")},
     "Register": {
         "data_endpoint": (1, "string"), "shard_count": (2, "uint"), "ps_count": (3, "uint"),
         "worker_count": (4, "uint"), "host": (5, "string"), "fast_endpoint": (6, "string"),

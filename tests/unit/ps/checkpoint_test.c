@@ -288,6 +288,10 @@ static void list__strays_are_far_above_the_last_manifest(void **state)
     assert_int_equal(drop_strays(disk, &greatest, &first), 1);
     assert_int_equal(greatest, 1000000001);
     assert_int_equal(first, SL_LIMIT_CHECKPOINT_NUMBER);
+    /* Nor does a manifest that nobody wrote make it a checkpoint. */
+    memory_disk_put(disk, "/c/checkpoint-999999999999/manifest.json", "{}", 2);
+    assert_int_equal(drop_strays(disk, &greatest, &first), 1);
+    assert_int_equal(greatest, 1000000001);
     /* What has a manifest is none, and neither is what lies below it. */
     assert_int_equal(fixture_write(&disk->disk, "/c", SL_LIMIT_CHECKPOINT_NUMBER - 1, 0), 0);
     assert_int_equal(drop_strays(disk, &greatest, &first), 0);

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Somebody without the cluster's secret gets the port of the coordinator while its ps is down, and
+answers everybody who looks for the coordinator: no word of his ends a member."""
+
+import os
+import select
+import signal
+import socket
+
+import harness
+import protocol_client as pc
+
+TIMES = 2  # that each answer is given
+
+
+def message(**fields):
+    return pc.frame_bytes(pc.Frame(pc.CONTROL, pc.encode("Control", {"id": 1, **fields})))
+
+
+def error(code, **more):
+    return message(error={"code": code, "text": "go away", **more})
+
+
+# Each with what follows when the member has said something more.
+ANSWERS = (
+    (error(pc.REFUSED),),
+    (error(pc.EXISTS),),
+    (error(pc.OTHER_VERSION),),
+    (error(pc.AGAIN, coordinator="tcp://127.0.0.1:9"),),
+    (message(welcome={"protocol_version": pc.VERSION, "software": "impostor"}),),
+    (message(challenge={"nonce": b"n" * 32}), message(proof={"proof": b"p" * 32})),
+    (b"HTTP/1.1 200 OK\r\n\r\n" * 4,),
+)
+
+
+def answer(listener, parts):
+    """To the next member that comes; False: none came."""
+    if not select.select([listener], [], [], harness.DEADLINE_S)[0]:
+        return False
+    connection, _ = listener.accept()
+    with connection:
+        for part in parts:
+            if not select.select([connection], [], [], harness.DEADLINE_S)[0]:
+                return False
+            connection.recv(1 << 16)
+            connection.sendall(part)
+        connection.shutdown(socket.SHUT_WR)
+        return bool(select.select([connection], [], [], harness.DEADLINE_S)[0])
+
+
+class Impostor(harness.StarlingTest):
+    def test_no_word_of_his_ends_a_member(self):
+        secret = self.file("secret", "a secret of enough bytes\n")
+        os.chmod(secret, 0o600)
+        extra = ["--secret-file", secret, "--lease", 30]
+        servers, flags = self.start_ps(2, extra=extra)
+        for server in servers:
+            server.wait_line("ready")
+        servers[0].signal(signal.SIGKILL)
+        servers[0].wait()
+        host, port = flags[1].split(",")[0].split(":")
+        harness.wait_unheard(host, int(port))
+        with socket.create_server((host, int(port))) as listener:
+            for parts in ANSWERS * TIMES:
+                self.assertTrue(answer(listener, parts), servers[1].output)
+                self.assertTrue(servers[1].running(), servers[1].output)
+        servers[0] = self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", 0, *extra)
+        servers[1].wait_line("the coordinator is back")
+        self.drain(servers)
+
+
+if __name__ == "__main__":
+    harness.main()
