@@ -114,22 +114,30 @@ static void add_number(struct sl_message_numbers *numbers, uint64_t number)
     }
 }
 
-/* One that is begun from where others do not have the newest: what is wrong with it is said then.
- */
-static void add_if_complete(struct find *find, uint64_t number)
-{
-    char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
-    struct sl_checkpoint_scope scope;
-    if (find->found.complete.count < SL_MESSAGE_NUMBERS_MAX &&
-        find_scope(find, number, &scope, why, sizeof why) == 0 &&
-        check_complete(find, number, scope, NULL, why, sizeof why) == 0) {
-        add_number(&find->found.complete, number);
-    }
-}
-
 static bool is_damage(int err)
 {
     return err == SL_ERR_CORRUPT || err == SL_ERR_NOT_FOUND || err == SL_ERR_VERSION;
+}
+
+/* One that is begun from where others do not have the newest: damage of it is reported then. What
+ * cannot be read now may be whole: a job that goes on from it must not take it for lost. */
+static int add_if_complete(struct find *find, uint64_t number)
+{
+    char why[SL_SERVER_RESTORE_REASON_BYTES / 2];
+    struct sl_checkpoint_scope scope;
+    if (find->found.complete.count == SL_MESSAGE_NUMBERS_MAX) {
+        return 0;
+    }
+    int err = find_scope(find, number, &scope, why, sizeof why);
+    err = err != 0 ? err : check_complete(find, number, scope, NULL, why, sizeof why);
+    if (err == 0) {
+        add_number(&find->found.complete, number);
+    } else if (!is_damage(err)) {
+        (void)snprintf(find->reason, sizeof find->reason, "checkpoint %" PRIu64 ": %s", number,
+                       why);
+        return err;
+    }
+    return 0;
 }
 
 /* Whether it can be begun from what comes next; damage that is not passed over is an error. */
@@ -165,7 +173,7 @@ static int look_through(struct find *find, const struct sl_checkpoint_list *list
         if (found->state == SL_CHECKPOINT_INCOMPLETE) {
             add_number(&find->found.unfinished, found->number);
         } else if (!is_wanted || find->found.number != 0) {
-            add_if_complete(find, found->number);
+            err = add_if_complete(find, found->number);
         } else {
             err = look_at(find, found->number, &damaged);
         }

@@ -201,6 +201,8 @@ static uint32_t epoch_of(const struct sl_sim_oracle *oracle, uint32_t shard)
     return oracle->epochs[sl_sim_oracle_ps_of(oracle->plan, shard)];
 }
 
+#define SECTION_ELEMENTS (((uint64_t)1 << 20) / sizeof(float)) /* at most, of a section */
+
 /* Two elements of the shard's range that no one else pushes. */
 static bool take_slots(struct sl_sim_oracle *oracle, struct sl_sim_table *table, uint32_t shard,
                        uint64_t witness[2])
@@ -209,6 +211,11 @@ static bool take_slots(struct sl_sim_oracle *oracle, struct sl_sim_table *table,
     uint32_t range = sl_partition_range_of_shard(table->id, shard, shards);
     uint64_t start = sl_partition_range_start(table->spec.length, shards, range);
     uint64_t end = sl_partition_range_start(table->spec.length, shards, range + 1);
+    /* A long push is sent in sections of whole blocks (worker/encode_dense.c): both in the first.
+     */
+    const uint64_t first = start + SECTION_ELEMENTS;
+    const uint64_t whole = end - end % SL_PARTITION_BLOCK_ELEMENTS;
+    end = end > first ? first : whole > start ? whole : end;
     uint32_t used = table->slots_used[range];
     if (start + SHARED_OF_RANGE + 2ULL * (used + 1) > end) {
         return false;

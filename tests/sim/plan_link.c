@@ -13,8 +13,9 @@ struct size {
 
 static void draw_size(struct sl_sim_plan *plan, uint64_t *random)
 {
-    /* The pushes of 20 workers in BSP stay below the memory that a shard has for them. */
-    static const struct size sizes[] = {{1, 1, 20}, {1, 2, 20}, {2, 2, 10}, {2, 3, 7}, {4, 4, 3}};
+    /* Two steps of 12 workers in BSP, with two pushes each, stay below the 256 MiB that a shard has
+     * for them. */
+    static const struct size sizes[] = {{1, 1, 12}, {1, 2, 12}, {2, 2, 10}, {2, 3, 7}, {4, 4, 3}};
     const struct size *size = &sizes[sl_sim_below(random, 5)];
     plan->ps_count = size->ps_count;
     plan->shards_of_ps = size->shards_of_ps;
