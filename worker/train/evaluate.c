@@ -104,7 +104,7 @@ int sl_evaluate_run(const struct sl_model *model, const struct sl_model_shape *s
     uint64_t begin_ns = sl_clock_now_ns(options.clock);
     int err = sl_loader_create(test, batch_rows, 1, 0, &loader);
     if (err != 0) {
-        sl_log_error("evaluation: %s: no memory or no thread to load data", sl_err_name(err));
+        sl_log_error("evaluation: no thread to load data: " SL_LOADER_NO_THREAD);
         return err;
     }
     sl_auc_init(&run.auc);

@@ -12,6 +12,9 @@
 
 struct sl_loader;
 
+/* Why sl_loader_create fails. */
+#define SL_LOADER_NO_THREAD "no memory, or the limit on threads is reached (ulimit -u, pids.max)"
+
 /* Owns the reader from now on, also when it fails. batch_rows and epochs are at least 1. The first
  * `begin` batches, counted through all epochs, are read over. *out is owned by the caller. Errors:
  * NO_MEMORY, IO (no thread). */

@@ -110,7 +110,7 @@ static int init(struct trainer *trainer, struct sl_reader *train)
     int err = sl_loader_create(train, options->batch_rows, options->epochs, trainer->begin,
                                &trainer->loader);
     if (err != 0) {
-        sl_log_error("training: %s: no memory or no thread to load data", sl_err_name(err));
+        sl_log_error("training: no thread to load data: " SL_LOADER_NO_THREAD);
         return err;
     }
     err = open_tables(trainer);
