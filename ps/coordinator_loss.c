@@ -67,11 +67,12 @@ void sl_coordinator_loss_tell_leaves(struct sl_coordinator *coordinator, uint64_
     }
 }
 
-/* Whether a ps that has (re)connected has to hear how this worker has ended. A new process
- * (since_ns is 0) knows of no worker that is gone. Its connection may break before it has read the
- * list: each ps gets the old part of the list again with every connection, since hearing it twice
- * does no harm. An older process knows who has left lately, and must not take a worker that came
- * back for lost. */
+/* Whether a ps that has (re)connected is owed a message about the end of worker `task`:
+ * - The worker has departed, and the ps is a new process (since_ns is 0).
+ * - The worker has departed, a lease or more before the ps was last heard. Such old ends are sent
+ *   with every connection, because the one before may have closed before the ps read them. A
+ *   duplicate does no harm.
+ * - The worker was lost or replaced after since_ns, and has not come back. */
 static bool owes_loss(const struct sl_coordinator *coordinator,
                       const struct sl_coordinator_member *ps, uint32_t task, uint64_t since_ns)
 {

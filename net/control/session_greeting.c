@@ -23,14 +23,16 @@ static bool is_unproved(const struct sl_session *session)
     return has_secret(session) && !session->proved;
 }
 
-/* Without a secret nothing is proved: there the first start trusts the peer, so that an error of
- * the configuration ends it at once. */
+/* Whether an error of the peer may end the session. With a secret, the peer must have proved it.
+ * Without one, any peer may until the first welcome, so that a wrong configuration ends the session
+ * at once. */
 static bool is_trusted(const struct sl_session *session)
 {
     return has_secret(session) ? session->proved : !session->was_welcomed;
 }
 
-/* Without a secret, a member that was replaced must end at some time. */
+/* Without a secret no refusal can be proved. A session that is refused for refusal_wait_ns ends all
+ * the same: another process may have replaced this member. */
 static bool is_refused_for_long(const struct sl_session *session)
 {
     const uint64_t since_ns = session->refused_since_ns;
@@ -68,8 +70,8 @@ void sl_session_reject(struct sl_session *session, int err, const char *why)
 
 /* ---- The handshake --------------------------------------------------------------------------- */
 
-/* Every hello has a nonce of its own, so that what a peer has proved on one connection proves
- * nothing on another. */
+/* With a secret, each hello has a fresh nonce: a proof of one connection cannot be replayed on
+ * another. */
 void sl_session_greet(struct sl_session *session)
 {
     struct sl_message message = {.kind = SL_MESSAGE_HELLO};
@@ -184,7 +186,7 @@ static void refused(struct sl_session *session, const struct sl_message_error *e
     const uint64_t since_ns = session->refused_since_ns;
     if (!is_unproved(session) && sl_session_told_where(session, error->coordinator)) {
         sl_session_break(session, SL_ERR_AGAIN, why);
-        session->refused_since_ns = since_ns; /* by the place that it leads back to, perhaps */
+        session->refused_since_ns = since_ns; /* it may lead back to the endpoint that refused */
     } else if (is_unproved(session) || sl_session_is_final(error->err)) {
         sl_session_reject(session, error->err, why);
     } else {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Somebody without the cluster's secret gets the port of the coordinator while its ps is down, and
-answers everybody who looks for the coordinator: no word of his ends a member."""
+"""A process without the cluster's secret listens at the coordinator's port while ps/0, which hosts the
+coordinator, is down. It answers each attempt of ps/1 to reconnect. No answer may end ps/1."""
 
 import os
 import select
@@ -10,7 +10,8 @@ import socket
 import harness
 import protocol_client as pc
 
-TIMES = 2  # that each answer is given
+ROUNDS = 2  # the impostor sends each answer this many times
+NOBODY = "tcp://127.0.0.1:9"  # a port without a listener
 
 
 def message(**fields):
@@ -21,20 +22,21 @@ def error(code, **more):
     return message(error={"code": code, "text": "go away", **more})
 
 
-# Each with what follows when the member has said something more.
+# The answers on one connection: each is sent after the member has sent something. The last is of another
+# kind of server.
 ANSWERS = (
     (error(pc.REFUSED),),
     (error(pc.EXISTS),),
     (error(pc.OTHER_VERSION),),
-    (error(pc.AGAIN, coordinator="tcp://127.0.0.1:9"),),
+    (error(pc.AGAIN, coordinator=NOBODY),),
     (message(welcome={"protocol_version": pc.VERSION, "software": "impostor"}),),
     (message(challenge={"nonce": b"n" * 32}), message(proof={"proof": b"p" * 32})),
     (b"HTTP/1.1 200 OK\r\n\r\n" * 4,),
 )
 
 
-def answer(listener, parts):
-    """To the next member that comes; False: none came."""
+def answer_next(listener, parts):
+    """Accepts a connection, sends the parts, and waits for its end; False: nothing came in time."""
     if not select.select([listener], [], [], harness.DEADLINE_S)[0]:
         return False
     connection, _ = listener.accept()
@@ -49,7 +51,7 @@ def answer(listener, parts):
 
 
 class Impostor(harness.StarlingTest):
-    def test_no_word_of_his_ends_a_member(self):
+    def test_a_ps_outlives_answers_without_a_proof(self):
         secret = self.file("secret", "a secret of enough bytes\n")
         os.chmod(secret, 0o600)
         extra = ["--secret-file", secret, "--lease", 30]
@@ -58,11 +60,11 @@ class Impostor(harness.StarlingTest):
             server.wait_line("ready")
         servers[0].signal(signal.SIGKILL)
         servers[0].wait()
-        host, port = flags[1].split(",")[0].split(":")
+        host, port = flags[1].split(",")[0].split(":")  # of ps/0
         harness.wait_unheard(host, int(port))
         with socket.create_server((host, int(port))) as listener:
-            for parts in ANSWERS * TIMES:
-                self.assertTrue(answer(listener, parts), servers[1].output)
+            for parts in ANSWERS * ROUNDS:
+                self.assertTrue(answer_next(listener, parts), servers[1].output)
                 self.assertTrue(servers[1].running(), servers[1].output)
         servers[0] = self.start("starling-ps", *flags, "--job-name", "ps", "--task-index", 0, *extra)
         servers[1].wait_line("the coordinator is back")
