@@ -8,7 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum word_kind { WORD_F32, WORD_U32, WORD_U64, WORD_OPTIMIZER, WORD_INITIALIZER, WORD_MODE };
+enum word_kind {
+    WORD_F32,
+    WORD_POWER,
+    WORD_U32,
+    WORD_U64,
+    WORD_OPTIMIZER,
+    WORD_INITIALIZER,
+    WORD_MODE
+};
 
 struct word {
     const char *name;
@@ -45,8 +53,8 @@ static const struct word words[] = {
     {"staleness", WORD_U32, AT(spec.consistency.staleness)},
     {"workers", WORD_U32, AT(spec.consistency.worker_count)},
     {"step", WORD_U64, AT(step)},
-    {"beta1_power", WORD_F32, AT(state.beta1_power)},
-    {"beta2_power", WORD_F32, AT(state.beta2_power)},
+    {"beta1_power", WORD_POWER, AT(state.beta1_power)},
+    {"beta2_power", WORD_POWER, AT(state.beta2_power)},
 };
 #define WORD_COUNT (sizeof words / sizeof words[0])
 
@@ -72,6 +80,7 @@ static void write_value(const struct word *word, const struct sl_image_table *ta
     memcpy(&number, at, sizeof number);
     switch (word->kind) {
     case WORD_F32:
+    case WORD_POWER:
         (void)snprintf(text, text_bytes, "%.9g", (double)real);
         break;
     case WORD_U32:
@@ -138,6 +147,9 @@ static int read_f32(const struct word *word, const char *text, void *at, char *r
     if (end == text || *end != '\0' || !isfinite(value)) {
         return refuse(word, text, "a number", reason, reason_bytes);
     }
+    if (word->kind == WORD_POWER && !(value >= 0 && value < 1)) { /* as sl_image_take_table */
+        return refuse(word, text, "a number from 0 to below 1", reason, reason_bytes);
+    }
     memcpy(at, &value, sizeof value);
     return 0;
 }
@@ -176,6 +188,7 @@ static int read_value(const struct word *word, const char *text, struct sl_image
     int err = 0;
     switch (word->kind) {
     case WORD_F32:
+    case WORD_POWER:
         err = read_f32(word, text, at, reason, reason_bytes);
         break;
     case WORD_U32:

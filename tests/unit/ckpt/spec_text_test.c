@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ckpt/spec_text.h"
@@ -21,6 +22,12 @@ static float any_float(uint64_t *random)
             return value;
         }
     }
+}
+
+/* From 0 to below 1. */
+static float any_power(uint64_t *random)
+{
+    return (float)(sl_hash_random(random) >> 40) * 0x1p-24F;
 }
 
 /* By parts, since what lies between them may be anything. */
@@ -61,8 +68,8 @@ static void spec_text__round_trip(void **state)
         table.spec.consistency.staleness = (uint32_t)sl_hash_random(&random);
         table.spec.consistency.worker_count = (uint32_t)sl_hash_random(&random);
         table.step = sl_hash_random(&random);
-        table.state.beta1_power = any_float(&random);
-        table.state.beta2_power = any_float(&random);
+        table.state.beta1_power = any_power(&random);
+        table.state.beta2_power = any_power(&random);
         sl_spec_text_write(&table, text);
         sl_spec_text_init(&again);
         assert_int_equal(sl_spec_text_read(text, &again, reason, sizeof reason), 0);
@@ -102,6 +109,29 @@ static void spec_text__refuses(void **state)
     }
 }
 
+/* No checkpoint has such a power: what is read may be written. */
+static void spec_text__powers_are_below_one(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"beta1_power", "beta2_power"};
+    static const char *const values[] = {"1", "-0.5", "1e30", "0.99999999", "nan"};
+    struct sl_image_table table;
+    char text[64], reason[512];
+    for (uint32_t i = 0; i < 2; i++) {
+        for (uint32_t k = 0; k < sizeof values / sizeof values[0]; k++) {
+            (void)snprintf(text, sizeof text, "%s=%s", names[i], values[k]);
+            sl_spec_text_init(&table);
+            reason[0] = '\0';
+            assert_int_equal(sl_spec_text_read(text, &table, reason, sizeof reason),
+                             SL_ERR_INVALID);
+            assert_non_null(strstr(reason, text));
+        }
+        (void)snprintf(text, sizeof text, "%s=0,%s=0.99", names[i], names[i]);
+        assert_int_equal(sl_spec_text_read(text, &table, reason, sizeof reason), 0);
+        assert_true((i == 0 ? table.state.beta1_power : table.state.beta2_power) == 0.99F);
+    }
+}
+
 /* Powers follow the betas, unless they are said. */
 static void spec_text__words_stand_for_themselves(void **state)
 {
@@ -128,6 +158,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spec_text__round_trip),
         cmocka_unit_test(spec_text__refuses),
+        cmocka_unit_test(spec_text__powers_are_below_one),
         cmocka_unit_test(spec_text__words_stand_for_themselves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
