@@ -257,6 +257,17 @@ class SaveAndRestore(CheckpointTest):
         self.drain(ps)
         self.assertEqual(harness.visible(self.checkpoints), ["checkpoint-000001"])
 
+    def test_orderly_end_of_one_after_the_other(self):
+        """The last checkpoint of the first is of both, and the second has nothing more to save."""
+        ps, coordinator = self.cluster(2)
+        with self.client(coordinator) as client:
+            Model(client, 1).push()
+        for process in reversed(ps):
+            process.signal(signal.SIGTERM)
+            self.assertEqual(process.wait(), 0, process.output)
+        self.assertIn("is the last one", ps[1].output)
+        self.assertIn("nothing was written since the last complete one", ps[0].output)
+
     def test_old_ones_are_removed(self):
         ps, coordinator = self.cluster(more=["--checkpoint-keep", "2", "--checkpoint-adds", "1"])
         with self.client(coordinator) as client:

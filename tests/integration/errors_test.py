@@ -5,11 +5,31 @@ a non-zero exit."""
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
+import subprocess
+import sys
 import time
 
 import harness
+
+PR_CAPBSET_DROP, CAP_NET_BIND_SERVICE = 24, 10
+
+
+def without_low_ports():
+    """In a child that is root's, before exec: ports for root only are refused to the program."""
+    harness.LIBC.prctl(PR_CAPBSET_DROP, CAP_NET_BIND_SERVICE, 0, 0, 0)
+
+
+def with_one_thread():
+    """In a child, before exec: the program can start no second thread. No such limit is root's."""
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+    if os.getuid() == 0:
+        number = 40000 + os.getpid() % 20000  # a user of whom there is nothing else
+        os.setgroups([])
+        os.setgid(number)
+        os.setuid(number)
 
 
 class FlagErrors(harness.StarlingTest):
@@ -105,8 +125,8 @@ class EnvironmentErrors(harness.StarlingTest):
     CLUSTER = ["--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a", "--job-name", "ps", "--task-index",
                "0"]
 
-    def refuses(self, variable, value, *words):
-        output = self.run_to_end("starling-ps", *self.CLUSTER, env={variable: value}, status=2)
+    def refuses(self, variable, value, *words, status=2):
+        output = self.run_to_end("starling-ps", *self.CLUSTER, env={variable: value}, status=status)
         for word in (variable, value, *words):
             self.assertIn(word, output)
 
@@ -120,6 +140,9 @@ class EnvironmentErrors(harness.StarlingTest):
 
     def test_log_level(self):
         self.refuses("STARLING_LOG", "loud", "debug")
+
+    def test_congestion_control(self):
+        self.refuses("STARLING_TCP_CONGESTION", "nosuch", "cannot be used", "this system has", status=1)
 
     def test_empty_paths(self):
         self.refuses("STARLING_SECRET_FILE", "", "path of a file")
@@ -255,6 +278,30 @@ class StartErrors(harness.StarlingTest):
                                      status=1)
             self.assertIn(f"127.0.0.1:{port}", output)
             self.assertIn("in use", output)
+
+    def test_port_that_is_not_allowed(self):
+        bind = "import socket; socket.socket().bind(('127.0.0.1', 1))"
+        tried = subprocess.run([sys.executable, "-c", bind], preexec_fn=without_low_ports, check=False,
+                               capture_output=True, text=True, timeout=harness.DEADLINE_S)
+        if "PermissionError" not in tried.stderr:
+            self.skipTest("port 1 is refused to nobody here (net.ipv4.ip_unprivileged_port_start)")
+        output = self.run_to_end("starling-ps", "--ps-hosts", "127.0.0.1:1", "--worker-hosts", "a",
+                                 "--job-name", "ps", "--task-index", "0", before=without_low_ports, status=1)
+        self.assertRegex(output, r"cannot listen on \S*127\.0\.0\.1:1: Permission denied")
+
+    def test_limit_on_threads_is_named(self):
+        os.chmod(self.folder, 0o755)  # another user has to enter it
+        env = {"ASAN_OPTIONS": "detect_leaks=0"}  # the search for leaks takes a thread
+        try:
+            process = self.start("starling-ps", "--version", env=env, before=with_one_thread)
+        except (OSError, subprocess.SubprocessError) as error:
+            self.skipTest(f"no program can be run as a user who has a limit on threads: {error}")
+        self.assertEqual(process.wait(), 0, process.output)
+        port = harness.free_ports(1)[0]
+        output = self.run_to_end("starling-ps", "--ps-hosts", f"127.0.0.1:{port}", "--worker-hosts", "a",
+                                 "--job-name", "ps", "--task-index", "0", env=env, before=with_one_thread,
+                                 status=1)
+        self.assertIn("the user's or the container's limit on threads is reached (ulimit -u, pids.max)", output)
 
     def test_missing_ps_is_named(self):
         first, second = harness.free_ports(2)

@@ -126,13 +126,19 @@ def end_with_parent():
 class Process:
     """A started program; its output is collected line by line."""
 
-    def __init__(self, name, args, env=None, cwd=None):
+    def __init__(self, name, args, env=None, cwd=None, before=None):
+        """before: run in the child, before the program: what it takes from itself."""
+        def prepare():
+            if before is not None:
+                before()
+            end_with_parent()  # last: whoever becomes another user has to say it anew
+
         self.name = " ".join([name] + [a for a in args if a in ("ps", "worker")])
         self.lines = []
         self._changed = threading.Condition()
         self._child = subprocess.Popen([program(name)] + [str(a) for a in args], cwd=cwd,
                                        env=environment(env), stdin=subprocess.DEVNULL,
-                                       preexec_fn=end_with_parent,
+                                       preexec_fn=prepare,
                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -203,14 +209,14 @@ class StarlingTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def start(self, name, *args, env=None, cwd=None):
-        process = Process(name, list(args), env=env, cwd=cwd or self.folder)
+    def start(self, name, *args, env=None, cwd=None, before=None):
+        process = Process(name, list(args), env=env, cwd=cwd or self.folder, before=before)
         self.addCleanup(process.end)
         return process
 
-    def run_to_end(self, name, *args, env=None, cwd=None, status=0):
+    def run_to_end(self, name, *args, env=None, cwd=None, before=None, status=0):
         """Runs a program to its end, checks its exit status (None: any), returns its output."""
-        process = self.start(name, *args, env=env, cwd=cwd)
+        process = self.start(name, *args, env=env, cwd=cwd, before=before)
         got = process.wait()
         self.assertEqual(got if status is not None else None, status, f"{name} {args}\n{process.output}")
         return process.output

@@ -265,6 +265,17 @@ class LossyJob(Generated):
         self.drain(servers)
 
 
+class Libffm(harness.StarlingTest):
+    """FIELD:INDEX:VALUE: rows whose label follows from the index, in fields that say nothing."""
+
+    def test_job(self):
+        data = self.file("data", "1 0:1:1 1:2:0.5\n0 0:3:1 5:4:0.5 # the other\n" * 2000)
+        report = self.train(["--data", data, "--test", data, "--format", "libffm", "--model", "lr"],
+                            worker_count=2)
+        self.assertEqual(report["test"]["samples"], 4000)
+        self.assertGreater(report["test"]["auc"], 0.99)
+
+
 class Lines(Secured):
     """What a ps says, where nothing fails by it."""
 

@@ -62,6 +62,12 @@ NEEDS_LOCALHOST = unittest.skipUnless(knows_localhost(),
                                       "this system does not know the host localhost")
 
 
+# Those of the job go along to other machines, as they are; those of one process do not.
+OF_THE_JOB = {"STARLING_CLUSTER_STORE": "etcd://h:1/job", "STARLING_CLUSTER_STORE_USER_FILE": "u",
+              "STARLING_DPDK_EAL_ARGS": "/" + "x" * 3000}
+OF_A_PROCESS = {"STARLING_DPDK_DEVICE": "one's own"}
+
+
 class LaunchTest(harness.StarlingTest):
     def setUp(self):
         super().setUp()
@@ -90,6 +96,15 @@ class LaunchTest(harness.StarlingTest):
         process = self.launch(*args, env=env)
         self.assertEqual(process.wait(), status, process.output)
         return process.output
+
+    def check_variables(self, job):
+        """Of a job, which is started with variables of both kinds, the worker has the right ones."""
+        self.worker("env | grep STARLING_ | sort\n")
+        output = job({**OF_THE_JOB, **OF_A_PROCESS})
+        for name, value in OF_THE_JOB.items():
+            self.assertTrue(f"[worker/0] {name}={value}\n" in output + "\n", f"{name}\n{output}")
+        for name in OF_A_PROCESS:
+            self.assertNotIn(f"[worker/0] {name}=", output)
 
     def ps_is_gone(self):
         """The fake ps wrote its pid; it must not run any more."""
@@ -634,14 +649,7 @@ class Ssh(LaunchTest):
         self.assertNotIn("started", output)
 
     def test_variables_go_along_uncut(self):
-        long = "/" + "x" * 3000
-        self.worker("env | grep STARLING_ | sort\n")
-        env = {"STARLING_CLUSTER_STORE": "etcd://h:1/job", "STARLING_CLUSTER_STORE_USER_FILE": "u",
-               "STARLING_DPDK_EAL_ARGS": long, "STARLING_DPDK_DEVICE": "one's own"}
-        output = self.by_ssh("a ps\nb worker\n", env=env)
-        for name, value in env.items():
-            said = f"[worker/0] {name}={value}\n" in output + "\n"
-            self.assertEqual(said, name != "STARLING_DPDK_DEVICE", name)
+        self.check_variables(lambda env: self.by_ssh("a ps\nb worker\n", env=env))
 
     def test_status_of_a_failing_worker(self):
         self.worker("exit 9\n")
@@ -697,9 +705,10 @@ esac
 """
 
 FAKE_SRUN = """#!/bin/sh
+# As srun does where --export=NONE was said: of the environment nothing goes along.
 echo "srun $1 $2 $3 $4 $5"
 shift 5
-exec "$@"
+exec env -i PATH="$PATH" FOLDER="$FOLDER" "$@"
 """
 
 
@@ -725,6 +734,9 @@ class Slurm(LaunchTest):
         self.assertRegex(output, r"\[worker/2\] worker args: --ps-hosts localhost:\d+ --worker-hosts "
                          r"worker,worker,worker --job-name worker --task-index 2 --x")
         self.assertIn("[ps/0] drained", output)
+
+    def test_variables_go_along_uncut(self):
+        self.check_variables(lambda env: self.launched("--slurm", env={**self.env, **env}))
 
     def start_step(self, tasks, *args, **more):
         return [self.launch("--slurm", *args, env=self.step(proc, tasks, **more))

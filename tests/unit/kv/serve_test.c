@@ -6,15 +6,17 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <starling_kv.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* The exit status, and what was written to `fd`. */
 static int serve(int fd, char *const *arguments, char *text, size_t text_bytes)
 {
-    char *argv[8] = {0};
+    char *argv[20] = {0};
     int argc = 0;
     for (; arguments[argc] != NULL; argc++) {
         argv[argc] = arguments[argc];
@@ -50,10 +52,43 @@ static void kv_serve__begins_with_the_defaults(void **state)
     assert_string_equal(after, before);
 }
 
+static void remove_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        (void)unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    (void)closedir(folder);
+    assert_int_equal(rmdir(path), 0);
+}
+
+/* A call that fails once it has taken the folder for checkpoints leaves it to the next. */
+static void kv_serve__gives_the_folder_back_where_it_fails(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/starling-serve-XXXXXX";
+    char reason[4096];
+    assert_non_null(mkdtemp(folder));
+    char *const small[] = {"starling-ps", "--ps-hosts",
+                           "127.0.0.1:1", "--worker-hosts",
+                           "a",           "--job-name",
+                           "ps",          "--task-index",
+                           "0",           "--checkpoint-dir",
+                           folder,        "--memory-limit",
+                           "1M",          NULL};
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(serve(STDERR_FILENO, small, reason, sizeof reason), 2);
+        assert_non_null(strstr(reason, "--memory-limit 1M is too small"));
+    }
+    remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kv_serve__begins_with_the_defaults),
+        cmocka_unit_test(kv_serve__gives_the_folder_back_where_it_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

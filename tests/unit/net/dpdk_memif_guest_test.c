@@ -78,6 +78,27 @@ static bool say(int client, enum sl_module_memif_kind kind)
     return sent == 1;
 }
 
+static void say_ring(int client, bool is_c2s, uint8_t index)
+{
+    struct sl_module_memif_message message = {.fd = -1};
+    message.bytes[0] = SL_MODULE_MEMIF_ADD_RING;
+    message.bytes[2] = is_c2s;
+    message.bytes[4] = index;
+    assert_int_equal(sl_module_memif_socket_send(client, &message), 1);
+    look();
+}
+
+/* Reads what it was answered. */
+static bool was_turned_away(int client)
+{
+    struct sl_module_memif_message answer;
+    int got = 1;
+    while (got > 0) {
+        got = sl_module_memif_socket_receive(client, &answer);
+    }
+    return got < 0;
+}
+
 /* Says so many regions, as long as it may; reads what it is answered, so that there is room. */
 static void say_regions(int client, uint32_t count)
 {
@@ -134,6 +155,38 @@ static void guest__says_no_more_than_a_client_can_mean(void **state)
     sl_module_memif_socket_close(&client);
 }
 
+/* Those of each way have their own indices; one that comes again, or too early, is none. */
+static void guest__says_its_rings_in_order(void **state)
+{
+    (void)state;
+    static const struct {
+        struct {
+            bool is_c2s;
+            uint8_t index;
+        } rings[4];
+        bool is_good;
+    } cases[] = {
+        {{{true, 0}, {false, 0}, {true, 1}, {false, 1}}, true},
+        {{{true, 0}, {false, 0}, {true, 1}, {true, 0}}, false},
+        {{{true, 0}, {false, 0}, {true, 1}, {false, 0}}, false},
+        {{{true, 0}, {false, 0}, {true, 1}, {true, 3}}, false},
+    };
+    const struct sl_module_memif_address address = listen_somewhere();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int client = sl_module_memif_socket_dial(&address);
+        look();
+        assert_true(say(client, SL_MODULE_MEMIF_INIT));
+        look();
+        for (uint32_t k = 0; k < 4; k++) {
+            assert_false(was_turned_away(client));
+            say_ring(client, cases[i].rings[k].is_c2s, cases[i].rings[k].index);
+        }
+        assert_true(was_turned_away(client) != cases[i].is_good);
+        sl_module_memif_socket_close(&client);
+        look();
+    }
+}
+
 static void arguments__an_id_is_a_number(void **state)
 {
     (void)state;
@@ -153,6 +206,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(guests__hold_no_more_than_one_may),
         cmocka_unit_test(guest__says_no_more_than_a_client_can_mean),
+        cmocka_unit_test(guest__says_its_rings_in_order),
         cmocka_unit_test(arguments__an_id_is_a_number),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

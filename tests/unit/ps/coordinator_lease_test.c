@@ -6,8 +6,11 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "core/log.h"
 #include "tests/unit/ps/coordinator_fixture.h"
 
 static void coordinator_lease__is_told(void **state)
@@ -87,6 +90,37 @@ static void coordinator_lease__only_so_many_clients_are_away(void **state)
     assert_int_equal(hello_as(f, 5000, SL_MESSAGE_ROLE_CLIENT, 0, first), 0);
     say(f, 5000, barrier_message("both", 2, 1));
     expect_nothing(f);
+}
+
+/* It breaks its connection and comes back, 20 times in a second; the log has lines of both, and
+ * not of all. */
+static void coordinator_lease__a_client_does_not_fill_the_log(void **state)
+{
+    struct fixture *f = *state;
+    FILE *file = tmpfile();
+    const int old = dup(STDERR_FILENO);
+    assert_non_null(file);
+    assert_true(dup2(fileno(file), STDERR_FILENO) >= 0);
+    sl_log_setup(SL_LOG_INFO, "test");
+    for (uint32_t i = 0; i < 20; i++) {
+        (void)hello_as(f, 100 + i, SL_MESSAGE_ROLE_CLIENT, 0, 7);
+        cut(f, 100 + i);
+        f->now_ns += SECOND / 40;
+    }
+    sl_log_setup(SL_LOG_OFF, "test");
+    assert_true(dup2(old, STDERR_FILENO) >= 0);
+    (void)close(old);
+    char line[1024];
+    uint32_t count = 0, away = 0, back = 0;
+    rewind(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        count++;
+        away += strstr(line, " is away: ") != NULL;
+        back += strstr(line, " is back") != NULL;
+    }
+    (void)fclose(file);
+    assert_in_range(count, 1, 8);
+    assert_true(away > 0 && back > 0);
 }
 
 static void coordinator_lease__who_left_is_not_lost(void **state)
@@ -418,6 +452,7 @@ int main(void)
         CASE(coordinator_lease__a_silent_member_is_lost_once_and_closed),
         CASE(coordinator_lease__nobody_is_told_of_a_lost_client),
         CASE(coordinator_lease__only_so_many_clients_are_away),
+        CASE(coordinator_lease__a_client_does_not_fill_the_log),
         CASE(coordinator_lease__who_left_is_not_lost),
         CASE(coordinator_lease__one_that_is_away_comes_back),
         CASE(coordinator_lease__the_same_process_takes_its_own_place),

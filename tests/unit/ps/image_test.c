@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "core/partition.h"
@@ -88,6 +89,28 @@ static void image__a_table_that_nobody_could_open(void **state)
     char reason[512] = "";
     assert_int_equal(sl_image_take_table(block, &out, reason, sizeof reason), SL_ERR_CORRUPT);
     assert_non_null(strstr(reason, "dim is 4097"));
+    sl_image_block_destroy(&block);
+}
+
+/* Such powers of beta1 and beta2 would make steps without a bound, or of no number. */
+static void image__a_table_whose_powers_are_none(void **state)
+{
+    (void)state;
+    static const struct {
+        float power;
+        bool good;
+    } cases[] = {{0, true}, {0.999999F, true}, {1, false}, {-0.5F, false}, {NAN, false}};
+    struct sl_image_block *block = block_of(SL_IMAGE_TABLE_BYTES, SL_IMAGE_TABLE, 0);
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        struct sl_image_table table = a_table();
+        struct sl_image_table out;
+        char reason[512] = "";
+        *(i % 2 == 0 ? &table.state.beta1_power : &table.state.beta2_power) = cases[i / 2].power;
+        sl_image_put_table(block, 3, &table);
+        assert_int_equal(sl_image_take_table(block, &out, reason, sizeof reason),
+                         cases[i / 2].good ? 0 : SL_ERR_CORRUPT);
+        assert_true((strstr(reason, "powers of beta1 and beta2") == NULL) == cases[i / 2].good);
+    }
     sl_image_block_destroy(&block);
 }
 
@@ -397,6 +420,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(image__a_table),
         cmocka_unit_test(image__a_table_that_nobody_could_open),
+        cmocka_unit_test(image__a_table_whose_powers_are_none),
         cmocka_unit_test(image__records_fill_a_block),
         cmocka_unit_test(image_dense_elements__of_the_last_block),
         cmocka_unit_test(image__kv_arrays_in_pieces),

@@ -503,6 +503,49 @@ static void optimizer_apply__stays_finite(void **state)
     }
 }
 
+/* Whoever pushes no number is to see it: no kernel may take it for a zero, or leave the value as
+ * it was. */
+static void check_no_number(enum sl_optimizer_kind kind, enum sl_optimizer_form form, uint32_t dim)
+{
+    const struct sl_optimizer_spec spec = spec_of(kind);
+    uint64_t storage[(sizeof(struct sl_table_record) / 4 + DIM_MAX + SLOTS_MAX + 1) / 2] = {0};
+    struct sl_table_record *record = (void *)storage;
+    for (uint32_t at = 0; at < dim; at++) {
+        float g[DIM_MAX] = {0};
+        struct row row;
+        row_init(&row, &spec, form, dim, 1);
+        g[at] = NAN;
+        *record = (struct sl_table_record){.key = 1};
+        memcpy(record->values, row.w, dim * sizeof(float));
+        memcpy(record->values + dim, row.slots, sizeof row.slots);
+        const struct sl_optimizer_visit visit = {
+            .spec = &spec, .state = &row.state, .dim = dim, .slot_stride = dim, .step = 1};
+        const struct sl_optimizer_rows rows = {1, &record, g};
+        row.optimizer->apply_rows(&visit, &rows);
+        row_push(&row, g, 1);
+        if (!isnan(row.w[at]) || !isnan(record->values[at])) {
+            fail_msg("%s: form %d makes %g and %g of no number at %u of %u", row.optimizer->name,
+                     (int)form, (double)row.w[at], (double)record->values[at], at, dim);
+        }
+    }
+}
+
+static void optimizer_apply__no_number_makes_no_number(void **state)
+{
+    (void)state;
+    for (int form = SL_OPTIMIZER_FORM_SCALAR; form < SL_OPTIMIZER_FORM_COUNT; form++) {
+        for (int kind = 0; kind < SL_OPTIMIZER_KIND_COUNT; kind++) {
+            for (size_t d = 0; d < DIM_COUNT; d++) {
+                if (sl_optimizer_find((enum sl_optimizer_kind)kind, (enum sl_optimizer_form)form) !=
+                    NULL) {
+                    check_no_number((enum sl_optimizer_kind)kind, (enum sl_optimizer_form)form,
+                                    dims[d]);
+                }
+            }
+        }
+    }
+}
+
 static void optimizer_kind_from_name__round_trip(void **state)
 {
     (void)state;
@@ -530,6 +573,7 @@ int main(void)
         cmocka_unit_test(optimizer_adam_async__powers_after_the_push),
         cmocka_unit_test(optimizer_adam__correction_ends),
         cmocka_unit_test(optimizer_apply__stays_finite),
+        cmocka_unit_test(optimizer_apply__no_number_makes_no_number),
         cmocka_unit_test(optimizer_kind_from_name__round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,7 @@
 #include "core/hash.h"
 #include "core/partition.h"
 #include "ps/shard.h"
+#include "ps/shard_internal.h"
 #include "shard_request.h"
 
 #define DIM     4
@@ -408,6 +409,22 @@ static void shard_run__no_memory_is_an_error_that_names_the_limit(void **state)
     assert_true(pull_one(f, 0, 0) == 1.0F); /* rows that exist are still served */
 }
 
+/* Without a limit it is the system that has no more: nobody is told of a limit of nothing. */
+static void shard_limit_text__names_only_a_limit_that_is_set(void **state)
+{
+    (void)state;
+    const struct sl_shard_options limits[] = {{.count = 1},
+                                              {.count = 1, .memory_bytes_max = 4U << 20}};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sl_shard *shard = make_shard(&limits[i]);
+        char text[64];
+        assert_ptr_equal(sl_shard_limit_text(shard, text), text);
+        assert_true((strstr(text, "the limit is") != NULL) == (i == 1));
+        assert_non_null(strstr(text, i == 1 ? "4194304" : "no --memory-limit is set"));
+        sl_shard_destroy(&shard);
+    }
+}
+
 /* ---- Pooled and dense -------------------------------------------------------------------------
  */
 
@@ -568,6 +585,7 @@ int main(void)
         CASE(shard_run__long_pushes_take_the_scratch_in_turns),
         CASE(shard_run__names_a_key_of_another_shard_and_leaves_the_section_undone),
         CASE(shard_run__no_memory_is_an_error_that_names_the_limit),
+        cmocka_unit_test(shard_limit_text__names_only_a_limit_that_is_set),
         CASE(shard_run__pooled_sums_do_not_depend_on_slices),
         CASE(shard_run__dense_ranges_are_read_and_written_in_slices),
         CASE(shard_run__pads_the_reply_of_each_section_with_zeros),
