@@ -29,6 +29,8 @@ def rows(count, seed=7):
 
 
 class DmlcTest(harness.StarlingTest):
+    ENDLESS = ["--epochs", "100000", "--quiet=false"]  # more of a model's flags: it trains for long
+
     def setUp(self):
         super().setUp()
         self.data = self.file("data", rows(1000))
@@ -42,6 +44,8 @@ class DmlcTest(harness.StarlingTest):
     def start_role(self, role, *args, env=None):
         variables = dict(self.job, DMLC_ROLE=role)
         variables.update(env or {})
+        if role == "scheduler":  # where one that was killed may have been
+            harness.wait_unheard("127.0.0.1", int(variables["DMLC_PS_ROOT_PORT"]))
         if role == "worker":
             return self.start("starling-worker", *self.model, *args, env=variables)
         return self.start("starling-ps", *args, env=variables)
@@ -62,6 +66,21 @@ class DmlcTest(harness.StarlingTest):
         self.assertIn(f"the job has ended: all {WORKERS} workers have left", scheduler.output)
         for server in servers:
             self.assertIn("the job has ended", server.output)
+
+    def endless(self, role_env=None, ps_args=()):
+        """A job that begins and then goes on for long."""
+        self.model += self.ENDLESS
+        scheduler, servers, workers = self.start_job(ps_args=ps_args, env=dict(role_env or {}))
+        scheduler.wait_line("the job has begun")
+        for worker in workers:
+            worker.wait_line("/100000  ")  # before, a signal just ends it
+        return scheduler, servers, workers
+
+    def stop(self, workers):
+        for worker in workers:
+            worker.signal(signal.SIGTERM)
+        for worker in workers:
+            self.assertEqual(worker.wait(), 128 + signal.SIGTERM, worker.output)
 
     def refuses(self, program, env, *words, args=()):
         output = self.run_to_end(program, *args, env=env, status=2)
@@ -180,51 +199,50 @@ class Places(DmlcTest):
 
 
 class Failures(DmlcTest):
+    def gives_up(self, begin, *said):
+        """A scheduler says that when it gives up. Returns those whom begin() starts beside it. Its time is
+        short, unless something stood still, so that they had not come by then."""
+        for seconds in (10, 40):
+            self.job["DMLC_PS_ROOT_PORT"] = str(harness.free_ports(1)[0])
+            scheduler = self.start_role("scheduler", "--start-timeout", seconds)
+            others = begin()
+            self.assertEqual(scheduler.wait(), 1, scheduler.output)
+            if all(re.search(words, scheduler.output) for words in said):
+                break
+        for words in said:
+            self.assertRegex(scheduler.output, words)
+        return others
+
     def test_who_is_missing_is_named(self):
         """It is the scheduler who gives up; the others end with it, not by a timeout of their own."""
-        scheduler = self.start_role("scheduler", "--start-timeout", "10")
-        others = [self.start_role(role, "--start-timeout", "600")
-                  for role in ["server"] + ["worker"] * 3]
-        self.assertEqual(scheduler.wait(), 1, scheduler.output)
-        self.assertIn("waiting for ps/1, worker/3", scheduler.output)
+        def begin():
+            return [self.start_role(role, "--start-timeout", "600") for role in ["server"] + ["worker"] * 3]
+
         why = r"(?m)the job has not begun: after \d+ s it still waits for ps/1, worker/3$"
-        self.assertRegex(scheduler.output, why)
+        others = self.gives_up(begin, "waiting for ps/1, worker/3", why)
         for process in others:
             self.assertEqual(process.wait(), 1, process.output)
             self.assertRegex(process.output, why)
 
     def test_who_came_and_left_is_named_apart(self):
         """As those that have the scheduler's timeout, and began a little before it."""
-        scheduler = self.start_role("scheduler", "--start-timeout", "10")
-        servers = [self.start_role("server", "--start-timeout", "600", env={"DMLC_RANK": str(i)})
-                   for i in range(SERVERS)]
-        servers[1].wait_line("waiting for")  # so it has come
-        servers[1].signal(signal.SIGTERM)
-        servers[1].wait()
-        self.assertEqual(scheduler.wait(), 1, scheduler.output)
-        self.assertRegex(scheduler.output, r"after \d+ s it still waits for worker/0, worker/1, worker/2, "
-                         "worker/3; came and left: ps/1")
+        def begin():
+            servers = [self.start_role("server", "--start-timeout", "600", env={"DMLC_RANK": str(i)})
+                       for i in range(SERVERS)]
+            while servers[1].running() and "waiting for" not in servers[1].output:
+                time.sleep(0.02)
+            servers[1].signal(signal.SIGTERM)  # it has come
+            servers[1].wait()
+            return servers
+
+        servers = self.gives_up(begin, r"after \d+ s it still waits for worker/0, worker/1, worker/2, "
+                                   "worker/3; came and left: ps/1")
         self.assertEqual(servers[0].wait(), 1, servers[0].output)
 
     def test_without_a_scheduler(self):
         worker = self.start_role("worker", "--start-timeout", "5")
         self.assertEqual(worker.wait(), 1, worker.output)
         self.assertIn("nobody listens there yet", worker.output)
-
-    def endless(self, role_env=None):
-        """A job that begins and then goes on for long."""
-        self.model += ["--epochs", "100000", "--quiet=false"]
-        scheduler, servers, workers = self.start_job(env=dict(role_env or {}))
-        scheduler.wait_line("the job has begun")
-        for worker in workers:
-            worker.wait_line("/100000  ")  # before, a signal just ends it
-        return scheduler, servers, workers
-
-    def stop(self, workers):
-        for worker in workers:
-            worker.signal(signal.SIGTERM)
-        for worker in workers:
-            self.assertEqual(worker.wait(), 128 + signal.SIGTERM, worker.output)
 
     def test_a_worker_is_lost_for_good(self):
         scheduler, servers, workers = self.endless({"PS_HEARTBEAT_TIMEOUT": "6"})
@@ -284,7 +302,7 @@ class Failures(DmlcTest):
 
     def test_a_server_without_scheduler_and_workers_ends(self):
         self.job.update(DMLC_NUM_SERVER="1", DMLC_NUM_WORKER="1", NETWORK_PS_CORE_NUMBER="2")
-        self.model += ["--epochs", "100000", "--quiet=false"]
+        self.model += self.ENDLESS
         scheduler = self.start_role("scheduler")
         server = self.start_role("server", "--start-timeout", "8")
         workers = [self.start_role("worker")]

@@ -2,6 +2,7 @@
 """Real processes and real faults: nothing hangs, and nothing is carried out twice. Faults come at
 moments that a seed decides (STARLING_SEED repeats one); every wait has a deadline."""
 
+import functools
 import os
 import random
 import shutil
@@ -32,6 +33,16 @@ class FaultTest(harness.StarlingTest):
         for ps in cluster.ps:
             ps.wait_line("ready")
         return cluster
+
+    def assert_gives_up(self, start, *words):
+        """Of a worker that tries in vain until its time to start is up. That is short, unless something
+        stood still meanwhile, so that it could not find out why."""
+        for seconds in (3, 30):
+            worker = start("--start-timeout", seconds)
+            self.assert_ends(worker, status=1)
+            if all(word in worker.output for word in words):
+                return
+        self.assert_ends(worker, *words, status=1)
 
     def assert_ends(self, process, *words, status=0):
         self.assertEqual(process.wait(), status, process.output)
@@ -158,7 +169,7 @@ class Network(FaultTest):
         """A network that takes everything and delivers nothing: steps end in time, and say where.
         When it is back, so are they."""
         cluster = self.cluster()
-        job = sum_job.SumJob(self, cluster, "asp", iterations=100, timeout_ms=1000, pause_ms=20,
+        job = sum_job.SumJob(self, cluster, "asp", iterations=400, timeout_ms=1000, pause_ms=20,
                              goes_on=True, gated=True)
         workers = job.start_all()
         self.wait_middle(workers[0], workers)
@@ -179,7 +190,7 @@ class KilledPs(FaultTest):
         for victim in (0, 1):
             with self.subTest(victim=victim):
                 cluster = self.cluster(proxied=False)
-                job = sum_job.SumJob(self, cluster, "asp", iterations=110, timeout_ms=500,
+                job = sum_job.SumJob(self, cluster, "asp", iterations=400, timeout_ms=500,
                                      pause_ms=20, goes_on=True, gated=True)
                 workers = job.start_all()
                 self.wait_middle(workers[0], workers)
@@ -373,16 +384,16 @@ class Secrets(FaultTest):
         servers, flags = self.start_ps(extra=self.secret("right"))
         servers[0].wait_line("ready")
         self.assert_ends(self.worker(flags, *self.secret("right")))
-        self.assert_ends(self.worker(flags, *self.secret("wrong"), "--start-timeout", "3"),
-                         "the one that was used is another", "compare the secret files", status=1)
+        self.assert_gives_up(functools.partial(self.worker, flags, *self.secret("wrong")),
+                             "the one that was used is another", "compare the secret files")
         self.assert_ends(self.worker(flags), "this cluster needs a secret", "--secret-file", status=1)
         servers[0].wait_line("refused: this cluster needs a secret")
         self.drain(servers)
 
     def test_ps_without_a_secret_is_not_trusted(self):
         servers, flags = self.start_ps()
-        self.assert_ends(self.worker(flags, *self.secret("right"), "--start-timeout", "3"),
-                         "it did not prove that it has the secret: it asks for none", status=1)
+        self.assert_gives_up(functools.partial(self.worker, flags, *self.secret("right")),
+                             "it did not prove that it has the secret: it asks for none")
         self.drain(servers)
 
     def test_file_that_others_may_read(self):
@@ -430,18 +441,13 @@ class Tls(FaultTest):
     def worker(self, *args):
         return self.start_workers(self.flags, 1, self.training(*args))[0]
 
-    def stranger(self, *args):
-        """A worker that tries in vain, until it gives up."""
-        return self.worker("--start-timeout", "5", *args)
-
     def test_who_may_work(self):
         self.assert_ends(self.worker(*self.tls("ours", "ours")))
-        self.assert_ends(self.stranger(*self.tls("ours", "theirs")),
-                         "its certificate is not accepted: it is signed by an unknown authority",
-                         status=1)
-        self.assert_ends(self.stranger(*self.tls("theirs", "ours")),
-                         "it does not know the authority that has signed our certificate", status=1)
-        worker = self.stranger()
+        self.assert_gives_up(functools.partial(self.worker, *self.tls("ours", "theirs")),
+                             "its certificate is not accepted: it is signed by an unknown authority")
+        self.assert_gives_up(functools.partial(self.worker, *self.tls("theirs", "ours")),
+                             "it does not know the authority that has signed our certificate")
+        worker = self.worker("--start-timeout", "5")
         self.assert_ends(worker, status=1)
         self.assertRegex(worker.output, "(could not reach|was not welcomed by) coordinator")
         self.servers[0].wait_line("it speaks no TLS")

@@ -40,6 +40,9 @@ echo "worker reactors: $NETWORK_WORKER_CORE_NUMBER" >&2
 
 SLEEP = "exec sleep 600\n"
 
+# Of a job that they end in its middle: the second for where it was not there by the first, as something
+# stood still.
+TIMEOUTS = (4, 20)
 
 PIPE_BYTES = 60000  # what a pipe holds, but for what a line may leave free
 
@@ -105,6 +108,9 @@ class LaunchTest(harness.StarlingTest):
             self.assertTrue(f"[worker/0] {name}={value}\n" in output + "\n", f"{name}\n{output}")
         for name in OF_A_PROCESS:
             self.assertNotIn(f"[worker/0] {name}=", output)
+
+    def ps_was_up(self):
+        return os.path.exists(os.path.join(self.folder, "ps.pid"))
 
     def ps_is_gone(self):
         """The fake ps wrote its pid; it must not run any more."""
@@ -194,7 +200,11 @@ class Local(LaunchTest):
 
     def test_timeout(self):
         self.worker(SLEEP)
-        self.assertIn("--timeout", self.launched("--timeout", 4, status=124))
+        for seconds in TIMEOUTS:
+            self.forget()
+            self.assertIn("--timeout", self.launched("--timeout", seconds, status=124))
+            if self.ps_was_up():
+                break
         self.ps_is_gone()
 
     def test_signals_are_passed_on(self):
@@ -271,12 +281,13 @@ class Local(LaunchTest):
     def test_ends_though_nobody_reads(self):
         """Neither a signal nor --timeout waits for who should read the output."""
         self.worker("exec yes\n")
-        for args, status in (((), 128 + signal.SIGTERM), (("--timeout", 5), 124)):
+        for timeout in (None, *TIMEOUTS):
             self.forget()
+            args = ["--timeout", str(timeout)] if timeout else []
             read_end, write_end = os.pipe()
             self.addCleanup(os.close, read_end)
             launcher = subprocess.Popen(
-                [harness.program("starling-launch"), "--bin-dir", self.folder, *map(str, args)],
+                [harness.program("starling-launch"), "--bin-dir", self.folder, *args],
                 env=harness.environment({"FOLDER": self.folder}), stdin=subprocess.DEVNULL,
                 stdout=write_end, stderr=subprocess.DEVNULL)
             os.close(write_end)
@@ -284,10 +295,15 @@ class Local(LaunchTest):
             self.addCleanup(launcher.kill)
             while held(read_end) < PIPE_BYTES and launcher.poll() is None:
                 time.sleep(0.02)
-            if not args:
+            is_full = held(read_end) >= PIPE_BYTES
+            if not timeout:
                 launcher.send_signal(signal.SIGTERM)
-            self.assertEqual(launcher.wait(harness.DEADLINE_S), status)
-            self.ps_is_gone()
+            self.assertEqual(launcher.wait(harness.DEADLINE_S), 124 if timeout else 128 + signal.SIGTERM)
+            if is_full:
+                self.ps_is_gone()
+                if timeout:
+                    break
+            self.assertTrue(is_full or timeout == TIMEOUTS[0], "nothing was there to be read")
 
     def test_no_child_survives_the_launcher(self):
         self.worker("echo up\nexec sleep 600\n")

@@ -225,12 +225,12 @@ class FaultsTest(RdmaTest):
     """Nothing is lost, nothing carried out twice, while processes die and the device goes away."""
 
     def begin(self, consistency="asp", count=4, pause_ms=30, **options):
-        """Workers, all of them in the middle of a job over RDMA. It goes on for some seconds, so that it
-        is not over before what is to happen to it."""
+        """Workers, all of them in the middle of a job over RDMA, of which none ends before end()."""
         cluster = RdmaCluster(self, lease_s=60, proxied=False, extra=["--insecure"])
         for ps in cluster.ps:
             ps.wait_line("ready")
-        job = sum_job.SumJob(self, cluster, consistency, pause_ms=pause_ms, flags=["--no-shm"], **options)
+        job = sum_job.SumJob(self, cluster, consistency, pause_ms=pause_ms, gated=True, flags=["--no-shm"],
+                             **options)
         workers = [job.start(index) for index in range(count)]
         self.wait_connected(cluster.ps, 2 * count)
         for worker in workers:
@@ -238,6 +238,7 @@ class FaultsTest(RdmaTest):
         return cluster, job, workers
 
     def end(self, cluster, job, workers, restarted=()):
+        job.open_gate()
         for worker in workers:
             self.assert_ends(worker)
         acknowledged = job.check(restarted)
@@ -276,7 +277,7 @@ class Faults(FaultsTest):
         self.assertGreater(self.end(cluster, job, workers), 3 * job.iterations)
 
     def test_killed_ps(self):
-        cluster, job, workers = self.begin(iterations=120, timeout_ms=1000, goes_on=True)
+        cluster, job, workers = self.begin(iterations=400, timeout_ms=1000, goes_on=True)
         cluster.ps[1].signal(signal.SIGKILL)
         self.assert_ends(cluster.ps[1], status=-signal.SIGKILL)
         for worker in workers:
@@ -289,7 +290,7 @@ class Faults(FaultsTest):
 
     def test_device_goes_and_comes_back(self):
         """Who comes when it is back is connected over RDMA."""
-        cluster, job, workers = self.begin(count=3, iterations=120)
+        cluster, job, workers = self.begin(count=3, iterations=400)
         self.lose_device(workers)
         self.bring_device_back(cluster)
         workers.append(job.start(3))
