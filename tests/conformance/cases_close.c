@@ -22,7 +22,7 @@ static void expect_closed(struct peer *peer, int err)
 static void disconnect__sends_what_was_taken(void **state)
 {
     (void)state;
-    struct world *world = world_open_in_amber(2, NULL); /* or a slow machine has it cut off */
+    struct world *world = world_open_unhurried(2, NULL); /* or a slow machine has it cut off */
     struct peer *client = peer_connect(&world->nodes[1], &world->nodes[0].bound);
     WAIT_UNTIL(client->open);
     struct peer *server = node_peer(&world->nodes[0], 0);

@@ -14,7 +14,7 @@ struct sl_dpdk_medium dpdk_faults_wrap(struct sl_dpdk_fault_medium *medium,
                                        const struct sl_dpdk_faults *faults);
 
 /* Who ends before the peer has heard of the connection, or whose last words are lost, is waited for
- * so long. */
-#define DPDK_FAULTS_PATIENCE_MS 2000
+ * so long. A thread that gets no processor for seconds is not given up before. */
+#define DPDK_FAULTS_PATIENCE_MS 8000
 
 #endif

@@ -107,13 +107,13 @@ static void stop(void *ctx)
     sl_transport_close(&((struct side *)ctx)->transport);
 }
 
-static int open_both(void **state)
+static int open_at(const struct sl_clock *clock)
 {
-    (void)state;
     memset(sides, 0, sizeof sides);
     for (uint32_t i = 0; i < 2; i++) {
         struct side *side = &sides[i];
-        struct sl_reactor_options options = {.name = "side", .core = -1, .spin_us = 20};
+        struct sl_reactor_options options = {
+            .name = "side", .core = -1, .spin_us = clock == NULL ? 20 : 0, .clock = clock};
         side->serves = i == 0;
         assert_int_equal(sl_reactor_create(&options, &side->reactor), 0);
         sl_reactor_on_stop(side->reactor, stop, side);
@@ -124,6 +124,26 @@ static int open_both(void **state)
         WAIT_UNTIL(sides[i].opened == 1);
     }
     return 0;
+}
+
+static int open_both(void **state)
+{
+    (void)state;
+    return open_at(NULL);
+}
+
+static uint64_t always(void *ctx)
+{
+    (void)ctx;
+    return SL_CLOCK_NS_PER_S;
+}
+
+/* No time passes: whoever is waited for may be as late as he likes. */
+static int open_both_in_amber(void **state)
+{
+    static const struct sl_clock amber = {.now_ns = always};
+    (void)state;
+    return open_at(&amber);
 }
 
 static int close_both(void **state)
@@ -504,7 +524,7 @@ int main(void)
                                         close_both),
         cmocka_unit_test_setup_teardown(landing__after_it_was_withdrawn, open_both, close_both),
         cmocka_unit_test_setup_teardown(landing__of_a_peer_that_stood_still, open_both, close_both),
-        cmocka_unit_test_setup_teardown(landing__of_a_peer_that_says_goodbye, open_both,
+        cmocka_unit_test_setup_teardown(landing__of_a_peer_that_says_goodbye, open_both_in_amber,
                                         close_both),
         cmocka_unit_test_setup_teardown(landing__in_memory_that_another_peer_has_lost, open_both,
                                         close_both),

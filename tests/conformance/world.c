@@ -13,6 +13,7 @@
 #define SLAB_BYTES      (24U << 20)
 #define SINKS_BYTES     (13U << 20) /* for three */
 #define LOSSY_PASS_US   10000
+#define SLOWNESS        8
 
 const struct conformance_target *conformance_target;
 
@@ -31,6 +32,14 @@ static uint64_t amber_now_ns(void *ctx)
 }
 
 static const struct sl_clock amber = {.now_ns = amber_now_ns};
+
+static uint64_t slow_now_ns(void *ctx)
+{
+    (void)ctx;
+    return sl_clock_now_ns(sl_clock_system()) / SLOWNESS;
+}
+
+static const struct sl_clock slow = {.now_ns = slow_now_ns};
 
 static void nothing(struct node *node, void *ctx)
 {
@@ -224,7 +233,7 @@ static void open_node(struct world *world, uint32_t index)
     struct sl_reactor_options options = {.index = index,
                                          .core = -1,
                                          .polling = conformance_target->polling,
-                                         .spin_us = world->clock == NULL ? 20 : 0,
+                                         .spin_us = world->clock != &amber ? 20 : 0,
                                          .clock = world->clock};
     snprintf(options.name, sizeof options.name, "node%u", index);
     assert_int_equal(sl_reactor_create(&options, &node->reactor), 0);
@@ -276,6 +285,11 @@ struct world *world_open(uint32_t node_count, const struct sl_transport_options 
 struct world *world_open_in_amber(uint32_t node_count, const struct sl_transport_options *options)
 {
     return open_at(node_count, options, &amber);
+}
+
+struct world *world_open_unhurried(uint32_t node_count, const struct sl_transport_options *options)
+{
+    return open_at(node_count, options, conformance_target->is_lossy ? &slow : &amber);
 }
 
 void world_close(struct world *world)

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """--memory-limit: the resident memory of a ps stays below it under the worst load.
 
-STARLING_MEMORY_TABLE=1 runs the load at 1 to 16 reactors too, with and without a replica, and prints
-a table; it takes five minutes and 10 GiB of memory."""
+A seed decides what the load does (STARLING_SEED repeats one). STARLING_MEMORY_TABLE=1 runs it at 1 to
+16 reactors too, with and without a replica, and prints a table; it takes five minutes and 10 GiB of
+memory."""
 
 import os
+import random
 import re
+import sys
 import threading
 import time
 import unittest
@@ -13,6 +16,7 @@ import unittest
 import harness
 import memory_load
 
+SEED = int(os.environ.get("STARLING_SEED", random.SystemRandom().getrandbits(32)))
 HAS_TABLE = bool(os.environ.get("STARLING_MEMORY_TABLE"))
 PART = 1.1  # of the limit that the resident memory may take
 NO_RESIDENT = "resident memory says nothing about a program with a sanitizer"
@@ -48,10 +52,10 @@ class MemoryLimit(harness.StarlingTest):
         for server in servers:
             server.wait_line("ready")
         with memory_load.Watch(servers) as watch:
-            load = memory_load.Load(f"127.0.0.1:{ports[0]}")
+            load = memory_load.Load(f"127.0.0.1:{ports[0]}", SEED)
             held = load.on_all(load.fill)
-            runs = [threading.Thread(target=load.on_all, args=(load.worst, seconds))
-                    for _ in range(threads)]
+            runs = [threading.Thread(target=load.on_all, args=(load.worst, seconds, number))
+                    for number in range(threads)]
             for run in runs:
                 run.start()
             for run in runs:
@@ -100,4 +104,5 @@ class MemoryLimit(harness.StarlingTest):
 
 
 if __name__ == "__main__":
+    print(f"seed {SEED}: STARLING_SEED={SEED} repeats it", file=sys.stderr)
     harness.main()

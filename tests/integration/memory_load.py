@@ -51,9 +51,11 @@ class Watch:
 
 
 class Load:
-    """The load on all shards of a cluster whose coordinator is at this endpoint."""
+    """The load on all shards of a cluster whose coordinator is at this endpoint. A seed decides what
+    comes after what."""
 
-    def __init__(self, coordinator):
+    def __init__(self, coordinator, seed):
+        self._seed = seed
         self._client = Client(coordinator)
         self._places = [(ps["data_endpoint"], shard) for ps in self._client.cluster["ps"]
                         for shard in range(ps["shard_count"])]
@@ -133,15 +135,17 @@ class Load:
     def _idle(self, *_):
         """A connection that does nothing."""
 
-    def worst(self, place, seconds):
-        """All kinds of load on one shard, with the newest of many connections held open."""
+    def worst(self, place, seconds, number):
+        """All kinds of load on one shard, with the newest of many connections held open. The number
+        is that of the thread among those that do this to the shard."""
+        chance = random.Random(f"{self._seed} {place} {number}")
         kinds = (self._unread, self._half, self._flood, self._failing, self._idle)
         held, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
             with contextlib.suppress(*FAILURES):
                 held.append(self._connect(place))
                 held[-1].socket.settimeout(2)
-                random.choice(kinds)(place, held[-1])
+                chance.choice(kinds)(place, held[-1])
             while len(held) > 100:
                 held.pop(0).close()
         for connection in held:

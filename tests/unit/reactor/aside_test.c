@@ -135,7 +135,7 @@ static void post__runs_in_order_on_a_thread_of_its_own(void **state)
     assert_true(pthread_equal(record.reactor, pthread_self()));
     assert_false(pthread_equal(record.worker, pthread_self()));
     assert_string_equal(record.thread_name, "test-disk-with-");
-    assert_true(sl_aside_destroy(&aside, S));
+    assert_true(sl_aside_destroy(&aside, 60 * S));
     assert_null(aside);
     detach(reactor);
 }
@@ -175,7 +175,7 @@ static struct settled settle(struct sl_reactor *reactor, enum sl_aside_place pla
     sl_aside_set_place(aside, place);
     sl_aside_post(aside, &settled.job);
     sl_reactor_drive_until(reactor, is_settled, &settled);
-    assert_true(sl_aside_destroy(&aside, S));
+    assert_true(sl_aside_destroy(&aside, 60 * S));
     return settled;
 }
 
@@ -294,7 +294,7 @@ static void post__a_busy_reactor_rests_for_one_below(void **state)
     rests.enough = LONG_MAX;
     sl_reactor_drive_until(reactor, has_rested, &rests);
     assert_true(held.is_done);
-    assert_true(sl_aside_destroy(&aside, S));
+    assert_true(sl_aside_destroy(&aside, 60 * S));
     sl_reactor_remove_source(reactor, &busy);
     sem_destroy(&held.gate);
     detach(reactor);
@@ -314,7 +314,7 @@ static void post__may_come_from_done(void **state)
     sl_aside_post(aside, &jobs[0].job);
     sl_reactor_drive_until(reactor, two_done, &record);
     assert_int_equal(record.done[1], 1);
-    assert_true(sl_aside_destroy(&aside, S));
+    assert_true(sl_aside_destroy(&aside, 60 * S));
     detach(reactor);
 }
 
