@@ -260,8 +260,9 @@ SL_API int sl_client_checkpoint(struct sl_client *client, uint32_t timeout_ms, u
 SL_API uint32_t sl_client_clock(const struct sl_client *client);
 
 /* The task of a ps that was started again without the values that it had, and -1 while there is
- * none: what the job has trained is not whole any more, and its checkpoints are refused. Asks the
- * reactor that speaks to the coordinator. Any thread. */
+ * none: what the job has trained is not whole any more, and its checkpoints are refused. Any
+ * thread.
+ */
 SL_API int32_t sl_client_values_lost(const struct sl_client *client);
 
 /* This worker's index, the one that was chosen included; -1: none. Any thread. */

@@ -48,17 +48,10 @@ static uint32_t time_left_ms(uint64_t deadline_ns)
                : (uint32_t)((deadline_ns - now_ns) / SL_CLOCK_NS_PER_MS);
 }
 
-/* 1 + the task of a ps that was started again without its values; 0: none. The thread that drives
- * the client is that of its hub. */
-static uint32_t values_lost(const struct sl_engine *engine)
-{
-    return engine->client->hubs[0].values_lost;
-}
-
 static void start(struct sl_engine *engine, struct sl_engine_call *call)
 {
-    int err =
-        values_lost(engine) != 0 ? SL_ERR_CORRUPT : sl_step_begin(engine->client, 0, &call->step);
+    const bool is_whole = sl_client_values_lost(engine->client) < 0;
+    int err = is_whole ? sl_step_begin(engine->client, 0, &call->step) : SL_ERR_CORRUPT;
     if (err == 0) {
         call->step->on_done = step_is_done;
         call->step->on_done_ctx = call;
@@ -135,9 +128,9 @@ static void note_failure(struct sl_engine *engine, const struct sl_engine_call *
         (void)snprintf(text, sizeof text, "%s", sl_step_error(call->step));
     } else if (call->err == SL_ERR_CORRUPT) {
         (void)snprintf(text, sizeof text,
-                       "ps/%u was started again without the values that it had: start the job "
+                       "ps/%d was started again without the values that it had: start the job "
                        "again, or from a checkpoint",
-                       values_lost(engine) - 1);
+                       sl_client_values_lost(engine->client));
     }
     sl_engine_note_failure(engine, call->timestamp, call->err,
                            text[0] == '\0' ? sl_err_name(call->err) : text);

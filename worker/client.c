@@ -1,5 +1,6 @@
 #include <starling.h>
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -303,16 +304,7 @@ int32_t sl_client_task_index(const struct sl_client *client)
 int32_t sl_client_values_lost(const struct sl_client *client)
 {
     sl_assert(client != NULL);
-    struct sl_port *port = port_of_caller((struct sl_client *)(uintptr_t)client);
-    struct sl_call call = {.hub = &client->hubs[0], .run = sl_control_values_lost};
-    if (port == NULL) {
-        return -1; /* no memory for this thread: its steps fail */
-    }
-    sl_port_call(port, &call);
-    while (!call.done) {
-        sl_port_wait(port);
-    }
-    return (int32_t)call.count - 1;
+    return (int32_t)atomic_load_explicit(&client->hubs[0].values_lost, memory_order_relaxed) - 1;
 }
 
 uint32_t sl_client_clock(const struct sl_client *client)

@@ -347,12 +347,6 @@ void sl_control_checkpoint(struct sl_call *call)
     ask(call, &message, checkpoint_done);
 }
 
-void sl_control_values_lost(struct sl_call *call)
-{
-    call->count = call->hub->values_lost;
-    sl_call_answer(call);
-}
-
 void sl_control_leave(struct sl_hub *hub)
 {
     sl_timer_disarm(sl_reactor_timers(hub->reactor), &hub->heartbeat);

@@ -23,9 +23,6 @@ void sl_control_barrier(struct sl_call *call);
  * what the coordinator says. */
 void sl_control_checkpoint(struct sl_call *call);
 
-/* Writes 1 + the task of the ps whose values the job has lost into call->count; 0: none. */
-void sl_control_values_lost(struct sl_call *call);
-
 /* Says goodbye. No call may be under way. */
 void sl_control_leave(struct sl_hub *hub);
 

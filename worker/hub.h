@@ -113,7 +113,8 @@ struct sl_hub {
     uint64_t heartbeat_ns; /* between two */
     uint64_t silence_ns;   /* before another is looked for */
     uint32_t moves_out;    /* mail to other hubs that has not come back: move.h */
-    uint32_t values_lost;  /* 1 + the task of a ps that came back without its values; 0: none */
+    /* 1 + the task of a ps that came back without its values; 0: none. Any thread reads it. */
+    _Atomic uint32_t values_lost;
 
     struct sl_call *closing;
     uint64_t closing_until_ns;

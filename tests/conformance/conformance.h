@@ -107,12 +107,12 @@ struct world *world_open(uint32_t node_count, const struct sl_transport_options 
  * for the test, however long that takes. */
 struct world *world_open_in_amber(uint32_t node_count, const struct sl_transport_options *options);
 
-/* The same where nothing is lost. Else what is lost is sent again in time, which passes at an
- * eighth of its pace: what a transport allows a second for has eight. Not for world_pass. */
-struct world *world_open_unhurried(uint32_t node_count, const struct sl_transport_options *options);
-
 /* Lets time pass for such reactors, and waits until each has had a turn in which it had. */
 void world_pass(struct world *world, uint64_t time_ms);
+
+/* As world_open_in_amber, but not for world_pass. Over a lossy medium, where what is lost is sent
+ * again in time, time passes at a sixteenth of its pace: every limit is so much longer. */
+struct world *world_open_unhurried(uint32_t node_count, const struct sl_transport_options *options);
 
 /* Closes everything, and checks that nobody wrote to memory that was given back. */
 void world_close(struct world *world);

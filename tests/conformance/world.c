@@ -13,7 +13,7 @@
 #define SLAB_BYTES      (24U << 20)
 #define SINKS_BYTES     (13U << 20) /* for three */
 #define LOSSY_PASS_US   10000
-#define SLOWNESS        8
+#define SLOWNESS        16
 
 const struct conformance_target *conformance_target;
 

@@ -59,7 +59,7 @@ class DpdkTest(failures_test.FaultTest):
     links = None   # while they are over TCP
     faults = None  # of all devices: net/dpdk/port_fault.h
 
-    def start(self, name, *args, env=None, cwd=None):
+    def start(self, name, *args, env=None, **options):
         """Whoever is a worker has the device of its index, and is where that is."""
         env = {"STARLING_SHM": "0", "PS_VERBOSE": "1", **(env or {})}
         if self.faults is not None:
@@ -69,7 +69,7 @@ class DpdkTest(failures_test.FaultTest):
             index = args[args.index("--task-index") + 1]
             args = [*args, "--dpdk-device", self.links.of_worker(index)]
             name, *args = [*self.links.enter(index), harness.program(name), *args]
-        return super().start(name, *args, env=env, cwd=cwd)
+        return super().start(name, *args, env=env, **options)
 
     def data_endpoint(self, links, beside):
         port = harness.free_ports(1)[0]

@@ -81,13 +81,13 @@ class RdmaTest(failures_test.FaultTest):
         super().setUp()
         self.before = queue_pairs()
 
-    def start(self, name, *args, env=None, cwd=None):
+    def start(self, name, *args, env=None, **options):
         env = {"STARLING_SHM": "0", "PS_VERBOSE": "1", **(env or {})}
         if self.locked_bytes is not None:
             args = ["--bounding-set", "-ipc_lock", "prlimit", f"--memlock={self.locked_bytes}",
                     harness.program(name), *args]
             name = "/usr/bin/setpriv"
-        return super().start(name, *args, env=env, cwd=cwd)
+        return super().start(name, *args, env=env, **options)
 
     def wait_connected(self, servers, connections):
         """So many connections were accepted over RDMA in all."""
