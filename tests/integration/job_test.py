@@ -58,7 +58,7 @@ class GeneratedJob(Generated):
         self.assertLessEqual(report["staleness"]["max"], 2)
 
     def test_two_ps_of_two_reactors(self):
-        report = self.train(self.data + ["--model", "fm"], ps_count=2,
+        report = self.train(self.data + ["--model", "fm", "--lr", 0.01], ps_count=2,
                             ps_env={"NETWORK_PS_CORE_NUMBER": "2"})
         self.assert_learned(report)
 
