@@ -44,7 +44,7 @@ CONFINED = [
     (r"#include .*(protobuf-c|\.pb-c\.h)", r"net/control/.*", "protobuf-c"),
     (r"#include <stdatomic.h>|\b_Atomic\b|\b__atomic_|\b__sync_",
      r"core/spsc\.h|core/log\.c|core/arena_(ahead|pages)\.c|core/shared\.c|reactor/(aside|mailbox|reactor).*|"
-     r"net/shm/segment\.h|net/verbose\..|net/rdma/unmapped\.c|"
+     r"net/shm/segment\.h|net/verbose\..|net/rdma/unmapped\.c|worker/hub\.h|"
      r"bench/bare_spsc\.c",
      "atomics"),
     (r"\bpthread_(mutex|rwlock|spin|cond)_", 

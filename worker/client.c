@@ -1,6 +1,5 @@
 #include <starling.h>
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,7 +303,7 @@ int32_t sl_client_task_index(const struct sl_client *client)
 int32_t sl_client_values_lost(const struct sl_client *client)
 {
     sl_assert(client != NULL);
-    return (int32_t)atomic_load_explicit(&client->hubs[0].values_lost, memory_order_relaxed) - 1;
+    return (int32_t)sl_hub_values_lost(&client->hubs[0]) - 1;
 }
 
 uint32_t sl_client_clock(const struct sl_client *client)

@@ -9,6 +9,8 @@
 
 #include <starling.h>
 
+#include <stdatomic.h>
+
 #include "core/pool.h"
 #include "core/shared.h"
 #include "net/outbox.h"
@@ -124,6 +126,12 @@ struct sl_hub {
         uint64_t requests, replies, failures;
     } stats;
 };
+
+/* Any thread. */
+static inline uint32_t sl_hub_values_lost(const struct sl_hub *hub)
+{
+    return atomic_load_explicit(&hub->values_lost, memory_order_relaxed);
+}
 
 /* ---- Run functions of calls */
 
