@@ -167,9 +167,8 @@ static bool is_spelt_with(const char *text, const char *accepted)
 
 static bool parse_u64(const struct sl_cli_option *option, const char *text)
 {
-    errno = 0;
-    const uint64_t value = strtoull(text, NULL, 10);
-    if (!is_spelt_with(text, "0123456789") || errno != 0 || !in_range(option, (double)value)) {
+    uint64_t value;
+    if (!sl_env_parse_u64(text, 0, UINT64_MAX, &value) || !in_range(option, (double)value)) {
         return false;
     }
     *(uint64_t *)option->target = value;

@@ -79,11 +79,8 @@ static bool owes_loss(const struct sl_coordinator *coordinator,
     const struct sl_coordinator_worker *worker = &coordinator->workers[task];
     const bool is_old = ps->heard_ns >= worker->end_ns &&
                         ps->heard_ns - worker->end_ns >= coordinator->options.lease_ns;
-    if (worker->departed && (is_old || since_ns == 0)) {
-        return true;
-    }
-    if (since_ns == 0) {
-        return false;
+    if (since_ns == 0 || (worker->departed && is_old)) {
+        return worker->departed;
     }
     const struct sl_coordinator_member *now =
         sl_coordinator_find(coordinator, SL_MESSAGE_ROLE_WORKER, task);
