@@ -19,6 +19,7 @@ struct flags {
     bool twice; /* each seed */
     bool verbose;
     bool all; /* go on after a breach */
+    FILE *traces;
 };
 
 static double seconds_now(void)
@@ -48,6 +49,8 @@ static void usage(void)
         "                packets, disks and replicas\n"
         "  --twice       runs each seed twice and compares, and not only one in 64\n"
         "  --all         goes on after a breach\n"
+        "  --traces FILE writes each seed's hash over all that happened: equal hashes show that a\n"
+        "                change of the source has changed nothing in what the cluster does\n"
         "  --verbose     prints the plan and all that happens\n");
 }
 
@@ -83,6 +86,9 @@ static bool parse(int argc, char **argv, struct flags *flags)
             flags->first = strtoull(value, &end, 10);
             flags->last = *end == '-' ? strtoull(end + 1, &end, 10) : flags->first;
             seeded = true;
+        } else if (strcmp(argv[i], "--traces") == 0) {
+            flags->traces = fopen(value, "w");
+            end = argv[i + 1] + (flags->traces != NULL ? strlen(value) : 0);
         } else if (strcmp(argv[i], "--minutes") == 0) {
             flags->minutes = strtod(value, &end);
         } else if (strcmp(argv[i], "--faults") == 0) {
@@ -160,6 +166,9 @@ static bool run_checked(const struct flags *flags, uint64_t seed)
     if (!run_seed(flags, seed, flags->verbose, &trace)) {
         return false;
     }
+    if (flags->traces != NULL) {
+        fprintf(flags->traces, "%" PRIu64 " %016" PRIx64 "\n", seed, trace);
+    }
     if ((flags->twice || seed % REPLAY_EVERY == 0) && run_seed(flags, seed, false, &again) &&
         again != trace) {
         printf("seed %" PRIu64 ": replay: two runs of it differ\n", seed);
@@ -191,6 +200,10 @@ int main(int argc, char **argv)
         if (!flags.all) {
             return EXIT_FAILURE;
         }
+    }
+    if (flags.traces != NULL && fclose(flags.traces) != 0) {
+        perror("starling-sim: --traces");
+        return EXIT_FAILURE;
     }
     printf("seeds %" PRIu64 "-%" PRIu64 ": %" PRIu64 " breaches, %.1f s\n", flags.first, seed - 1,
            breaches, seconds_now() - began);
